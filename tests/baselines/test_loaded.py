@@ -101,11 +101,11 @@ def test_dtypes(tmp_path, rows):
     assert {name: getattr(bert, name) for name in facts} == facts
     exact, narrow = bert.model(), keras_bert.baselines.load(tmp_path, dtype="mixed_bfloat16").model()
     assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
-    expected, computed = outputs(model, rows), outputs(narrow, rows)
-    for name, value in outputs(exact, rows).items():
-        found = to_numpy(computed[name])
-        np.testing.assert_array_equal(found, to_numpy(expected[name]))
-        np.testing.assert_allclose(found, to_numpy(value), rtol=0.05, atol=0.02)
+    assert_same(narrow, model)
+    few = {name: value[:, :3] for name, value in rows.items()}
+    computed = outputs(narrow, few)
+    for name, value in outputs(exact, few).items():
+        np.testing.assert_allclose(to_numpy(computed[name]), to_numpy(value), rtol=0.05, atol=0.02)
 
 
 def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
@@ -141,11 +141,11 @@ def test_facts_of_a_new_model(tmp_path):
     facts = [keras_bert.baselines.load("bilstm_H-4", vocabulary=[*PIECES, *more]).identity for more in ("ij", "ji")]
     assert differences(*facts) == ["the vocabulary"]
     facts.clear()
-    for _ in range(2):
+    for count in (2, 1):
         keras_bert.save(build("bilm"), tmp_path / "bilm", PIECES)
         options = {"language_model": tmp_path / "bilm"}
-        facts += [keras_bert.baselines.load("bilstm_H-4", **options).identity for _ in range(2)]
-    assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"], ["the weights"]]
+        facts += [keras_bert.baselines.load("bilstm_H-4", **options).identity for _ in range(count)]
+    assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"]]
 
 
 def test_names():

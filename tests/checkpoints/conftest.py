@@ -1,6 +1,5 @@
 """Models that are built, saved and loaded once for all tests of checkpoints."""
 
-import dataclasses
 import functools
 import json
 import shutil
@@ -10,12 +9,6 @@ import pytest
 
 import keras_bert
 from tests.conftest import HEADS
-
-
-@pytest.fixture(scope="session")
-def config(config):
-    """One block; the goldens have several."""
-    return dataclasses.replace(config, num_hidden_layers=1)
 
 
 @pytest.fixture(scope="session")

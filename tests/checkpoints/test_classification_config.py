@@ -53,11 +53,14 @@ def copy(saved, tmp_path):
 )
 def test_places_of_the_activation(copy, stored, expected):
     """The order is that of sentence-transformers."""
-    folder = change(copy("regression"), **stored)
-    assert keras_bert.load(folder).score_activation == expected
-    assert keras_bert.load(folder, head="classification").score_activation == expected
-    assert keras_bert.describe(keras_bert.load(folder).model()).score_activation == expected
-    assert keras_bert.load(folder, head="encoder").score_activation == "linear"
+    bert = keras_bert.load(change(copy("regression"), **stored))
+    assert bert.score_activation == keras_bert.describe(bert.model()).score_activation == expected
+
+
+def test_the_activation_is_that_of_the_head(copy):
+    folder = change(copy("regression"), activation=SIGMOID)
+    for head, expected in (("classification", "sigmoid"), ("encoder", "linear")):
+        assert keras_bert.load(folder, head=head).score_activation == expected
 
 
 def test_several_logits(copy, tmp_path):

@@ -42,8 +42,9 @@ def test_damaged_files(prefix, tmp_path):
             TensorBundle(prefix)
     index.write_bytes(content)
     data.write_bytes(data.read_bytes()[:-8])
+    bundle = TensorBundle(prefix)
     with pytest.raises(ValueError, match="bytes at .*, expected"):
-        [TensorBundle(prefix).get_tensor(name) for name in NAMES]
+        [bundle.get_tensor(name) for name in NAMES]
 
 
 def test_a_partitioned_variable(tmp_path):

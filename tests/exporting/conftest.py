@@ -1,6 +1,5 @@
 """Models of every head, exported once for all tests."""
 
-import dataclasses
 import functools
 
 import keras
@@ -25,12 +24,6 @@ OPTIONS = {
 }
 NO_MASK = ["a b c", ""]
 CALIBRATIONS = {"pretraining": NO_MASK}  # In int8; other heads have none.
-
-
-@pytest.fixture(scope="session")
-def config(config):
-    """One layer is enough."""
-    return dataclasses.replace(config, num_hidden_layers=1)
 
 
 @pytest.fixture(scope="session")

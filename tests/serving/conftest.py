@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import http.client
 import json
 import shutil
@@ -224,7 +223,7 @@ def exported_heads(config, pieces, reversible, shared_folder):
 
     def fill(folder):
         def export(name, make, *arguments, labels=None, **options):
-            model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
+            model = make(keras_bert.build_encoder(config), *arguments)
             keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
 
         keras.utils.set_random_seed(3)

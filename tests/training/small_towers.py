@@ -47,7 +47,7 @@ def towers():
     )
 
 
-def train(directory, mode=contextlib.nullcontext, **options):
+def train(directory, mode=contextlib.nullcontext, epochs=3, **options):
     """Trains in a mode, such as `eagerly`; returns the losses of each step, the weights and an evaluation's loss."""
     keras.utils.set_random_seed(3)
     run = Trainer(
@@ -58,7 +58,7 @@ def train(directory, mode=contextlib.nullcontext, **options):
         **options,
     )
     with mode():
-        run.fit(data(8, grouped=False), epochs=3, log_every=1)
+        run.fit(data(8, grouped=False), epochs=epochs, log_every=1)
     return (
         losses(directory),
         {weight.path: weight.numpy() for weight in run.model.weights},

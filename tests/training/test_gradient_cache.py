@@ -16,9 +16,10 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_replicas_and_micro_batches_change_nothing(tmp_path, mirrored):
-    alone = train(tmp_path / "alone", eagerly)
-    assert alone[0][0][0] > alone[0][-1][0] > 0
-    assert_same(train(tmp_path / "two", eagerly, strategy=mirrored, micro_batches=2), alone)
+    alone = train(tmp_path / "alone", eagerly, epochs=1)
+    assert len(alone[0]) == 2
+    assert min(loss for loss, _ in alone[0]) > 0
+    assert_same(train(tmp_path / "two", epochs=1, strategy=mirrored, micro_batches=2), alone)
 
 
 def test_a_gradient_cache_keeps_dropout():

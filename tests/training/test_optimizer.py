@@ -1,11 +1,19 @@
 """The settings of optimizers that are derived from a model."""
 
+import dataclasses
+
 import keras
 import pytest
 
 import keras_bert
 
 pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def config(config):
+    """Two blocks."""
+    return dataclasses.replace(config, num_hidden_layers=2)
 
 
 @pytest.fixture(scope="module")
