@@ -90,9 +90,13 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_every_module_can_be_used_first(importable):
-    """One name of each module, in a process that has imported nothing else of the package."""
+    """One name of each module, in a process that has imported nothing else of the package.
+
+    By default, tests/test_architecture.py finds circles of imports.
+    """
     root = str(pathlib.Path(keras_bert.__file__).parents[1])
     names = {getattr(getattr(keras_bert, name), "__module__", name): name for name in importable}
     assert python(EACH_FIRST, root, *names.values()) == ""

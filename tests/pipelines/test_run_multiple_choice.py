@@ -31,7 +31,7 @@ def write_jsonl(path, count, seed, labeled=True):
 def made(tmp_path_factory, config, pieces):
     """A folder with data files and a model to start from."""
     made = tmp_path_factory.mktemp("choices")
-    for name, count, seed in (("train", 96, 0), ("dev", 24, 1)):
+    for name, count, seed in (("train", 96, 0), ("dev", 9, 1)):
         write_jsonl(made / f"{name}.jsonl", count, seed)
     write_jsonl(made / "test.jsonl", 6, 2, labeled=False)
     (made / "bad.csv").write_text("question,A,B,key\ny,a,z,B\ny,a,,A\n")
@@ -74,15 +74,15 @@ def test_user_errors(made):
 def test_short_run(made, eager):
     """One epoch, without the export, which other tests check."""
     with mock.patch("keras_bert.experiments.results.export"):
-        said = call(PROGRAM, *arguments(made, "short", epochs=1, max_train_examples=16))
+        said = call(PROGRAM, *arguments(made, "short", epochs=1, max_train_examples=6))
     output, labels = made / "short", choices.read(made / "dev.jsonl").labels
     (run,) = (output / "runs").glob("*/dev.npz")
     accuracy = np.mean(np.load(run)["dev"].argmax(-1) == labels)
     report = read_json(output / "results.json")
     assert report["scores"]["accuracy"] == pytest.approx(accuracy)
     assert f"accuracy {100 * accuracy:.2f}%" in said
-    assert report["data"]["choices"] == {"3": 6, "4": 5, "5": 5}
-    assert "- rows by number of choices: 3: 6, 4: 5, 5: 5\n" in (output / "model" / "README.md").read_text()
+    assert report["data"]["choices"] == {"3": 2, "4": 2, "5": 2}
+    assert "- rows by number of choices: 3: 2, 4: 2, 5: 2\n" in (output / "model" / "README.md").read_text()
     with (output / "predictions.tsv").open() as file:
         header, *lines = csv.reader(file, dialect="excel-tab")
     assert header == ["label", "A", "B", "C", "D", "E"]

@@ -17,13 +17,14 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.experiments import pretraining_run  # noqa: E402
-from keras_bert.experiments.extension import extended_schedule  # noqa: E402
+from keras_bert.experiments.pretraining import report as write_report  # noqa: E402
+from keras_bert.experiments.unchanged_inputs import data_facts  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.bucketing import Batches  # noqa: E402
-from keras_bert.training.input_pipeline import Phases  # noqa: E402
+from keras_bert.training.feature_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.conftest import eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, finish, mistake, run, start  # noqa: E402
@@ -61,10 +62,14 @@ def write_text(path, documents, seed):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(shared_folder):
     """A folder with several kinds of data, and models to start from."""
-    made = tmp_path_factory.mktemp("made")
-    text, held_out = write_text(made / "train.txt", 120, 0), write_text(made / "held_out.txt", 36, 1)
+    return shared_folder("pretraining", fill)
+
+
+def fill(made):
+    made.mkdir()
+    text, held_out = write_text(made / "train.txt", 40, 0), write_text(made / "held_out.txt", 36, 1)
     for name, file, pieces, settings in (
         ("16", text, PIECES, Settings(16, strip_accents=False)),
         ("32", text, PIECES, Settings(32, strip_accents=False)),
@@ -103,7 +108,6 @@ def made(tmp_path_factory):
         config = keras_bert.BertConfig(**{**CONFIG, **SMALL, **NO_DROPOUT, "num_hidden_layers": 2})
         model = keras_bert.build_pretrainer(keras_bert.build_encoder(config), next_sentence)
         keras_bert.save(model, made / name, PIECES)
-    return made
 
 
 def shard(folder):
@@ -159,7 +163,8 @@ def assert_holds(model, stored):
 
 
 BOTH = "{made}/16,{made}/32"
-PHASES = ["length:16,steps:2,batch:31", "length:32,steps:5,batch:100"]
+PHASES = ["length:16,steps:1,batch:31", "length:32,steps:3,batch:100"]
+ONE_STEP = "length:16,steps:1,batch:4"
 SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, max_position_embeddings={}"
 NO_PHASE = "--phase must look like length:128,steps:90000,batch:256. Received: "
 ONE_SOURCE = "--data: expected one source for each length of a --phase, [{}]. Received: {{made}}/16 of length 16, "
@@ -250,6 +255,8 @@ def test_flags_configure_model_and_optimizer(made):
     for weight, value in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(value))
     assert found["micro_batches"] == 3
+    given = {"model": str(made / "causal"), "config": None, "causal": True, "precision": "mixed_bfloat16"}
+    assert given.items() <= found["settings"].items()
     assert "fused" in optimizer  # Only LAMB has it.
     assert optimizer["bias_correction"]
     assert optimizer["learning_rate"]["config"] == {"learning_rate": 0.25, "total_steps": 2, "warmup_steps": 1}
@@ -269,10 +276,16 @@ TWO_PHASES = {
 
 
 @pytest.fixture(scope="module")
-def said(made):
+def said(made, shared_folder):
     """The output of a run with two phases."""
-    with eagerly():
-        return call(PROGRAM, *flags(made, "two_phases", **TWO_PHASES))
+
+    def fill(folder):
+        folder.mkdir()
+        with eagerly():
+            printed = call(PROGRAM, *flags(made, "two_phases", **TWO_PHASES))
+        (folder / "printed.txt").write_text(printed)
+
+    return (shared_folder("pretraining_printed", fill) / "printed.txt").read_text()
 
 
 @pytest.mark.usefixtures("said")
@@ -297,7 +310,7 @@ def test_evaluation_equals_numpy(made):
         "nsp_accuracy": (found["nsp_logits"].argmax(-1) == is_random).mean(),
     }
     lines = metrics(made / "two_phases", "evaluation")
-    assert [line["step"] for line in lines] == [2, 4, 6, 7]
+    assert [line["step"] for line in lines] == [2, 4]
     for name, value in expected.items():
         assert lines[-1][name] == pytest.approx(value, rel=1e-5), name
 
@@ -307,11 +320,13 @@ def test_model_directory_and_learning_rate(said, made):
     assert f"\nmodel:        {folder}/model\n" in said
     bert = keras_bert.load(folder / "model")
     assert (bert.vocabulary.pieces, bert.lowercase, bert.strip_accents) == (tuple(PIECES), True, False)
-    assert_holds(bert.pretrainer(), snapshot(folder, 7))
-    # Google's schedule over both phases: warmup over round(0.6 * 7) steps, then linear decay to 0.
+    assert_holds(bert.pretrainer(), snapshot(folder, 4))
+    # Google's schedule over both phases: warmup over round(0.6 * 4) steps, then linear decay to 0.
     lines = metrics(folder, "train")
-    rates = [3e-3 * (step / 4 if step < 4 else 1 - step / 7) for step in range(7)]
+    rates = [3e-3 * (step / 2 if step < 2 else 1 - step / 4) for step in range(4)]
     assert [line["learning_rate"] for line in lines] == pytest.approx(rates, rel=1e-5)
+    settings = snapshot_settings(folder, 4)
+    assert (settings["config"]["hidden_size"], settings["phases"][1]["batch"]) == (32, 100)
 
 
 def test_the_report_and_the_next_commands(said, made):
@@ -340,48 +355,40 @@ def test_the_report_and_the_next_commands(said, made):
     assert said_right == sum(guesses[0].rpartition(" ")[0] == token for _, token, *guesses in cells)
 
 
+@pytest.fixture
+def no_report():
+    """Leaves out the report of a run, which another test checks."""
+    with mock.patch("keras_bert.experiments.pretraining.report") as report:
+        yield report
+
+
 @pytest.mark.usefixtures("eager")
-def test_a_finished_run_is_extended(made, capsys):
-    folder, first = made / "extended", {"phase": "length:16,steps:2,batch:4", "save_every": 1, "warmup": 0.5}
+def test_a_finished_run_is_extended(made, capsys, no_report):
+    """See also the tests of `extended_schedule`."""
+    folder, first = made / "extended", {"phase": ONE_STEP, "save_every": 1}
     call(PROGRAM, *flags(made, "extended", **first))
-    more = {**first, "phase": ["length:16,steps:3,batch:4", "length:16,steps:2,batch:8"], "learning_rate": 0.5}
-    message = "--phase: a finished run can only get more steps in its last phase, or more phases, with the same data"
-    for phase in ("length:16,steps:3,batch:8", ["length:16,steps:1,batch:4", "length:16,steps:9,batch:4"]):
-        assert mistake(PROGRAM, *flags(made, "extended", **{**first, "phase": phase})).startswith(message)
-    wide = {**first, "config": "{made}/no_dropout.json"}
-    assert "`config.hidden_size` was 64, is 32" in mistake(PROGRAM, *flags(made, "extended", **wide))
-    assert "`precision` was" in mistake(PROGRAM, *flags(made, "extended", **more, precision="mixed_bfloat16"))
+    more = {**first, "phase": ["length:16,steps:2,batch:4", "length:16,steps:1,batch:8"], "learning_rate": 0.5}
     before = (folder / "flags.txt").read_text()
-    with mock.patch("keras_bert.experiments.pretraining.report", side_effect=StopError("interrupted")):
-        assert mistake(PROGRAM, *flags(made, "extended", **more)) == "interrupted"
-    assert "the run is extended from step 2 to 5" in capsys.readouterr().err
+    no_report.side_effect = StopError("interrupted")
+    assert mistake(PROGRAM, *flags(made, "extended", **more)) == "interrupted"
+    assert "the run is extended from step 1 to 3" in capsys.readouterr().err
     assert (folder / "flags.txt").read_text() == before  # The command that extends by this --flagfile can be repeated.
+    no_report.side_effect = None
     call(PROGRAM, *flags(made, "extended", **more))
     assert re.findall("--phase=(.*)", (folder / "flags.txt").read_text()) == more["phase"]
-    assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
-    # By hand: half of two steps, then half of three steps, rounded to two, are warmup.
-    rates = [snapshot_settings(folder, step)["optimizer"]["learning_rate"]["config"] for step in (4, 5)]
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 3]
+    rates = [snapshot_settings(folder, step)["optimizer"]["learning_rate"]["config"] for step in (2, 3)]
     assert rates[0] == rates[1]
-    parts = [part["config"] for part in rates[0]["schedules"]]
-    assert [list(part.values()) for part in parts] == [[1e-4, 2, 1], [0.5, 3, 2]]
-    assert metrics(folder)[-1]["learning_rate"] == pytest.approx(0.5 * (1 - 2 / 3))
-    shutil.rmtree(folder / "snapshots" / "step-000000005")  # A resumed extension has the same schedule.
-    before = snapshot_settings(folder, 4)
-    assert extended_schedule(folder, before, 0.5, 0.5).get_config() == rates[0]
-    more["phase"][1] = "length:16,steps:3,batch:8"
-    message = (
-        f"--phase: the run in {folder} is at step 4 of 5. Repeat its command to finish it first, with "
-        "--phase=length:16,steps:3,batch:4 --phase=length:16,steps:2,batch:8, or choose another --output_dir"
-    )
-    for other in (more, first):
-        assert mistake(PROGRAM, *flags(made, "extended", **other)) == message
+    assert [part["config"]["learning_rate"] for part in rates[0]["schedules"]] == [1e-4, 0.5]
 
 
 @pytest.mark.usefixtures("eager")
-def test_distillation(made):
+def test_distillation_and_what_a_run_started_from(made, no_report):
     """A student that starts as its teacher loses nothing to it; the teacher is in no snapshot and no model."""
     same = {"config": None, "save_every": 1, "phase": "length:16,steps:1,batch:8"}
-    call(PROGRAM, *flags(made, "undistilled", **same, model="{made}/teacher"))
+    given = flags(made, "undistilled", **same, model="{made}/teacher")
+    call(PROGRAM, *given)
+    no_report.side_effect = write_report
     call(PROGRAM, *flags(made, "distilled", **same, teacher="{made}/teacher", alpha=0.25))
     (plain,), (line,) = metrics(made / "undistilled"), metrics(made / "distilled")
     for name in ("mlm_loss", "nsp_loss"):
@@ -389,64 +396,52 @@ def test_distillation(made):
     found, expected = (snapshot(made / name, 1) for name in ("distilled", "undistilled"))
     assert found.keys() == expected.keys()
     assert tensors(made / "distilled" / "model").keys() == tensors(made / "undistilled" / "model").keys()
-    assert snapshot_settings(made / "distilled", 1)["teacher"] == f"{made}/teacher"
+    settings, teacher = snapshot_settings(made / "distilled", 1), keras_bert.load(made / "teacher")
+    assert (settings["teacher"], settings["alpha"], settings["temperature"]) == (f"{made}/teacher", 0.25, 2.0)
+    assert settings["teacher_weights"] == weights_fingerprint(teacher.pretrainer())[:16]
     assert f">{made}/teacher<" in (made / "distilled" / "report.html").read_text()
-    again = flags(made, "distilled", **same, teacher="{made}/teacher")
-    assert "`alpha` was 0.25, is 0.5" in mistake(PROGRAM, *again)
-    assert "`teacher_weights` was" in mistake(
-        PROGRAM, *again, f"--teacher={made}/without_nsp", f"--model={made}/teacher"
-    )
+    # A run remembers the model and the data that it started from.
+    file = made / "undistilled" / "snapshots" / "origins.json"
+    origins, data = json.loads(file.read_text()), "the data of length 16"
+    assert origins == {f"{made}/teacher": teacher.identity, **data_facts([Records(made / "16", batch_size=8)])}
+    file.write_text(json.dumps({**origins, data: {**origins[data], "content": "other"}}))
+    message = f"{file.parent} contains runs that started from another version of {data}. Different now: the content."
+    assert mistake(PROGRAM, *given).startswith(message)
 
 
-@pytest.mark.usefixtures("eager")
-def test_another_start_model_or_other_data_are_refused(made, tmp_path):
-    start, data = shutil.copytree(made / "teacher", tmp_path / "start"), shutil.copytree(made / "16", tmp_path / "data")
-    given = flags(made, tmp_path / "out", config=None, model=start, data=data, phase="length:16,steps:1,batch:4")
-    call(PROGRAM, *given)
+def test_changed_data_are_found(made, tmp_path):
+    data = shutil.copytree(made / "16", tmp_path / "data")
+    before = data_facts([Records(data, batch_size=8)])
     content = shard(data).read_bytes()
     shard(data).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    message = f"{tmp_path}/out/snapshots contains runs that started from another version of {{}}. Different now: {{}}."
-    assert mistake(PROGRAM, *given).startswith(message.format("the data of length 16", "the content"))
-    shard(data).write_bytes(content)
-    config = json.loads((start / "config.json").read_text())
-    (start / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
-    found = message.format(start, "`hidden_act`, 'relu' instead of 'gelu'")
-    assert mistake(PROGRAM, *given).startswith(found)
+    assert data_facts([Records(data, batch_size=8)]) != before
 
 
 @pytest.mark.slow
-def test_distillation_on_two_devices_resumes_exactly(made):
-    """With micro-batches, equal to one device without; in bfloat16, with a layer of the teacher."""
-    one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:5,batch:30"}
-    one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1, "strategy": "one"}
-    two = {**one, "gradient_accumulation": 2, "strategy": "mirrored"}
-    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=KILL, status=-signal.SIGKILL)
-    for output, given in (("cut_on_two", two), ("on_two", two), ("on_one", one)):
-        run(PROGRAM, *flags(made, output, **given), devices=2)
-    found, expected = (snapshot(made / name, 5) for name in ("cut_on_two", "on_two"))
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    for found, expected in zip(metrics(made / "on_two"), metrics(made / "on_one"), strict=True):
-        assert found.pop("kind") == expected.pop("kind")
-        assert found == pytest.approx(expected, rel=1e-4)
+def test_distillation_on_two_devices_equals_one(made, mirrored, monkeypatch):
+    """With micro-batches; in bfloat16, with a layer of the teacher."""
+    one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:2,batch:30"}
+    one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1}
+    call(PROGRAM, *flags(made, "on_one", **one, strategy="one"))
     layers = {"config": None, "teacher": "{made}/teacher", "student_layers": 1, "precision": "mixed_bfloat16"}
     with eagerly():
         call(PROGRAM, *flags(made, "one_layer", **layers))
     assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
+    monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
+    call(PROGRAM, *flags(made, "on_two", **one, gradient_accumulation=2))
+    for found, expected in zip(metrics(made / "on_two"), metrics(made / "on_one"), strict=True):
+        assert found.pop("kind") == expected.pop("kind")
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_training_equals_google_tf1(golden, tmp_path):
-    """Twelve steps of Google's program, in two phases: equal losses and weights."""
+    """Twelve steps of Google's program: equal losses and weights."""
     folder = golden / "google_tf1_training"
-    data, phases = dict(np.load(folder / "golden.npz")), []
-    for steps in (slice(0, 5), slice(5, 12)):
-        rows = {name: np.concatenate(value[steps]) for name, value in data.items() if value.ndim > 1}
-        rows = {name: value if value.dtype == "float32" else value.astype("int32") for name, value in rows.items()}
-        rows["token_ids"] = tf.RaggedTensor.from_tensor(rows["token_ids"])
-        targets = {name: rows.pop(name) for name in ("mask_labels", "mask_weights", "next_sentence_labels")}
-        batches = Batches(rows, targets, 4, shuffle=False)
-        phases.append((batches, batches.steps))
+    data = dict(np.load(folder / "golden.npz"))
+    rows = {name: np.concatenate(value) for name, value in data.items() if value.ndim > 1}
+    rows = {name: value if value.dtype == "float32" else value.astype("int32") for name, value in rows.items()}
+    rows["token_ids"] = tf.RaggedTensor.from_tensor(rows["token_ids"])
+    targets = {name: rows.pop(name) for name in ("mask_labels", "mask_weights", "next_sentence_labels")}
     schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
     trainer = Trainer(
         lambda: keras_bert.load(folder).pretrainer(),
@@ -454,7 +449,7 @@ def test_training_equals_google_tf1(golden, tmp_path):
         losses.pretraining_losses(),
         directory=tmp_path / "run",
     )
-    trainer.fit(Phases(phases), log_every=1)
+    trainer.fit(Batches(rows, targets, 4, shuffle=False), epochs=1, log_every=1)
     lines = metrics(tmp_path / "run")
     for name in ("mlm_loss", "nsp_loss"):
         np.testing.assert_allclose([line[name] for line in lines], data[name], atol=1e-4)
@@ -494,7 +489,7 @@ import os, signal, keras_bert
 evaluate, calls = keras_bert.Trainer.evaluate, []
 def killed(self, batches):
     calls.append(1)
-    if len(calls) == 4:
+    if len(calls) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return evaluate(self, batches)
 keras_bert.Trainer.evaluate = killed
@@ -504,16 +499,16 @@ keras_bert.Trainer.evaluate = killed
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_killed_runs_resume_exactly(made):
-    """A process is killed in the second phase, after the end of an epoch and a step after the last snapshot."""
+    """A process is killed in the second phase, two steps after the last snapshot."""
     cut, whole = made / "cut", made / "two_phases"
     run(PROGRAM, *flags(made, "cut", **TWO_PHASES), before=EAGERLY + KILL, status=-signal.SIGKILL)
-    assert sorted(path.name for path in (cut / "snapshots").glob("step-*")) == ["step-000000004", "step-000000006"]
+    assert sorted(path.name for path in (cut / "snapshots").glob("step-*")) == ["step-000000002"]
     assert len(metrics(cut)) < len(metrics(whole))
-    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 6))  # The model is from the snapshot.
+    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 2))  # The model is from the snapshot.
     with eagerly():
         call(PROGRAM, f"--flagfile={cut}/flags.txt")
     assert metrics(cut) == metrics(whole)
-    found, expected = snapshot(cut, 7), snapshot(whole, 7)
+    found, expected = snapshot(cut, 4), snapshot(whole, 4)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -523,12 +518,17 @@ def test_killed_runs_resume_exactly(made):
 
 
 @pytest.mark.usefixtures("eager")
-def test_packed_rows(made):
+def test_packed_rows(made, no_report):
     """The model that is saved reads rows of one example, and its evaluation is that of the run."""
-    changes = {"pack": "true", "eval_data": "{made}/held_out", "eval_examples": 10}
+    changes = {
+        "pack": "true",
+        "eval_data": "{made}/held_out",
+        "eval_examples": 10,
+        "phase": "length:16,steps:1,batch:4",
+    }
     call(PROGRAM, *flags(made, "packed", **changes))
     (line,) = metrics(made / "packed", "evaluation")
-    assert snapshot_settings(made / "packed", 2)["pack"] is True
+    assert snapshot_settings(made / "packed", 1)["pack"] is True
     bert = keras_bert.load(made / "packed" / "model")
     held_out = Records(made / "held_out", batch_size=4, shuffle=False, limit=10)
     trainer = Trainer(
@@ -544,11 +544,12 @@ def test_packed_rows(made):
 @pytest.mark.slow
 def test_pretraining_learns(made):
     """In 300 steps, the model learns to infer a word's topic from its neighbours, and that topics do not mix."""
-    changes = {"data": "{made}/32", "phase": "length:32,steps:300,batch:32", "eval_data": "{made}/held_out"}
+    generate(write_text(made / "much.txt", 120, 0), made / "much", PIECES, Settings(32, strip_accents=False), workers=1)
+    changes = {"data": "{made}/much", "phase": "length:32,steps:300,batch:32", "eval_data": "{made}/held_out"}
     changes |= {"learning_rate": 3e-3, "warmup": 0.2, "save_every": 300}
     call(PROGRAM, *flags(made, "learns", **changes))
     (line,) = metrics(made / "learns", "evaluation")
-    counts = np.unique((made / "train.txt").read_text().split(), return_counts=True)[1]
+    counts = np.unique((made / "much.txt").read_text().split(), return_counts=True)[1]
     shares = counts / counts.sum()
     assert shares.max() < 0.04
     assert line["mlm_accuracy"] > 7 * shares.max()
@@ -583,7 +584,7 @@ def test_google_records(made):
 def test_left_to_right(made):
     """Predictions do not depend on tokens to their right."""
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "eval_data": "{made}/rows"}
-    changes |= {"phase": "length:16,steps:40,batch:32", "learning_rate": 3e-3, "warmup": 0.2}
+    changes |= {"phase": "length:16,steps:1,batch:32", "eval_examples": 8}
     call(PROGRAM, *flags(made, "left_to_right", **changes))
     bert = keras_bert.load(made / "left_to_right" / "model")
     assert (bert.lowercase, bert.strip_accents) == (False, None)
@@ -597,8 +598,6 @@ def test_left_to_right(made):
     after = to_numpy(model(inputs)["mlm_logits"])
     np.testing.assert_array_equal(after[:, :9], before[:, :9])
     assert (after[:, 9:] != before[:, 9:]).any(-1).all()
-    # The words on the left reveal a row's topic; otherwise the loss would be 4.35.
-    assert metrics(made / "left_to_right", "evaluation")[-1]["mlm_loss"] < 3
 
 
 @pytest.mark.slow

@@ -139,16 +139,15 @@ def test_the_task_is_learned(trained):
 
 @pytest.mark.usefixtures("eager")
 def test_the_next_commands_work(trained, tmp_path):
-    """`predict` on texts and files, as the run prints it."""
+    """`predict`, as the run prints it."""
     model = f"--model={trained[0] / 'model'}"
     assert "predict \\\n" in trained[1] or "predict --model=" in trained[1]
-    assert call("pipelines.predict", model, SOURCES[1]).splitlines() == TARGETS[1:2]
     (tmp_path / "texts.txt").write_text(f"{SOURCES[0]}\n\n{SOURCES[2]}\n")
     output = tmp_path / "answers.jsonl"
-    call("pipelines.predict", model, f"--input={tmp_path}/texts.txt", "--n_best=5", f"--output={output}")
+    call("pipelines.predict", model, f"--input={tmp_path}/texts.txt", "--n_best=2", f"--output={output}")
     answers = [json.loads(line) for line in output.read_text().splitlines()]
     assert [answer["translation"] for answer in answers] == [TARGETS[0], "", TARGETS[2]]
-    assert [len(answer["translations"]) for answer in answers] == [5, 5, 5]
+    assert [len(answer["translations"]) for answer in answers] == [2, 2, 2]
     message = mistake("pipelines.predict", model, "--sequence_length=4", "one")
     assert "--sequence_length has no meaning for" in message
 
