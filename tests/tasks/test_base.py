@@ -102,7 +102,8 @@ CASES = {
 
 
 OFTEN = ["classification", "entities", "questions", "multiple_choice", "scored"]  # One of each folder.
-SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in CASES]
+EXPORTED = ["regression", "multi_label", "tags", "questions", "multiple_choice", "pairs", "triplets"]
+SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in EXPORTED]
 
 
 @pytest.mark.parametrize(("name", "exported"), [*((name, False) for name in OFTEN), *SLOW])

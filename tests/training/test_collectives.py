@@ -49,8 +49,7 @@ def answer_texts(config, task):
     ("use", "hidden_act"),
     [
         (fit, "gelu"),
-        pytest.param(fit, "silu", marks=pytest.mark.slow),
-        pytest.param(train, "gelu", marks=pytest.mark.slow),
+        pytest.param(train, "silu", marks=pytest.mark.slow),
         pytest.param(answer_texts, "gelu_new", marks=pytest.mark.slow),
     ],
 )

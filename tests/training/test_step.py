@@ -110,11 +110,7 @@ def test_replicas_and_micro_batches_draw_different_masks(mirrored):
 
 @pytest.mark.parametrize(
     ("dtype", "kind", "micro_batches"),
-    [
-        (None, "adamw", 1),
-        pytest.param("mixed_bfloat16", "adamw", 2, marks=pytest.mark.slow),
-        pytest.param(None, "lamb", 1, marks=pytest.mark.slow),
-    ],
+    [(None, "adamw", 1), pytest.param("mixed_bfloat16", "lamb", 2, marks=pytest.mark.slow)],
 )
 def test_frozen_weights_stay_equal(config, batch, dtype, kind, micro_batches):
     """Of a classifier with LoRA adapters; the optimizer has moments of what is trained only."""
