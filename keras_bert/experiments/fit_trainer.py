@@ -63,7 +63,7 @@ class FitTrainer:
         with self._interruption.handled(), contextlib.closing(log):
             log.begin(start, settings, finished=start == steps and not state.interrupted)
             calls = self._steps(batches, start, steps, (log_every, evaluate_every, save_every))
-            if state.interrupted:  # The evaluation after the last step comes first.
+            if state.interrupted:  # The evaluation of the last finished step comes first.
                 calls = itertools.chain([(start, [], {})], calls)
             for step, lines, speeds in calls:
                 if lines:

@@ -5,6 +5,7 @@ import shlex
 
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
+from keras_bert.training.progress import is_share
 
 _NAMES = {
     "mlm_loss": "masked LM loss",
@@ -47,16 +48,16 @@ def _shareable(command):
 
 
 def results_text(results):
-    """Formats the results of an evaluation, accuracies in percent."""
+    """Formats the results of an evaluation in one line."""
     names = {name: _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)") for name in results}
     return ", ".join(
-        f"{names[name]} {page.percent(value, 1) if name.endswith('_accuracy') else f'{value:.4g}'}"
+        f"{names[name]} {page.percent(value, 1) if is_share(name) else f'{value:.4g}'}"
         for name, value in results.items()
     )
 
 
 def _figure(name, lines):
-    unit = 100 if name.endswith("_accuracy") else 1
+    unit = 100 if is_share(name) else 1
     points = {style: curves.points(lines, kind, name, unit) for style, kind in _STYLES.items()}
     series = [(f"best {style}", style, found) for style, found in points.items() if found]
     return charts.lines(series, _NAMES[name], "steps") if series else ""

@@ -29,7 +29,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
             task.
         errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
     """
-    path, unit = pathlib.Path(path), _unit(metric)
+    path, unit = pathlib.Path(path), 100 if is_share(metric) else 1
     drawn = [result for result in results if charts.drawable(result["scores"][metric])]
     # Folds are not compared with each other.
     best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
@@ -62,15 +62,10 @@ def _cell(text):
     return f'"{doubled}"'
 
 
-def _unit(name):
-    """Returns 100 for scores that are shown in percent, otherwise 1."""
-    return 100 if is_share(name) else 1
-
-
-def _score(value, unit):
+def _score(name, value):
     if not charts.drawable(value):
         return str(value)
-    return page.percent(value) if unit == 100 else f"{value:.4g}"
+    return page.percent(value) if is_share(name) else f"{value:.4g}"
 
 
 def _setting_text(setting):
@@ -91,7 +86,7 @@ def _strips(metric, unit, drawn, best):
         runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
         dots = [_seed_dot(run, metric, unit, run is best) for run in runs]
         several = row["runs"] > 1
-        mean, deviation, lowest, highest = (_score(row[name], unit) for name in _STATISTICS)
+        mean, deviation, lowest, highest = (_score(metric, row[name]) for name in _STATISTICS)
         deviation_or_none = unit * row["deviation"] if several else None
         strips.append(
             {
@@ -110,7 +105,7 @@ _STATISTICS = ("mean", "deviation", "lowest", "highest")
 
 def _seed_dot(run, metric, unit, best):
     value = run["scores"][metric]
-    text = f"{'best run: ' if best else ''}{_score(value, unit)}, seed {run['setting']['seed']}"
+    text = f"{'best run: ' if best else ''}{_score(metric, value)}, seed {run['setting']['seed']}"
     text += f", fold {run['setting']['fold']}" if "fold" in run["setting"] else ""
     return unit * value, text, best
 
@@ -122,17 +117,16 @@ def _runs(metric, results, drawn, best):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
     settings = results[0]["setting"]
     names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
-    units = {name: _unit(name) for name in names}
     return {
         "notes": notes,
         # Scores come first, since narrow screens cut off the last columns.
         "heads": ["run", *(name.replace("_", " ") for name in (*names, *settings))],
         "rows": [
-            [number, *_scores(result, units), *result["setting"].values()] for number, result in enumerate(results, 1)
+            [number, *_scores(result, names), *result["setting"].values()] for number, result in enumerate(results, 1)
         ],
         "best": next((number for number, result in enumerate(results) if result is best), None),
     }
 
 
-def _scores(result, units):
-    return [_score(result["scores"].get(name, math.nan), unit) for name, unit in units.items()]
+def _scores(result, names):
+    return [_score(name, result["scores"].get(name, math.nan)) for name in names]
