@@ -1,6 +1,7 @@
 """The flags of a command as the fields of a frozen dataclass."""
 
 import dataclasses
+import math
 import re
 import typing
 
@@ -130,6 +131,8 @@ def _kind(field):
 def _value(parsed, field):
     """Returns the value of a flag; those of a list become numbers if its annotation says so."""
     kind, element = _kind(field)
+    if kind is float and parsed.value is not None and not math.isfinite(parsed.value):
+        raise ValueError(f"--{parsed.name} must be a finite number. Received: {parsed.value}")
     if kind is not list or parsed.value is None or element is str:
         return parsed.value
     received, (least, _) = ",".join(parsed.value), field.metadata["limits"]
@@ -137,6 +140,8 @@ def _value(parsed, field):
         values = [element(text) for text in parsed.value]
     except ValueError:
         raise ValueError(f"--{parsed.name} must be comma-separated numbers. Received: {received}") from None
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"--{parsed.name} must be finite numbers. Received: {received}")
     if least is not None and any(value < least for value in values):
         raise ValueError(f"--{parsed.name} must be at least {least}. Received: {received}")
     return values

@@ -46,10 +46,10 @@ class FinetuningFlags(Training):
     wording: typing.ClassVar = {"rates": "5e-5", "batches": "32", "epochs": "3"}
 
     model: str = flag(None, "Directory or name of the model to start from. Required.", section="model")
-    learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", section="training")
+    learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", least=0, section="training")
     batch_size: list[int] = flag(None, "Batch size(s); default: {batches}.", least=1)
     epochs: list[int] = flag(None, "Number(s) of epochs; default: {epochs}.", least=1)
-    seed: list[int] = flag((1,), "Random seed(s).")
+    seed: list[int] = flag((1,), "Random seed(s).", least=0)
     best: bool = flag(True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper.")
     patience: int = flag(
         None,

@@ -52,7 +52,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
         None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
     )
     optimizer: str = flag("adamw", "Optimizer; LAMB is for large batches.", values=["adamw", "lamb"])
-    learning_rate: float = flag(1e-4, "Peak learning rate.")
+    learning_rate: float = flag(1e-4, "Peak learning rate.", least=0)
     warmup: float = flag(0.01, "Fraction of the steps used for warmup.", least=0, most=1)
     bias_correction: bool = flag(False, "Bias correction of the optimizer; Google's BERT has none.")
     remat: bool = flag(False, "Recomputes activations: half the speed, a third of the memory.")

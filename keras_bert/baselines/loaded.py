@@ -149,7 +149,9 @@ def load(path_or_name, dtype=None, vocabulary=None, lowercase=None, language_mod
         raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
     file = path / KERAS_FILE if path.is_dir() else path
     if not file.is_file():
-        raise FileNotFoundError(f"{path}: expected a folder with {KERAS_FILE}, or a .keras file")
+        raise FileNotFoundError(
+            f"{path}: expected a folder with {KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
+        )
     return _open_file(file, open_keras(file), file.parent, dtype)
 
 

@@ -43,7 +43,8 @@ def read_config(directory):
     values = {**_DEFAULTS, **read_json(path)}
     for key, expected in FIXED.items():
         if values[key] != expected:
-            raise ValueError(f"{path}: `{key}` must be {expected!r}. Received: {key}={values[key]!r}")
+            hint = ". keras_bert.load opens a BERT" if values["model_type"] == "bert" else ""
+            raise ValueError(f"{path}: `{key}` must be {expected!r}. Received: {key}={values[key]!r}{hint}")
     if missing := [key for key in MARIAN_KEYS if key not in values]:
         raise ValueError(f"{path}: the key `{missing[0]}` is missing")
     if values["decoder_vocab_size"] is None:

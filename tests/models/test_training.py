@@ -10,7 +10,6 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.mark.usefixtures("eager")
 def test_fit_under_mirrored_strategy(mirrored, build, task):
     import tensorflow as tf
 

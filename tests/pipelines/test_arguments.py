@@ -63,6 +63,8 @@ def test_values_and_defaults(tmp_path):
         (["--sizes=1"], "--model is required: Model; default: the teacher. Example: --model=small. See --help"),
         (["--model=m", "--sizes=one"], "--sizes must be comma-separated numbers. Received: one"),
         (["--model=m", "--sizes=2,0"], "--sizes must be at least 1. Received: 2,0"),
+        (["--model=m", "--rates=0.1,nan"], "--rates must be finite numbers. Received: 0.1,nan"),
+        (["--model=m", "--share=nan"], "--share must be a finite number. Received: nan"),
         (["--model=m", "--share=2"], "flag --share=2: 2.0 is not a number in the range [0, 1]"),
         (["--model=m", "--share=x"], "flag --share=x: expected a number"),
         (["--model=m", "--casing=none"], "flag --casing=none: value should be one of <lower|upper>"),
