@@ -2,17 +2,19 @@
 
 import csv
 import json
+import signal
 from unittest import mock
 
 import numpy as np
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, flags_of, mistake
+from tests.pipelines.programs import call, flags_of, killed_if, mistake, run
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_embedding"
+NO_EXPORT = "from keras_bert.experiments import finetuning; finetuning.export = lambda *values, **options: None"
 
 
 def write_pairs(path, count, seed):
@@ -143,13 +145,11 @@ def test_triplets(made):
     bert = keras_bert.load(made / "triplets" / "model")
     assert bert.pooling == "cls"
     lines = (made / "triplets.csv").read_text().splitlines()[1:]
-    rows = [list(filter(None, line.split(","))) for line in lines]
-    texts = sorted({text for row in rows for text in row})
-    similar, place = np.array(bert.similarity(texts, texts)), texts.index
     expected, counted = {}, 0
-    for row, (query, right, *wrong) in enumerate(rows, 1):
+    for row, line in enumerate(lines, 1):
+        query, right, *wrong = filter(None, line.split(","))
         if wrong:
-            own, *others = (similar[place(query), place(passage)] for passage in (right, *wrong))
+            own, *others = bert.similarity(query, [right, *wrong])[0]
             counted += 1
             if max(others) >= own:
                 expected[row] = max(others) - own, wrong[np.argmax(others)]
@@ -164,10 +164,20 @@ def test_triplets(made):
 
 
 @pytest.mark.slow
-def test_two_devices_and_the_export(made, mirrored, monkeypatch):
-    """A gradient cache on two replicas; see tests/training for runs that resume."""
-    monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
-    call(PROGRAM, *arguments(made, "two", gradient_accumulation=2, query_prompt="a "))
-    expected = keras_bert.load(made / "two" / "model").encode(["b c", "d"], prompt_name="query")
-    served = tf.saved_model.load(made / "two" / "saved_model" / "1").signatures["embed_query"]
+def test_two_devices_killed_and_resumed(made):
+    """A gradient cache on two logical CPUs: a killed run resumes to the bit, and is exported."""
+    options = {"gradient_accumulation": 2, "strategy": "mirrored", "query_prompt": "a ", "epochs": 2}
+    for name in ("killed", "whole"):
+        given = arguments(made, name, **options)
+        if name == "killed":
+            run(PROGRAM, *given, before=killed_if("step > 1"), devices=2, status=-signal.SIGKILL)
+        run(PROGRAM, *given, before=NO_EXPORT if name == "whole" else "", devices=2)
+    models = [keras_bert.load(made / name / "model") for name in ("killed", "whole")]
+    weights = [bert.model().get_weights() for bert in models]
+    killed, whole = (json.loads((made / name / "results.json").read_text())["scores"] for name in ("killed", "whole"))
+    assert killed == whole
+    for part, expected in zip(*weights, strict=True):
+        np.testing.assert_array_equal(part, expected)
+    expected = models[0].encode(["b c", "d"], prompt_name="query")  # Registers the ops of the SavedModel.
+    served = tf.saved_model.load(made / "killed" / "saved_model" / "1").signatures["embed_query"]
     np.testing.assert_allclose(served(text=tf.constant(["b c", "d"]))["embedding"], expected, atol=1e-5)
