@@ -61,7 +61,7 @@ class Arguments(CommandArguments):
     epochs: int = flag(None, "Number of epochs.", least=1)
     max_train_examples: int = flag(None, "Number of training examples to use.", least=1)
     max_dev_examples: int = flag(None, "Number of dev examples to use.", least=1)
-    seed: list[int] = flag(None, "Random seed(s) of fine-tuning.", least=0)
+    seed: list[int] = flag(None, "Random seed(s) of fine-tuning.")
     precision: str = flag(
         "float32",
         "Computation precision.",
