@@ -53,10 +53,8 @@ class Arguments(CommandArguments):
     ner_dev: str = flag(None, "Dev file in CoNLL's format.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; default: that of the scale.", section="pre-training")
     phase: list[str] = flag(None, "length:128,steps:90000,batch:256; repeatable.", repeatable=True)
-    pretraining_learning_rate: float = flag(None, "Peak learning rate of pre-training.", least=0)
-    learning_rate: list[float] = flag(
-        None, "Peak learning rate(s); the best mean counts.", least=0, section="fine-tuning"
-    )
+    pretraining_learning_rate: float = flag(None, "Peak learning rate of pre-training.")
+    learning_rate: list[float] = flag(None, "Peak learning rate(s); the best mean counts.", section="fine-tuning")
     batch_size: int = flag(None, "Batch size.", least=1)
     epochs: int = flag(None, "Number of epochs.", least=1)
     max_train_examples: int = flag(None, "Number of training examples to use.", least=1)
