@@ -72,6 +72,8 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     classifier_dropout: float | None = None
 
+    title, package = "BERT", "keras_bert"  # For the model card.
+
     def __post_init__(self):
         take_numbers(self)
         check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "files", "memory", "version"],
+    ["checks", "files", "lazy", "memory", "version"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
     ["reports", "models", "corpus"],
@@ -42,11 +42,11 @@ ROOMS[""] = ["layers", "version"]
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["checks", "config", "files", "memory", "metadata", "version"], ()),
+    **dict.fromkeys(["checks", "config", "files", "lazy", "memory", "metadata", "version"], ()),
     "layers": ("keras",),
 }
 # Modules with lazy imports.
-IMPORTLIB = {f"keras_bert/{room}__init__.py" for room in ("", "baselines/", "translation/")}
+IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/lazy.py"}
 # Files with imports that are not allowed in their room.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.

@@ -102,11 +102,9 @@ class Results:
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
-        wing = {
-            name: getattr(self.task.config, name) for name in ("title", "package") if hasattr(self.task.config, name)
-        }
+        config = self.task.config
         name, evaluated_on = self.output.resolve().name, self.finetuning.evaluated_on
-        return model_card.text(name, self.task, evaluated_on, settings, scores, **wing)
+        return model_card.text(name, self.task, evaluated_on, settings, scores, config.title, config.package)
 
     def _write_report(self, facts, findings):
         finetuning, grid_runs = self.finetuning, self.grid_runs

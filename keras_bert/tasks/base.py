@@ -136,7 +136,7 @@ class FinetuningTask(abc.ABC):
 
     @functools.cached_property
     def config(self):
-        """The config of the model. Those of wings have a `title`, and a `package` whose `load` opens the model."""
+        """The config of the model, with a `title`, and the `package` whose `load` opens the model."""
         return self.bert.config
 
     @functools.cached_property
