@@ -22,6 +22,8 @@ for name in [name for name in sys.modules if name.split(".")[0] in ("keras_bert"
 sys.path.insert(0, "")
 import keras_bert
 assert os.path.samefile(os.path.dirname(keras_bert.__file__), "keras_bert")
+from keras_bert.experiments import results
+results.export = lambda *args, **options: None
 """  # The programs of tests have imported the package of the checkout.
 
 

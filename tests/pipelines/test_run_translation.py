@@ -1,15 +1,15 @@
 """The command, on four sentences whose translations name their letters."""
 
 import json
-import signal
 from unittest import mock
 
 import numpy as np
 import pytest
 
 import keras_bert.translation
+from keras_bert.training.calls import Calls
 from keras_bert.translation import run as translation
-from tests.pipelines.programs import call, killed_if, mistake, run
+from tests.pipelines.programs import call, mistake
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_translation"
@@ -164,29 +164,36 @@ def test_a_finished_run_is_not_mixed_with_others(made, trained):
 
 
 @pytest.mark.slow
-def test_two_devices_in_16_bits_killed_and_resumed(made, tmp_path):
-    """A killed grid resumes to the bit; two replicas learn as one does."""
-    short = {"precision": "mixed_bfloat16", "seed": "1,2", "learning_rate": 0.003}
-    two = {**short, "strategy": "mirrored"}
+def test_two_devices_in_16_bits_interrupted_and_resumed(made, tmp_path, mirrored, monkeypatch):
+    """A run that is cut in its second epoch resumes to the bit; two replicas learn as one does."""
 
-    def given(name, settings):
-        return arguments(made, name, **{**settings, "output_dir": tmp_path / name})
+    def given(name):
+        return arguments(made, tmp_path / name, precision="mixed_bfloat16", learning_rate=0.003)
 
-    killed = killed_if("name.endswith('seed=2') and step > 20")
-    run(PROGRAM, *given("killed", two), devices=2, before=killed, status=-signal.SIGKILL)
-    _, errors = run(PROGRAM, *given("killed", two), devices=2)
-    assert "/device:CPU:1" in errors
-    run(PROGRAM, *given("whole", two), devices=2)
-    run(PROGRAM, *given("one", short))
-    runs = {
-        name: json.loads((tmp_path / name / "results.json").read_text())["runs"] for name in ("killed", "whole", "one")
-    }
-    assert runs["killed"] == runs["whole"]
-    assert (tmp_path / "killed" / "test.txt").read_bytes() == (tmp_path / "whole" / "test.txt").read_bytes()
+    train = Calls._call
+
+    def cut(self, iterator, step, count):
+        if step > 20:
+            raise RuntimeError("cut")
+        return train(self, iterator, step, count)
+
+    monkeypatch.setattr(translation, "export", lambda *values, **options: None)
+    call(PROGRAM, *given("one"))
+    monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
+    with monkeypatch.context() as patch:
+        patch.setattr(Calls, "_call", cut)
+        with pytest.raises(RuntimeError, match="cut"):
+            call(PROGRAM, *given("cut"))
+    for name in ("cut", "whole"):
+        call(PROGRAM, *given(name))
+    names = ("cut", "whole", "one")
+    runs = {name: json.loads((tmp_path / name / "results.json").read_text())["runs"] for name in names}
+    assert runs["cut"] == runs["whole"]
+    assert (tmp_path / "cut" / "test.txt").read_bytes() == (tmp_path / "whole" / "test.txt").read_bytes()
     losses = {name: [result["scores"]["loss"] for result in results] for name, results in runs.items()}
     np.testing.assert_allclose(losses["whole"], losses["one"], rtol=0.1)
     weights = [
-        keras_bert.translation.load(tmp_path / name / "model").model().get_weights() for name in ("killed", "whole")
+        keras_bert.translation.load(tmp_path / name / "model").model().get_weights() for name in ("cut", "whole")
     ]
     for before, after in zip(*weights, strict=True):
         np.testing.assert_array_equal(before, after)
