@@ -1,17 +1,17 @@
 """`import keras_bert` and the lazy imports of its public names."""
 
 import importlib.util
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 
-def python(code, *arguments):
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
@@ -34,30 +34,35 @@ def test_an_unknown_name():
 
 
 @pytest.mark.tensorflow
-def test_without_tensorflow_the_error_names_the_extra():
+def test_the_package_imports_nothing_and_its_error_names_the_extra():
     code = """
 import sys
-sys.modules["tensorflow"] = None
 import keras_bert
+print([name for name in ("keras", "tensorflow", "numpy") if name in sys.modules])
+sys.modules["tensorflow"] = None
 try:
     keras_bert.layers
 except ModuleNotFoundError as error:
     print(error)
 """
-    printed = python(code)
+    modules, message = python(code).splitlines()
+    assert modules == "[]"
     for part in (
         "`keras_bert.layers` needs tensorflow, which is not installed",
         "pip install '.[tensorflow]'",
         "KERAS_BACKEND=jax",
     ):
-        assert part in printed
+        assert part in message
 
 
+# In a process that has imported nothing of the package.
 FRESH = """
 import sys
-path, *heavy = sys.argv[1:]
+path, *heavy = {arguments}
+for name in heavy:
+    sys.modules.pop(name, None)
+del sys.modules["keras"]  # Its modules stay: an import of it takes no time.
 import keras_bert
-print([name for name in ("keras", "tensorflow", "numpy") if name in sys.modules])
 keras_bert.layers
 import keras
 print([name for name in heavy if name in sys.modules])
@@ -71,15 +76,12 @@ for name in ("export", "export_onnx", "export_litert"):
     except ModuleNotFoundError as error:
         print(error)
 """
-
-
 EACH_FIRST = """
 import os, sys, traceback
-sys.path.insert(0, sys.argv[1])
-import keras, tensorflow, scipy, tqdm
-del sys.modules["keras"]  # Its modules stay: an import of it takes no time.
+import keras, scipy, tqdm
+del sys.modules["keras"]
 import keras_bert
-for name in sys.argv[2:]:
+for name in {arguments}:
     if os.fork() == 0:
         try:
             getattr(keras_bert, name)
@@ -90,6 +92,11 @@ for name in sys.argv[2:]:
 """
 
 
+def fresh(code, *arguments):
+    """Runs code in a process forked from one that has imported TensorFlow and Keras; returns what it prints."""
+    return run("keras_bert.version", before=code.format(arguments=arguments))[0]
+
+
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_every_module_can_be_used_first(importable):
@@ -97,9 +104,8 @@ def test_every_module_can_be_used_first(importable):
 
     By default, tests/test_architecture.py finds circles of imports.
     """
-    root = str(pathlib.Path(keras_bert.__file__).parents[1])
     names = {getattr(getattr(keras_bert, name), "__module__", name): name for name in importable}
-    assert python(EACH_FIRST, root, *names.values()) == ""
+    assert fresh(EACH_FIRST, *names.values()) == ""
 
 
 @pytest.mark.tensorflow
@@ -111,8 +117,7 @@ def test_the_first_name_registers_layers_without_heavy_dependencies(build, tmp_p
     model.save(tmp_path / "model.keras")
     heavy = ["tensorflow_text", "keras_hub", "tensorflow_datasets", "safetensors"]
     install = "which is not installed. Install it with `pip install '.[{}]'` in a checkout of keras_bert"
-    assert python(FRESH, str(tmp_path / "model.keras"), *heavy).splitlines() == [
-        "[]",
+    assert fresh(FRESH, str(tmp_path / "model.keras"), *heavy).splitlines() == [
         "[]",
         "bert_classifier keras_bert.training.adamw",
         "`keras_bert.export` needs tensorflow_serving, " + install.format("tensorflow"),

@@ -1,74 +1,54 @@
 """Wings can be deleted: their folder, their commands and their tests, without which everything else runs.
 
-A missing wing shows where something imports it. For each wing alone, the source is read: nothing outside of it imports
-it, except where a command catches that. A run, which costs seconds, happens once without all wings: since no wing
-imports another, what runs without all of them runs without each.
+That no other room of the package imports one is tested by tests/test_architecture.py.
 """
 
 import ast
-import functools
-import shutil
+import importlib.util
+import json
+import sys
 
 import pytest
 
-from tests.pipelines.programs import EAGERLY, run
-from tests.test_architecture import ROOT, violations
-
-COMMANDS = {"translation": ["run_translation"], "baselines": [], "search": ["search"], "serving": ["serve"]}
-HERE = """
-import os, sys
-for name in [name for name in sys.modules if name.split(".")[0] in ("keras_bert", "pipelines")]:
-    del sys.modules[name]
-sys.path.insert(0, "")
 import keras_bert
-assert os.path.samefile(os.path.dirname(keras_bert.__file__), "keras_bert")
-from keras_bert.experiments import results
-results.export = lambda *args, **options: None
-"""  # The programs of tests have imported the package of the checkout.
+from tests.test_architecture import ROOT, imports
+
+# Commands that use a wing. `wings` catches that it is missing, and `predict` needs it for the address of a server only.
+USERS = {
+    "translation": {"run_translation", "wings"},
+    "baselines": {"wings"},
+    "search": {"search"},
+    "serving": {"serve", "predict"},
+}
 
 
-@functools.cache
-def imports():
-    """Returns (path, module) of the imports of keras_bert, except in functions of commands and where failing is caught.
-
-    A command that is not a wing's may need it for some of its flags.
-    """
-    found = []
-    for path in [*(ROOT / "keras_bert").rglob("*.py"), *(ROOT / "pipelines").glob("*.py")]:
-        tree, allowed = ast.parse(path.read_text()), set()
-        for node in ast.walk(tree):
-            caught = isinstance(node, ast.Try) and "ModuleNotFoundError" in ast.unparse(node.handlers)
-            if caught or (isinstance(node, ast.FunctionDef) and path.parent.name == "pipelines"):
-                allowed |= {id(child) for child in ast.walk(node)}
-        for node in ast.walk(tree):
-            if id(node) not in allowed and isinstance(node, ast.Import):
-                found += [(path, name.name) for name in node.names]
-            elif id(node) not in allowed and isinstance(node, ast.ImportFrom):
-                found += [(path, f"{node.module}.{name.name}") for name in node.names]
-    return found
+def used(path):
+    """Yields the modules that a command imports, also by the names of `keras_bert`."""
+    yield from (module for _, module, _ in imports(path))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "keras_bert":
+            yield getattr(getattr(keras_bert, node.attr), "__module__", f"keras_bert.{node.attr}")
 
 
-@pytest.mark.parametrize("wing", COMMANDS)
-def test_nothing_else_imports_a_wing(wing):
-    users = {path for path, module in imports() if f"{module}.".startswith(f"keras_bert.{wing}.")}
-    inside = {path for path in users if (ROOT / "keras_bert" / wing) in path.parents or path.stem in COMMANDS[wing]}
-    assert inside
-    assert users - inside == set()
+@pytest.mark.parametrize("wing", USERS)
+def test_commands_that_use_a_wing(wing):
+    users = {
+        path.stem
+        for path in (ROOT / "pipelines").glob("*.py")
+        if any(f"{module}.".startswith(f"keras_bert.{wing}.") for module in used(path))
+    }
+    assert users == USERS[wing]
 
 
-@pytest.mark.tensorflow
-def test_fine_tuning_without_wings(tmp_path, checkpoint):
-    for folder in ("keras_bert", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "saved_models"))
-    for wing, commands in COMMANDS.items():
-        shutil.rmtree(tmp_path / "keras_bert" / wing)
-        for name in commands:
-            (tmp_path / "pipelines" / f"{name}.py").unlink()
-    assert violations(tmp_path) == []
-    for part in ("train", "dev"):
-        (tmp_path / f"{part}.csv").write_text("text,label\na film,good\na book,bad\n")
-    flags = {"task": "classification", "model": checkpoint, "sequence_length": 8, "epochs": 1, "report_to": ""}
-    flags |= {"train_file": "train.csv", "dev_file": "dev.csv", "output_dir": "run"}
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    run("pipelines.run_glue", *arguments, before=EAGERLY + HERE, cwd=tmp_path, KERAS_BERT_MODELS="")
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+def test_models_of_commands_without_wings(checkpoint, tmp_path, monkeypatch):
+    for module in ("baselines", "baselines.config", "baselines.loaded", "baselines.models", "translation.loaded"):
+        monkeypatch.setitem(sys.modules, f"keras_bert.{module}", None)
+    spec = importlib.util.spec_from_file_location("pipelines.wings_alone", ROOT / "pipelines" / "wings.py")
+    wings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wings)
+    assert (wings.explain_names("bilstm"), wings.is_new("bilstm"), wings.language_model("bilm")) == ("", False, None)
+    assert wings.load(checkpoint, head="encoder").config == keras_bert.load(checkpoint).config
+    for kind in ("marian", "keras_bert_bilstm"):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+        with pytest.raises(ValueError, match="is not a BERT: keras_bert.*load opens it"):
+            wings.load(tmp_path)

@@ -13,7 +13,7 @@ from keras_bert.baselines.config import named_baseline
 from keras_bert.baselines.models import build_baseline
 from keras_bert.checkpoints.identity import differences
 from tests.checkpoints.conftest import edit
-from tests.conftest import to_numpy
+from tests.conftest import eagerly, to_numpy
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
 NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4_E-6"}
@@ -64,25 +64,24 @@ def assert_same(found, model):
 
 
 @pytest.mark.parametrize(
-    ("features", "pair", "facts"),
+    ("kind", "features", "facts"),
     [
-        (False, False, {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9}),
-        (True, True, {}),
+        ("bilstm", False, {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9}),
+        ("bidaf", True, {"task": "squad", "null_threshold": -1.5}),
     ],
 )
-def test_saved_models_load_with_their_facts(tmp_path, features, pair, facts):
-    model = build("bilstm", features, pair=pair)
+def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
+    model = build(kind, features, **({"pair": False} if kind == "bilstm" else {}))
     keras_bert.save(model, tmp_path, PIECES, lowercase=False, **facts)
     bert = keras_bert.baselines.load(tmp_path)
-    assert bert.config.kind == "bilstm"
-    assert bert.vocabulary.pieces == PIECES
-    assert not bert.lowercase
+    assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
     assert {name: getattr(bert, name) for name in facts} == facts
     assert bert.config == keras_bert.describe(model).config
     assert_same(bert.model(), model)
-    edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
-    with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the logits"):
-        keras_bert.baselines.load(tmp_path)
+    if kind == "bilstm":
+        edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
+        with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the lo"):
+            keras_bert.baselines.load(tmp_path)
 
 
 def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
@@ -94,18 +93,19 @@ def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
 
 
 def test_dtypes(tmp_path, rows):
-    """A question answering model with its facts; files are in float32."""
-    model, facts = build("bidaf", features=True, dtype="mixed_bfloat16"), {"task": "squad", "null_threshold": -1.5}
-    keras_bert.save(model, tmp_path, PIECES, **facts)
-    bert = keras_bert.baselines.load(tmp_path)
-    assert {name: getattr(bert, name) for name in facts} == facts
-    exact, narrow = bert.model(), keras_bert.baselines.load(tmp_path, dtype="mixed_bfloat16").model()
+    """Files are in float32."""
+    model = build("bilstm", dtype="mixed_bfloat16")
+    keras_bert.save(model, tmp_path, PIECES)
+    exact = keras_bert.baselines.load(tmp_path).model()
+    narrow = keras_bert.baselines.load(tmp_path, dtype="mixed_bfloat16").model()
     assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
     assert_same(narrow, model)
     few = {name: value[:, :3] for name, value in rows.items()}
     computed = outputs(narrow, few)
     for name, value in outputs(exact, few).items():
         np.testing.assert_allclose(to_numpy(computed[name]), to_numpy(value), rtol=0.05, atol=0.02)
+    language_model = keras_bert.build_bilm(13, width=4, dtype="bfloat16")
+    assert np.isfinite(to_numpy(outputs(language_model, few)["mlm_logits"])).all()
 
 
 def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
@@ -162,61 +162,46 @@ def test_names():
 
 def test_states_of_a_deep_language_model(rows):
     model = keras_bert.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
-    inputs = {name: rows[name][:, :2] for name in model.input}
+    inputs = {name: rows[name][:1, :1] for name in model.input}
     found = frozen_states(model, **inputs)
     for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
         np.testing.assert_allclose(to_numpy(state), to_numpy(expected), atol=1e-6)
 
 
-def test_weights_in_16_bits(rows):
-    assert np.isfinite(
-        to_numpy(outputs(keras_bert.build_bilm(13, width=4, dtype="bfloat16"), rows)["mlm_logits"])
-    ).all()
-
-
 def test_mistakes(bilm, language_model, tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    bert, other = keras_bert.baselines.load(bilm), keras_bert.baselines.load("bilstm_H-4", vocabulary=PIECES)
+    load, save = keras_bert.baselines.load, keras_bert.save
+    bert, other = load(bilm), load("bilstm_H-4", vocabulary=PIECES)
+    changed = build("bidaf")
+    start = keras.layers.Activation("relu")(changed.output["start_logits"])
+    changed = keras.Model(changed.input, {**changed.output, "start_logits": start}, name="bidaf")
     for call, message in (
-        (
-            lambda: keras_bert.baselines.load("bilstm"),
-            "bilstm is a new model without a vocabulary, to be trained by run_glue",
-        ),
-        (lambda: keras_bert.baselines.load("bert", vocabulary=PIECES), "bert: no such model"),
-        (lambda: keras_bert.baselines.load("elmo"), "elmo: no such model. Models without BERT are named bilstm"),
+        (lambda: load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
+        (lambda: load("bert", vocabulary=PIECES), "bert: no such model"),
+        (lambda: load("elmo"), "elmo: no such model. Models without BERT are named bilstm"),
         (lambda: keras_bert.load("bilstm_H-4"), "bilstm_H-4 is not a BERT: keras_bert.baselines.load opens it"),
         (lambda: keras_bert.load(bilm), "bilm is not a BERT: keras_bert.baselines.load opens it"),
         (lambda: keras_bert.load(bilm / "model.keras"), "model.keras is not a BERT: keras_bert.baselines.load opens"),
-        (lambda: keras_bert.baselines.load(bilm, lowercase=True), "`lowercase` is for new models, such as bilstm"),
-        (
-            lambda: keras_bert.baselines.load("bilstm", language_model=tmp_path / "bilstm"),
-            "must be a trained model of kind bilm",
-        ),
-        (
-            lambda: keras_bert.baselines.load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]),
-            "`vocabulary` must be that of `language_model`",
-        ),
-        (
-            lambda: bert.predict("a b"),
-            "answers no texts. A bilm serves as `language_model` .--language_model",
-        ),
+        (lambda: load(bilm, lowercase=True), "`lowercase` is for new models, such as bilstm"),
+        (lambda: load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
+        (lambda: load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]), "`vocabulary` must be that of `language"),
+        (lambda: bert.predict("a b"), "answers no texts. A bilm serves as `language_model` .--language_model"),
         (lambda: bert.encode("a b"), "is not a BERT and has no 'encode'. A bilm serves as"),
         (lambda: keras_bert.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
-        (
-            lambda: keras_bert.build_bidaf(14, language_model=bert.model()),
-            "the same vocabulary. Received: vocab_",
-        ),
+        (lambda: keras_bert.build_bidaf(14, language_model=bert.model()), "the same vocabulary. Received: vocab_"),
         (lambda: bert.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
         (lambda: other.span_labeler(), "question answering needs a bidaf. Received: a bilstm"),
         (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
         (lambda: other.model(), "bilstm_H-4 has no weights. Build a model with `classifier` or `span_labeler`"),
         (
-            lambda: keras_bert.save(language_model, tmp_path / "google", PIECES, format="google"),
+            lambda: save(language_model, tmp_path / "google", PIECES, format="google"),
             "head='language_model' is saved with format='keras'. Received: format='google'",
         ),
+        (lambda: save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
         (lambda: keras_bert.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
         (lambda: keras_bert.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: keras_bert.save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
+        (lambda: keras_bert.baselines.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
+        (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to keras_bert.baselines.describe f"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -224,33 +209,24 @@ def test_mistakes(bilm, language_model, tmp_path):
         _ = bert.encoder
 
 
-def test_changed_models_are_not_described():
-    model = build("bidaf")
-    start = keras.layers.Activation("relu")(model.output["start_logits"])
-    changed = keras.Model(model.input, {**model.output, "start_logits": start}, name="bidaf")
-    with pytest.raises(ValueError, match="must come from build_bilm, build_bilstm_classifier or build_bidaf"):
-        keras_bert.baselines.describe(changed)
-    with pytest.raises(ValueError, match="A bidaf that Keras loaded: pass it to keras_bert.baselines.describe first"):
-        keras_bert.describe(changed)
-
-
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_answers_and_saved_models(language_model, tmp_path):
     tf = pytest.importorskip("tensorflow")
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES, labels=["no", "so", "yes"], pair=True)
-    keras_bert.save(build("bidaf", True), tmp_path / "bidaf", PIECES)
+    keras_bert.save(build("bidaf"), tmp_path / "bidaf", PIECES)
     for name, texts in (
         ("bilstm", {"text": ["a b", ""], "pair": ["c", "d e f"]}),
         ("bidaf", {"question": ["a b", "c"], "context": ["c a b", "e f g h a"]}),
     ):
         bert = keras_bert.baselines.load(tmp_path / name)
         options = {"labels": bert.labels, "pair": True} if name == "bilstm" else {}
-        keras_bert.export(bert.model(), bert.preprocessor(16), tmp_path / "saved" / name, **options)
+        keras_bert.export(bert.model(), bert.preprocessor(8), tmp_path / "saved" / name, **options)
         signature = tf.saved_model.load(tmp_path / "saved" / name).signatures["serving_default"]
         found = signature(**{key: tf.constant(value) for key, value in texts.items()})
         rows = [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
         key = "label" if name == "bilstm" else "answer"
-        assert [answer[key] for answer in bert.predict(rows)] == [text.decode() for text in found[key].numpy()]
+        with eagerly():
+            assert [answer[key] for answer in bert.predict(rows)] == [text.decode() for text in found[key].numpy()]
     with pytest.raises(ValueError, match="answers no texts: export the model that"):
         keras_bert.export(language_model, bert.preprocessor(16), tmp_path / "bilm")

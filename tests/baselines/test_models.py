@@ -75,15 +75,15 @@ BUILDERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "features"), [("single", False), ("pair", True), ("bidaf", True)])
+@pytest.mark.parametrize(("name", "features"), [("single", False), ("pair", False), ("bidaf", True)])
 def test_padding_changes_nothing(language_model, name, features):
     """The second text of the last row is empty."""
-    model, places = BUILDERS[name](language_model=language_model if features else None), np.arange(7)
-    mask = (places < np.array([[7], [5], [3]])).astype("int32")
-    ids = np.random.default_rng(0).integers(5, 50, (3, 7)).astype("int32")
-    inputs = {"token_ids": ids * mask, "segment_ids": (places >= 3) * mask, "padding_mask": mask}
+    model, places = BUILDERS[name](language_model=language_model if features else None), np.arange(5)
+    mask = (places < np.array([[5], [4], [2]])).astype("int32")
+    ids = np.random.default_rng(0).integers(5, 50, (3, 5)).astype("int32")
+    inputs = {"token_ids": ids * mask, "segment_ids": (places >= 2) * mask, "padding_mask": mask}
     rows = model(inputs)
-    for row, length in ((1, 5), (2, 3)):
+    for row, length in ((1, 4), (2, 2)):
         alone = model({part: value[row : row + 1, :length] for part, value in inputs.items()})
         for output, value in alone.items():
             expected = to_numpy(rows[output])[row]

@@ -45,11 +45,6 @@ def test_outputs_of_every_layer(build, batch):
     assert (scores[1, :, :, 7:] == 0).all(), "padding is attended to"
 
 
-def assert_same_description(left, right):
-    assert dataclasses.replace(left, layers={}) == dataclasses.replace(right, layers={})
-    assert list(left.layers) == list(right.layers)
-
-
 def test_shortest_longest_and_empty_batches(encoder):
     model = keras_bert.build_classifier(encoder, 3)
     for shape in ((2, 1), (2, 40), (0, 7)):
@@ -64,70 +59,39 @@ def test_padding_changes_nothing(encoder, batch):
     np.testing.assert_allclose(padded["sequence_output"][1:2, :7], short["sequence_output"], atol=1e-5)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_causal_sees_only_the_left(build, batch, causal):
-    model = build("encoder", causal=causal)
+def test_causal_sees_only_the_left(build, batch):
+    model = build("encoder", causal=True)
     changed = {**batch, "token_ids": batch["token_ids"].copy()}
     changed["token_ids"][0, 8] = 6 + changed["token_ids"][0, 8] % 40
     difference = np.abs(run(model, batch)["sequence_output"] - run(model, changed)["sequence_output"])[0].max(-1)
     assert difference[8:].min() > 1e-4
-    assert (difference[:8].max() == 0) == causal  # To the bit.
+    assert difference[:8].max() == 0  # To the bit.
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoid", "none"])
-def test_only_without_positions_order_does_not_matter(build, batch, positions):
-    model = build("encoder", positions=positions)
+def test_only_without_positions_order_does_not_matter(build, batch):
     order = np.array([0, 3, 1, 2, *range(4, 12)])
     shuffled = {name: value[:, order] for name, value in batch.items()}
-    got, expected = (run(model, inputs)["sequence_output"] for inputs in (shuffled, batch))
-    assert np.allclose(got[0], expected[0][order], atol=1e-5) == (positions == "none")
-    if positions == "none":  # There is no maximum length either.
-        assert np.isfinite(run(model, ones(1, 41))["pooled_output"]).all()
-
-
-def test_training_with_a_fully_masked_row_in_float16(build, task):
-    inputs, targets, losses = task("pretraining")
-    mask = inputs["padding_mask"] * np.array([[1], [0], [1]], "int32")
-    model = build("pretraining", dtype="mixed_float16")
-    # SGD: auto loss scaling would hide a NaN by skipping the step.
-    data = {**inputs, "padding_mask": mask}, targets, losses
-    assert np.isfinite(fit(model, data, keras.optimizers.SGD(0.1), run_eagerly=True, auto_scale_loss=False))
-    assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
+    for positions in ("sinusoid", "none"):
+        model = build("encoder", positions=positions)
+        got, expected = (run(model, inputs)["sequence_output"] for inputs in (shuffled, batch))
+        assert np.allclose(got[0], expected[0][order], atol=1e-5) == (positions == "none")
+    assert np.isfinite(run(model, ones(1, 41))["pooled_output"]).all()  # There is no maximum length either.
 
 
 def test_absent_choices_change_nothing(build, task):
-    """Rows padded with masked choices keep the logits of their real choices; a row without any stays finite."""
+    """Rows padded with masked choices keep the logits of their real choices; a row without any trains in float16."""
     inputs, targets, losses = task("multiple_choice")
-    model = build("multiple_choice")
-    expected = to_numpy(run(model, inputs)["logits"])
+    model = build("multiple_choice", dtype="mixed_float16")
     padded = {name: np.concatenate([value, value[:, :1]], 1) for name, value in inputs.items()}
     padded["padding_mask"][:, 2] = 0
-    logits = to_numpy(run(model, padded)["logits"])
-    np.testing.assert_allclose(logits[:, :2], expected, atol=1e-5)
+    logits = run(model, padded)["logits"]
+    np.testing.assert_allclose(logits[:, :2], run(model, inputs)["logits"], atol=1e-3)
     assert (logits[:, 2] == -1e9).all()
     padded["padding_mask"][1] = 0
-    assert np.isfinite(fit(model, (padded, targets, losses), keras.optimizers.SGD(0.1), run_eagerly=True)).all()
+    # SGD: auto loss scaling would hide a NaN by skipping the step.
+    options = {"run_eagerly": True, "auto_scale_loss": False}
+    assert np.isfinite(fit(model, (padded, targets, losses), keras.optimizers.SGD(0.1), **options)).all()
     assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
-
-
-def test_a_reloaded_pretrainer_trains_with_a_tied_table(build, task, tmp_path):
-    inputs, targets, _ = data = task("pretraining")
-    build("pretraining").save(tmp_path / "model.keras")
-    model = keras.saving.load_model(tmp_path / "model.keras")
-    table = model.get_layer("token_embedding").embeddings
-    before = to_numpy(table)
-    history = fit(model, data, keras.optimizers.SGD(0.3), epochs=4)
-    assert history[-1] < 0.7 * history[0]
-    # Embeddings of ids outside inputs and targets only change through the softmax over the tied table.
-    unseen = sorted(set(range(50)) - set(inputs["token_ids"].ravel()) - set(targets["mlm_logits"].ravel()))
-    assert unseen
-    assert (np.abs(to_numpy(table) - before)[unseen].max(-1) > 0).all()
-    assert sum(weight.shape == (50, 32) for weight in model.trainable_weights) == 1
-
-
-def test_fit_learns_with_a_nested_encoder(build, task):
-    history = fit(build("multiple_choice"), task("multiple_choice"), keras.optimizers.SGD(0.3), epochs=4)
-    assert history[-1] < 0.7 * history[0]
 
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -162,11 +126,9 @@ def test_bad_arguments_of_heads(encoder):
 
 
 @pytest.mark.filterwarnings("ignore:The use of `x.T`")  # In Keras, on PyTorch.
-@pytest.mark.parametrize("head", ["pretraining", "multiple_choice"])
-def test_int8_is_close_and_kept_by_keras_files_or_clones(build, task, tmp_path, head):
-    """A file of one model, a clone of the one with a nested encoder."""
-    inputs, _, _ = task(head)
-    model = build(head)
+def test_int8_is_close_and_kept_by_keras_files(build, task, tmp_path):
+    inputs, _, _ = task("pretraining")
+    model = build("pretraining")
     expected = run(model, inputs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -178,15 +140,12 @@ def test_int8_is_close_and_kept_by_keras_files_or_clones(build, task, tmp_path, 
     got = run(model, inputs)
     for name, value in expected.items():
         assert 0 < relative(got[name], value) < 0.1
-    if head == "pretraining":
-        model.save(tmp_path / "model.keras")
-        copy = keras.saving.load_model(tmp_path / "model.keras")
-    else:
-        copy = keras.models.clone_model(model)
-        copy.set_weights(model.get_weights())
+    model.save(tmp_path / "model.keras")
+    copy = keras.saving.load_model(tmp_path / "model.keras")
     assert {weight.path for weight in copy.weights if weight.dtype == "int8"} == quantized
     keras.tree.map_structure(np.testing.assert_array_equal, run(copy, inputs), got)
-    assert_same_description(keras_bert.describe(copy), keras_bert.describe(model))
+    described, same = (dataclasses.replace(keras_bert.describe(each), layers={}) for each in (copy, model))
+    assert described == same
 
 
 def test_an_unsupported_quantization_mode_changes_nothing(build):
@@ -196,30 +155,14 @@ def test_an_unsupported_quantization_mode_changes_nothing(build):
     assert not any(layer.quantization_mode for layer in model._flatten_layers())
 
 
-def test_saving_a_lora_model_keeps_its_outputs(build, batch, pieces, tmp_path):
-    model = build("classification")
-    plain = run(model, batch)["logits"]
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras_bert.layers.Dense | keras_bert.layers.TokenEmbedding):
-            layer.enable_lora(2)
-            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.1, "float32"))
-    expected = run(model, batch)["logits"]
-    keras_bert.save(model, tmp_path / "saved", pieces)
-    got = run(keras_bert.load(tmp_path / "saved").model(), batch)["logits"]
-    assert relative(plain, expected) > 0.1
-    assert relative(got, expected) < 1e-5
-
-
-def test_two_encoders_in_one_model(config, batch, tmp_path):
+def test_two_encoders_in_one_model(config, batch):
     query, document = (keras_bert.build_encoder(config, name=name) for name in ("query", "document"))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in batch}
     vectors = [encoder(inputs)["pooled_output"] for encoder in (query, document)]
     model = keras.Model(inputs, keras.ops.sum(vectors[0] * vectors[1], -1))
     assert len({variable.path for variable in model.variables}) == len(model.variables)
     expected = (run(query, batch)["pooled_output"] * run(document, batch)["pooled_output"]).sum(-1)
-    model.save(tmp_path / "model.keras")
-    for each in (model, keras.saving.load_model(tmp_path / "model.keras")):
-        np.testing.assert_allclose(to_numpy(each(batch)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(model(batch)), expected, rtol=1e-4, atol=1e-5)
 
 
 TOO_LONG = r"longer than the position table. Expected at most 40 positions .*truncate it. Received: length="

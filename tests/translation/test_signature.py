@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 def model(reversible):
     keras.utils.set_random_seed(1)
     size = len(reversible.vocabulary)
-    return build_transformer(TransformerConfig(size, 16, 1, 1, 2, 32, dropout=0.0, max_position_embeddings=10))
+    return build_transformer(TransformerConfig(size, 16, 1, 1, 2, 32, dropout=0.0, max_position_embeddings=7))
 
 
 def test_translations(model, reversible):
@@ -45,13 +45,10 @@ def test_alignments(model, reversible):
     assert translator.align(tf.constant([], tf.string))["translation"].shape == (0,)
 
 
-@pytest.mark.parametrize(("n_best", "message"), [(0, "at least 1 and at most the number of beams, 4"), (5, "n_best=5")])
-def test_bad_counts(model, reversible, n_best, message):
-    with pytest.raises(ValueError, match=message):
-        Translator(model, reversible, n_best=n_best)
-
-
-def test_a_vocabulary_of_another_size(reversible):
-    model = build_transformer(TransformerConfig(9, 16, 1, 1, 2, 32))
+def test_mistakes(model, reversible):
+    for n_best in (0, 5):
+        message = f"at least 1 and at most the number of beams, 4.* n_best={n_best}"
+        with pytest.raises(ValueError, match=message):
+            Translator(model, reversible, n_best=n_best)
     with pytest.raises(ValueError, match="the same number of tokens. Received: 9 and"):
-        Translator(model, reversible)
+        Translator(build_transformer(TransformerConfig(9, 16, 1, 1, 2, 32)), reversible)
