@@ -40,12 +40,7 @@ FUNCTIONS = {
     "multi_label": functools.partial(classify.multi_label_classifier, labels=None, pair=True, thresholds=THRESHOLDS),
     "token_classification": functools.partial(tag.tagger, labels=TAGS, stride=7),
     "question_answering": functools.partial(
-        answer.answerer,
-        stride=5,
-        max_question_length=4,
-        max_answer_length=3,
-        top=3,
-        null_threshold=NULL_THRESHOLD,
+        answer.answerer, stride=5, max_question_length=4, max_answer_length=3, top=3, null_threshold=NULL_THRESHOLD
     ),
     "pretraining": fill_mask.mask_filler,
     "mlm": fill_mask.mask_filler,

@@ -38,11 +38,7 @@ def traced(model, inputs):
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance", "hidden_act"),
-    [
-        ("float32", 1e-5, "gelu_new"),
-        ("bfloat16", 4e-2, "silu"),
-        ("mixed_bfloat16", 4e-2, "gelu"),
-    ],
+    [("float32", 1e-5, "gelu_new"), ("bfloat16", 4e-2, "silu"), ("mixed_bfloat16", 4e-2, "gelu")],
 )
 def test_answers_are_those_of_the_model(config, hidden_act, dtype, tolerance):
     model, inputs = model_and_inputs(config, hidden_act, dtype)

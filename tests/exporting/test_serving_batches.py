@@ -115,10 +115,7 @@ def is_batched(recipe, has_parameters=False):
     return flags.get("enable_batching") == "true" and (has_parameters or not per_model)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in KINDS],
-)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in KINDS])
 def test_every_signature(signatures, kind):
     failed = []
     for name, function in signatures(kind).items():

@@ -34,14 +34,7 @@ def test_a_table():
         "labels": {"no": 2, "yes": 2},
         "not_in_dev": [],
         "repeated": 0,
-        "truncated": {
-            "rows": 2,
-            "share": 0.5,
-            "sequence_length": 128,
-            "longest": 200,
-            "enough": 256,
-            "held": 1.0,
-        },
+        "truncated": {"rows": 2, "share": 0.5, "sequence_length": 128, "longest": 200, "enough": 256, "held": 1.0},
         "overlap": {"dev": 1, "test": 2},
         "contradictory": 2,
         "baseline": "always no",  # A tie goes to the first class.

@@ -16,10 +16,7 @@ from keras_bert.files import write_json
 
 pytestmark = pytest.mark.tensorflow
 
-COLUMNS = [
-    Heading("mrpc", "MRPC", "accuracy", None, None),
-    Heading("squad", "SQuAD", "f1", 2000, None),
-]
+COLUMNS = [Heading("mrpc", "MRPC", "accuracy", None, None), Heading("squad", "SQuAD", "f1", 2000, None)]
 DEFINITION = StudyDefinition(
     "A study",
     (Row("bert", "BERT", published={"mrpc": 86.7}), Row("no_nsp", "No NSP"), Row("ltr", "LTR")),

@@ -16,10 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 def test_answers_equal_those_of_the_keras_models(exported_heads, heads):
     """The probes of each SavedModel contain the outputs of its Keras model."""
-    with (
-        Client(f"127.0.0.1:{heads.port}") as rest,
-        Client(f"127.0.0.1:{heads.grpc_port}", "grpc") as grpc,
-    ):
+    with Client(f"127.0.0.1:{heads.port}") as rest, Client(f"127.0.0.1:{heads.grpc_port}", "grpc") as grpc:
         for folder in sorted(exported_heads.iterdir()):
             probe = read_json(folder / "3" / "assets.extra" / "probes.json")["serving_default"]
             inputs = {name: as_bytes(values) for name, values in probe["inputs"].items()}

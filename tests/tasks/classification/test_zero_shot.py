@@ -165,11 +165,7 @@ def test_mistakes(nli, sentences, load):
         (nli, {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
         (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a finite number above 0"),
         (nli, {"candidate_labels": ["a"], "temperature": math.nan}, "`temperature` must be .*=nan"),
-        (
-            nli,
-            {"candidate_labels": ["a"], "n_best": 1},
-            "has the options hypothesis, multi_label, .*Received: n_best",
-        ),
+        (nli, {"candidate_labels": ["a"], "n_best": 1}, "has the options hypothesis, multi_label, .*Received: n_best"),
         (sentences, {"candidate_labels": ["a"], "multi_label": True}, "`multi_label` needs a classifier of pairs"),
     ):
         with pytest.raises(ValueError, match=message):
