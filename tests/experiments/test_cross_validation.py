@@ -60,8 +60,8 @@ def first_letters(examples):
     return examples["token_ids"].to_tensor().numpy()[:, 1].tolist()
 
 
-def run(task, tmp_path, seeds=(4, 2)):
-    choices = {"learning_rate": [0.1, 0.2], "batch_size": [4], "epochs": [2], "seed": list(seeds)}
+def run(task, tmp_path, rates=(0.2,), seeds=(4, 2)):
+    choices = {"learning_rate": list(rates), "batch_size": [4], "epochs": [2], "seed": list(seeds)}
     found = CrossValidation(task, choices, Hyperparameters(best=False), tmp_path / "out")
     found.run()
     return found
@@ -72,7 +72,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     *folds, final, saved = trained
     assert saved == "saved"
     everything = list(range(5, 16))  # "a" is piece 5.
-    for start in range(0, 12, 3):  # Two learning rates and two seeds.
+    for start in (0, 3):  # Two seeds.
         assert sorted(row for _, _, dev in folds[start : start + 3] for row in dev) == everything
     for setting, train, dev in folds:
         assert sorted(train + dev) == everything
@@ -87,7 +87,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     (tmp_path / "out" / "model").mkdir()
     text = found.finish()
     report = read_json(tmp_path / "out" / "results.json")
-    scores = [0.2 + number / 100 for number in range(7, 13)]
+    scores = [0.2 + number / 100 for number in range(1, 7)]
     assert report["best"]["setting"] == setting
     assert report["best"]["scores"]["accuracy"] == pytest.approx(np.mean(scores))
     assert report["summary"][0]["runs"] == 6
@@ -116,7 +116,7 @@ def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, m
         return train(self, setting, *rest)
 
     monkeypatch.setattr(finetuning.Finetuning, "train", diverge)
-    assert run(task, tmp_path, [1]).grid_runs.chosen()["learning_rate"] == 0.1
+    assert run(task, tmp_path, [0.1, 0.2], [1]).grid_runs.chosen()["learning_rate"] == 0.1
 
 
 def test_options_that_need_dev_data(task, tmp_path):

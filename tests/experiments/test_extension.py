@@ -40,13 +40,11 @@ def test_new_steps_have_their_own_warmup_and_decay(extended):
     assert extended_schedule(folder, MORE, 0.5, 0.5).get_config() == schedule.get_config()
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
-        [{"length": 16, "steps": 3, "batch": 8}],
-        [{"length": 16, "steps": 1, "batch": 4}, {"length": 16, "steps": 9, "batch": 4}],
-    ],
-)
+LARGER = [{"length": 16, "steps": 3, "batch": 8}]
+SHORTER = [{"length": 16, "steps": 1, "batch": 4}, {"length": 16, "steps": 9, "batch": 4}]
+
+
+@pytest.mark.parametrize("phases", [LARGER, SHORTER])
 def test_a_finished_run_can_only_get_more_steps(extended, phases):
     message = "--phase: a finished run can only get more steps in its last phase, or more phases, with the same data"
     with pytest.raises(ValueError, match=message):

@@ -12,16 +12,9 @@ from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
-TASK = types.SimpleNamespace(
-    title="Mine",
-    metric="f1",
-    combine=mean_logits,
-    facts={},
-    origins={},
-    settings={},
-    load_options={},
-    summary={"unit": "rows", "overlap": {}},
-)
+SUMMARY = {"unit": "rows", "overlap": {}}
+TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, summary=SUMMARY)
+TASK.facts, TASK.origins, TASK.settings, TASK.load_options = {}, {}, {}, {}
 
 
 class Runs(Finetuning):

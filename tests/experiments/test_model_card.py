@@ -61,13 +61,8 @@ def test_metadata_of_an_official_data_set():
 
 def test_use_of_a_multiple_choice_model():
     """transformers takes all choices of a text as one example, `(1, choices, length)`."""
-    card = {
-        "pipeline_tag": "multiple-choice",
-        "auto_class": "AutoModelForMultipleChoice",
-        "arguments": '["A"] * 2, ["B", "C"]',
-        "example": "[]",
-        "datasets": [],
-    }
+    card = {"pipeline_tag": "multiple-choice", "auto_class": "AutoModelForMultipleChoice", "datasets": []}
+    card |= {"arguments": '["A"] * 2, ["B", "C"]', "example": "[]"}
     text = model_card.text("no", task(**card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5})
     call = 'tokenizer(["A"] * 2, ["B", "C"], truncation=True, return_tensors="pt")'
     assert f"outputs = model(**{{name: ids[None] for name, ids in {call}.items()}})" in text
@@ -119,7 +114,5 @@ def test_names_are_shown_as_they_are(name):
 def test_metadata_with_unusual_characters():
     name = "a\n\t\x7f\x85\u2028\u200b\ufeff\xa0é中\U0001f3d4\ufe0f\U000e0001"
     card = {"datasets": [], "dataset": {"type": "csv", "name": name}}
-    assert (
-        hub.ModelCard(model_card.text("a", task(**card), "dev", {}, {"f1": 1})).data.eval_results[0].dataset_name
-        == name
-    )
+    (result,) = hub.ModelCard(model_card.text("a", task(**card), "dev", {}, {"f1": 1})).data.eval_results
+    assert result.dataset_name == name

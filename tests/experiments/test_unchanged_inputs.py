@@ -48,10 +48,8 @@ def swap_lines(file):
 CHANGES = [
     ("bert", "model.safetensors", change_tensor, "the weights"),
     ("bert", "config.json", change_json(hidden_dropout_prob=0.5), "`hidden_dropout_prob`, 0.5 instead of its default"),
-    ("bert", "config.json", change_json(hidden_act="relu"), "`hidden_act`, 'relu' instead of its default"),
     ("bert", "vocab.txt", swap_lines, "the vocabulary"),
     ("bert", "tokenizer_config.json", change_json(do_lower_case=False), "`lowercase`, False instead of its default"),
-    ("bert", "tokenizer_config.json", change_json(strip_accents=True), "`strip_accents`, True instead of None"),
     ("adapter", "adapter_model.safetensors", change_tensor, "the weights"),
     ("adapter", "adapter_config.json", change_json(lora_alpha=64), "the weights"),
     ("adapter", "../bert/model.safetensors", change_tensor, "the weights"),

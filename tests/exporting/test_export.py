@@ -43,13 +43,12 @@ FUNCTIONS = {
         answer.answerer, stride=5, max_question_length=4, max_answer_length=3, top=3, null_threshold=NULL_THRESHOLD
     ),
     "pretraining": fill_mask.mask_filler,
-    "mlm": fill_mask.mask_filler,
     "multiple_choice": choose.chooser,
     "encoder": embed.embedder,
     "next_sentence": fill_mask.follower,
     "embedding": embed.sentence_embedder,
 }
-GRAPHS = ["classification", "token_classification", "question_answering", "pretraining", "multiple_choice", "encoder"]
+HEADS_OF_TEXTS = ["token_classification", "question_answering", "pretraining", "multiple_choice", "encoder"]
 # Unusual requests: empty, white space, invalid UTF-8, more than a window, other scripts, a sigma, zeros.
 STRANGE = [b"", b" \n", b"\xff\xfea b\xc3", "Ünïcödé ΣΑΣ 今天".encode(), b"a " * 60, b"a\0b", b"[MASK]"]
 
@@ -88,7 +87,7 @@ def served(model_of, preprocessor, exported):
         if head == "classification":
             loaded = tf.saved_model.load(exported(head))
             return Served(model_of(head), preprocessor, loaded.signatures, exported(head), loaded)
-        mine = masking if head in ("pretraining", "mlm") else preprocessor
+        mine = masking if head == "pretraining" else preprocessor
         return Served(model_of(head), mine, FUNCTIONS[head](model_of(head), mine))
 
     return make
@@ -160,10 +159,7 @@ def test_text_model(model_of, preprocessor):
     np.testing.assert_allclose(text_model(inputs)["logits"], expected, atol=1e-5)
 
 
-# ---- Every head
-
-
-@pytest.mark.parametrize("head", GRAPHS)
+@pytest.mark.parametrize("head", ["classification", *HEADS_OF_TEXTS])
 def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
     """For an empty batch, empty texts and invalid UTF-8."""
     model = served(head)
@@ -210,9 +206,6 @@ def test_facts_and_warmup(served, pieces):
     assert set(requests) == {"serving_default", "tokens"}
     for name, request in requests.items():
         assert classifier(name, **{key: tf.make_ndarray(value) for key, value in request.inputs.items()})
-
-
-# ---- Classification and regression
 
 
 def test_a_classifier(served):
@@ -422,10 +415,6 @@ def test_next_sentence_of_a_pretrainer(served):
     inputs = model.preprocessor((TEXTS, PAIRS))
     logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
     close(model.eagerly("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
-    assert list(served("mlm").signatures) == ["serving_default"]  # Without an NSP head.
-
-
-# ---- Embeddings
 
 
 def numpy_pool(outputs, mask, pooling, layers, normalize):
@@ -450,41 +439,27 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
     close(found.numpy(), numpy_pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize))
 
 
-# ---- Errors
-
-
 @pytest.mark.parametrize(
     ("head", "options", "message"),
     [
         ("classification", {"labels": ["a", "b"]}, r"`labels` must be 3 different names, .*: labels=\['a', 'b'\]"),
         *(
             ("classification", {"labels": labels}, "`labels` must be 3 different names, in the order of the logits")
-            for labels in (["a", "b", "a"], [1, "1", 2], "abc", dict(enumerate("abc")), [["a"], ["b"], ["c"]])
+            for labels in ([1, "1", 2], "abc", [["a"], ["b"], ["c"]])
         ),
         ("regression", {"labels": ["a"]}, "`labels` must be None for a regression model"),
-        ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
         ("classification", {"example": {"text": 1}}, r"`example` must be a dict of `text` \(str\). Received: example="),
         ("multiple_choice", {"example": {"text": "a", "choices": "b"}}, r"a dict of `text` \(str\), `choices` \(list"),
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model without a score"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
-        ("regression", {"score_range": (0, math.inf)}, "`score_range` must be .*, finite numbers. .*=.0, inf.$"),
-        ("regression", {"score_range": 5}, "`score_range` must be .*, finite numbers. Received: score_range=5"),
         ("regression", {"rows_together": 0}, "`rows_together` must be a positive integer. Received: rows_together=0"),
-        ("encoder", {"rows_together": -1}, "`rows_together` must be a positive integer. Received: rows_together=-1"),
-        ("pretraining", {"top": 0}, "`top` must be a positive integer. Received: top=0"),
         ("token_classification", {"stride": 1.5}, "`stride` must be a positive integer. Received: stride=1.5"),
-        ("question_answering", {"max_question_length": 0}, "`max_question_length` must be a positive .*=0$"),
         ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number .*=nan"),
-        ("encoder", {"layers": -1}, "`layers` must be a list of one integer or more. Received: layers=-1"),
         ("encoder", {"layers": []}, r"`layers` must be a list of one integer or more. Received: layers=\[\]"),
         ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
         ("encoder", {"pooling": "pooled", "layers": (0,)}, r"`layers` has no meaning for pooling='pooled'. .*\(0,\)"),
         ("encoder", {"pooling": "sum"}, "`pooling` must be one of cls, max, .*. Received: pooling='sum'"),
-        ("encoder", {"pool": "cls"}, "has no option 'pool' .* one of: pooling, layers, normalize, rows_together. Rec"),
-        ("classification", {"thresholds": 0.5}, "no option 'thresholds' .* one of: rows_together, logits, zero_shot. "),
-        ("regression", {"zero_shot": None}, "no option 'zero_shot' .* one of: rows_together, logits. Received"),
         ("multiple_choice", {"top": 2}, "head='multiple_choice' has no option 'top' .* one of: none. Received: top=2$"),
-        ("translation", {"beams": 2}, "no option 'beams' .* one of: beam, n_best. Received: beams=2"),
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],
 )

@@ -1,6 +1,5 @@
 """LiteRT files, computed by LiteRT's interpreter, which has no operations of TensorFlow."""
 
-import numpy as np
 import pytest
 
 import keras_bert
@@ -40,11 +39,8 @@ def test_one_signature_for_each_length(config, tmp_path):
 @pytest.mark.parametrize(
     ("head", "options"),
     [
-        ("pretraining", {}),
-        ("embedding", {}),
-        ("projection", {}),
+        *((head, {}) for head in ("pretraining", "projection", "multiple_choice")),
         ("question_answering", {"positions": "none"}),
-        ("multiple_choice", {}),
         ("classification", {"causal": True, "positions": "sinusoid"}),
     ],
 )
@@ -56,18 +52,15 @@ def test_heads(config, tmp_path, head, options):
 @pytest.mark.slow
 def test_precisions_and_sizes_of_minilm(minilm, tmp_path):
     bert = keras_bert.load(minilm)
-    path, sizes = tmp_path / "model.tflite", {}
-    vectors = {}
+    path, sizes, vectors = tmp_path / "model.tflite", {}, {}
     batch = {name: to_numpy(ids).astype("int32") for name, ids in bert.preprocessor(32)(["A house."]).items()}
-    for precision in ("float32", "float16", "int8"):
+    for precision in ("float16", "int8"):
         path.write_bytes(build_litert(bert.model(), precision, [16, 32]))
         sizes[precision] = path.stat().st_size / 1e6
         vectors[precision] = litert_runner(path, "tokens_32")(batch)["embedding"][0]
     expected = to_numpy(bert.model()(batch)["embedding"])[0]
-    assert np.abs(vectors["float32"] - expected).max() < 1e-5 * np.abs(expected).max()
     assert vectors["float16"] @ expected > 0.9999
     assert vectors["int8"] @ expected > 0.98
     # Both signatures share the weights: 22.7 million, of which the converter keeps a few in float32.
-    assert 89 < sizes["float32"] < 93
     assert 44 < sizes["float16"] < 47
     assert 22 < sizes["int8"] < 26

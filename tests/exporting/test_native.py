@@ -17,19 +17,23 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(native.compiler() is None, reason="needs a C++ compiler"),
 ]
+TEXTS = ["serving_default", "tokens", "ops"]
+CLASSES, WORDS = ["serving_default", "classify", *TEXTS[1:]], ["serving_default", "words", *TEXTS[1:]]
 SIGNATURES = {
-    "classification": ["serving_default", "classify", "tokens", "ops"],
-    "multi_label": ["serving_default", "classify", "tokens", "ops"],
+    **{head: CLASSES for head in ("classification", "multi_label")},
     "regression": ["serving_default", "regress", "tokens", "ops"],
-    "token_classification": ["serving_default", "words", "tokens", "ops"],
-    "bilstm_tagging": ["serving_default", "words", "tokens", "ops"],
-    "question_answering": ["serving_default", "tokens", "ops"],
+    **{head: WORDS for head in ("token_classification", "bilstm_tagging")},
+    **{head: TEXTS for head in ("question_answering", "multiple_choice")},
     "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
-    "multiple_choice": ["serving_default", "tokens", "ops"],
     "encoder": ["serving_default", "embed", "tokens", "ops"],
     "projection": ["serving_default", "embed", "embed_query", "zero_shot", "tokens", "ops"],
     "translation": ["serving_default", "alignment", "tokens", "ops"],
 }
+# In other precisions, few heads suffice: the signatures have the same operations.
+BFLOAT16, INT8 = {"dtype": "mixed_bfloat16"}, {"precision": "int8"}
+NARROW = [("classification", BFLOAT16), ("translation", BFLOAT16), ("token_classification", {"dtype": "mixed_float16"})]
+NARROW += [(head, INT8) for head in ("translation", "pretraining", "bilstm_tagging", "projection")]
+RUN = [NARROW[0], *NARROW[-2:]]
 
 
 @pytest.fixture(scope="module")
@@ -39,37 +43,19 @@ def program(tmp_path_factory):
     return program
 
 
-# In 16 bits, few heads suffice: the signatures have the same operations.
-NARROW = {
-    "mixed_bfloat16": ["classification", "question_answering", "translation"],
-    "mixed_float16": ["token_classification", "pretraining"],
-}
-
-
 def test_every_head_passes_verification(exported):
     """In a process without this package."""
-    directories = [exported(head) for head in SIGNATURES]
-    directories += [exported(head, dtype=dtype) for dtype, heads in NARROW.items() for head in heads]
-    names = [*SIGNATURES.values(), *(SIGNATURES[head] for heads in NARROW.values() for head in heads)]
-    for report, signatures in zip(verification.verify(directories), names, strict=True):
-        assert report.problems == []
-        assert [line.split(":")[0] for line in report.lines] == signatures
+    exports = [*((head, {}) for head in SIGNATURES), *NARROW]
+    reports = verification.verify([exported(head, **options) for head, options in exports])
+    for (head, options), report in zip(exports, reports, strict=True):
+        assert (head, options, report.problems) == (head, options, [])
+        assert [line.split(":")[0] for line in report.lines] == SIGNATURES[head]
         assert ", 0 not linked by TensorFlow Serving (20" in report.lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("head", "dtype"),
-    [
-        *((head, "float32") for head in SIGNATURES),
-        ("classification", "mixed_bfloat16"),
-        ("classification", "int8"),
-        ("encoder", "int8"),
-        ("projection", "int8"),
-    ],
-)
-def test_answers_in_the_native_runtime(exported, program, head, dtype):
-    options = {"float32": {}, "int8": {"precision": "int8"}}.get(dtype, {"dtype": dtype})
-    directory = exported(head, **options)
+@pytest.mark.parametrize(("head", "options"), [*((head, {}) for head in SIGNATURES), *RUN])
+def test_answers_in_the_native_runtime(exported, program, head, options):
+    directory, (dtype,) = exported(head, **options), options.values() or ["float32"]
     signature = "zero_shot" if head == "projection" else "serving_default"
     probe = read_json(directory / assets.FOLDER / assets.PROBES)[signature]
     inputs = {name: np.array(values, object) for name, values in probe["inputs"].items()}

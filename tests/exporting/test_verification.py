@@ -8,11 +8,8 @@ import shutil
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
-
-import keras_bert
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -28,7 +25,6 @@ def here(monkeypatch):
 
 @pytest.fixture
 def copy(exported, tmp_path):
-    """A copy of a valid SavedModel, for tests that damage it."""
     return shutil.copytree(exported("classification"), tmp_path / "copy")
 
 
@@ -73,21 +69,6 @@ def test_a_valid_model(exported, here):
     assert report.lines[-1].endswith("unproven on TensorFlow Serving 2.20)")
 
 
-@pytest.mark.slow
-def test_wrong_weights(copy, config, preprocessor, here):
-    """The graph of one model with the weights of another."""
-    keras.utils.set_random_seed(2)
-    model = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
-    keras_bert.export(model, preprocessor, copy.with_name("other"))
-    shutil.rmtree(copy / "variables")
-    shutil.copytree(copy.with_name("other") / "variables", copy / "variables")
-    floats = {"serving_default: probabilities", "classify: scores", "tokens: logits"}
-    # Not even the tolerance for 16 bits accepts it.
-    for tolerance in (None, verification.TOLERANCES["bfloat16"]):
-        found = problems(copy, tolerance=tolerance)
-        assert {problem.split(" differs by ")[0] for problem in found if " differs by " in problem} >= floats
-
-
 def test_wrong_signatures_outputs_and_stored_answers(copy, here):
     probes = probes_of(copy)
     probes["next_sentence"] = {"inputs": probes["tokens"]["inputs"], "outputs": {}}
@@ -113,11 +94,8 @@ def test_wrong_signatures_outputs_and_stored_answers(copy, here):
         (lambda path: (path / assets.FOLDER / assets.FACTS).unlink(), "no assets.extra/keras_bert.json, which"),
         (lambda path: (path / assets.FOLDER / assets.PROBES).write_text('{"a": '), "assets.extra is damaged: JSON"),
         (lambda path: store(path, {"a": {"inputs": {}}}), "assets.extra is damaged: KeyError: 'outputs'"),
-        (lambda path: store(path, {"a": {"inputs": {}, "outputs": {}}}), "assets.extra is damaged: StopIteration"),
         (lambda path: (path / "saved_model.pb").unlink(), "no SavedModel: it has no saved_model.pb"),
-        (lambda path: shutil.rmtree(path), "no SavedModel: it has no saved_model.pb"),
         (lambda path: (path / "saved_model.pb").write_bytes(b"\xff" * 9), "does not load: "),
-        (lambda path: shutil.rmtree(path / "variables"), "does not load: "),
     ],
 )
 def test_a_damaged_folder_is_reported_in_one_line(copy, here, damage, message):
@@ -193,9 +171,8 @@ def test_a_wrong_output(expected, got, message):
 def test_compare():
     expected, got = np.array([2.0, -4.0]), np.array([2.0, -4.5])
     assert verification.compare(expected, got, 0.2) == verification.Difference(0.5, 0.125)
-    assert (
-        verification.compare(expected, got, 0.1).problem == "differs by 0.5, 0.12 of its largest value, more than 0.1"
-    )
+    message = "differs by 0.5, 0.12 of its largest value, more than 0.1"
+    assert verification.compare(expected, got, 0.1).problem == message
     assert verification.compare(expected, got, 0.1, scale=10).problem is None
     # Values that mean "none" are excluded from the scale, and all zeros have scale 1.
     assert verification.compare([-3.4e38, 1.0], np.array([-3.4e38, 1.5]), 1.0).relative == 0.5
@@ -259,12 +236,7 @@ def test_near_ties_are_noted_but_accepted_in_16_bits(toy, here, precision):
     if precision == "float32":
         assert [problem.split()[1] for problem in report.problems] == ["label", "score"]
         assert "near ties" not in report.lines[0]
+        assert [problem.split()[1] for problem in problems(directory, tolerance=0.1)] == ["label"]
     else:
         assert report.problems == []
         assert report.lines[0].endswith("; near ties changed label")
-
-
-def test_a_smaller_tolerance(toy, here):
-    directory = toy(lambda text: {"a": lengths(text)}, {"a": [1.0, 2.0, 3.00001]})
-    assert problems(directory) == []
-    assert problems(directory, tolerance=1e-7)[0].startswith("serving_default: a differs by 1e-05, ")

@@ -60,6 +60,10 @@ def tag(path, model, bert):
     return TaggingTask(sentences, sentences, sentences, model, bert, TaggingSettings(6))
 
 
+def choose(path, *model):
+    return MultipleChoiceTask(choices.read_all(path, path, path), *model, 8)
+
+
 def embed(path, model, bert):
     rows = embedding.read(path)
     return EmbeddingTask(rows, rows, {"train": path.name, "dev": path.name}, model, bert, 8)
@@ -72,29 +76,16 @@ SCORED = ["text,second,label", *(f"{text},k l,{number}" for number, text in enum
 GOLDS = {"1": [{"text": "e", "answer_start": 4}], "2": []}
 ASKED = [{"id": name, "question": "a", "answers": answers} for name, answers in GOLDS.items()]
 SQUAD = {"version": "v2.0", "data": [{"paragraphs": [{"context": "c d e f g h i j k l m", "qas": ASKED}]}]}
-CHOICES = [
-    {"text": text, "choices": ["k", "l m", "n"], "label": label} for text, label in zip(TEXTS, "ABCA", strict=True)
-]
+CHOICES = [{"text": text, "choices": ["k", "l m", "n"], "label": "ABCA"[row]} for row, text in enumerate(TEXTS)]
+several = classify("multi_label", MultiLabelTask, threshold="shared")
 CASES = {
     "classification": Case("a.csv", LABELLED, classify("classification"), {"label", "scores"}, "predictions.tsv"),
     "regression": Case("a.csv", SCORED, classify("regression", pair="second"), {"value"}, "predictions.tsv"),
-    "multi_label": Case(
-        "a.csv",
-        SETS,
-        classify("multi_label", MultiLabelTask, threshold="shared"),
-        {"labels", "scores"},
-        "predictions.tsv",
-    ),
+    "multi_label": Case("a.csv", SETS, several, {"labels", "scores"}, "predictions.tsv"),
     "entities": Case("a.txt", ["a B-X", "b O", "", "c I-X", "d O", "e O"], tag, {"entities"}, "predictions.txt"),
     "tags": Case("a.txt", ["a N", "b V", "", "c N"], tag, {"entities"}, "predictions.txt"),
     "questions": Case("a.json", [SQUAD], ask, {"answer", "start", "end", "score"}, "test/predictions.json"),
-    "multiple_choice": Case(
-        "a.jsonl",
-        CHOICES,
-        lambda path, *model: MultipleChoiceTask(choices.read_all(path, path, path), *model, 8),
-        {"choice", "scores"},
-        "predictions.tsv",
-    ),
+    "multiple_choice": Case("a.jsonl", CHOICES, choose, {"choice", "scores"}, "predictions.tsv"),
     "scored": Case("a.csv", ["query,passage,score", "a b,c,0", "d,e,1", "f,g h,0.5"], embed, set(), None),
     "pairs": Case("a.csv", ["query,passage", "a b,c", "d,e f"], embed, set(), None),
     "triplets": Case("a.csv", ["query,passage,negative", "a b,c,d", "d,e f,"], embed, set(), None),
@@ -107,7 +98,7 @@ SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in EXPORTED]
 
 
 @pytest.mark.parametrize(("name", "exported"), [*((name, False) for name in OFTEN), *SLOW])
-def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path):
+def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatch):
     case, path, bert = CASES[name], tmp_path / CASES[name].name, keras_bert.load(checkpoint)
     lines = [line if isinstance(line, str) else json.dumps(line) for line in case.content]
     path.write_text("\n".join(lines) + "\n")
@@ -136,11 +127,12 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path):
     keras_bert.save(task.complete(trainer.model), tmp_path / "model", bert.vocabulary, **options)
     saved = keras_bert.load(tmp_path / "model")
     options = task.export_options(saved)
-    example, folder = options["example"], tmp_path / "saved" / "1"
+    example = options["example"]
     assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(signatures_of(saved.head).options)
     if exported:
-        keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), folder, **options)
-        (report,) = verify([folder])
+        monkeypatch.setenv("HOME", str(tmp_path))
+        keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), "~/saved/1", **options)
+        (report,) = verify([tmp_path / "saved" / "1"])
         assert not report.problems
     if case.answer:
         (answer,) = saved.predict([example])

@@ -72,8 +72,7 @@ def test_arrays_are_converted_to_lists():
     assert discover_labels(np.array([False, True])) == ["false", "true"]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(("delimiter", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\r")])
 def test_csv_of_spreadsheets(tmp_path, delimiter, end):
     rows = [["text", "label"], ['a, "b"; c\td', "yes"], ["e", "no"]]
     with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
@@ -141,14 +140,6 @@ def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
         read_table(path, "t", **options, skip_bad_rows=9)
 
 
-def test_a_wrong_column_is_no_matter_of_rows(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"t": "a"}\n' * 3)
-    with pytest.raises(
-        ValueError, match=r"a.jsonl:1: no column `b`. It has: 't'. Name another one with --text_column$"
-    ):
-        read_table(path, "b", skip_bad_rows=0)
-
-
 def test_balance():
     many = balance([label for label in range(30) for _ in range(30 - label)])
     assert many.startswith("0: 30 (6.5%), 1: 29 (6.2%), ")
@@ -168,19 +159,14 @@ def test_balance():
         ("a.csv", "t,l\n  ,no\n", r"a\.csv:2: column `t` is empty"),
         ("a.csv", 't,l\n"x,no\ny,no\n', r"a\.csv:2: unexpected end of data. Expected CSV with doubled quotes"),
         ("a.csv", "\n\nt,l\n\nx,no\n \nz,maybe\n", r"a\.csv:7: unknown label 'maybe'"),
-        ("a.csv", "\ntext,l\n", r"a\.csv:2: no column `t`. It has: 'text', 'l'. Name another one with --text_column$"),
-        ("a.csv", "t,l\n,\n", r"a\.csv:2: column `t` is empty"),
         ("a.csv", "\n \n", r"a\.csv: the file is empty"),
         ("a.tsv", "\nt\tl\n  \nx\n", r"a\.tsv:4: expected 2 columns, got 1"),
         ("a.tsv", "t\tl\n\t\nx\tno\n", r"a\.tsv:2: column `t` is empty"),
-        ("a.tsv", "t\tl\nx\n", r"a\.tsv:2: expected 2 columns, got 1"),
         ("a.jsonl", '\n{"t": "a", "l": "no"}\n \n[]\n', r"a\.jsonl:4: expected one JSON object per line"),
         ("a.csv", "t,l\nx,No\n", r"a\.csv:2: unknown label 'No', which looks like 'no'. Use one spelling per class"),
         ("a.jsonl", '{"t": "x", "l": "yes\\u200b"}', r"a\.jsonl:1: unknown label 'yes\\u200b', which looks like 'yes'"),
-        ("a.csv", "", r"a\.csv: the file is empty"),
         ("a.csv", "t,l\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"t": \n', r"a\.jsonl:2: not JSON: Expecting value at column 7"),
-        ("a.jsonl", "[1]\n", r"a\.jsonl:1: expected one JSON object per line. Received: \[1\]"),
         ("a.jsonl", '{"t": 3, "l": "no"}\n', r"a\.jsonl:1: column `t` must be a string. Received: 3"),
         ("a.jsonl", '{"t": "a", "l": null}\n', r"a\.jsonl:1: column `l` must be a string or a number. Received: None"),
         ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
@@ -218,16 +204,16 @@ def test_a_fingerprint_changes_with_the_rows():
     assert Examples(*rows[0], [0, 1]).fingerprint() == Examples(*rows[0], [5, 6]).fingerprint()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: read_table("none.csv", "t"), r"none\.csv: no such file"),
-        (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
-        (lambda: read_table("none.csv", "t", labels=[1, 1.0]), r"`labels` must be unique. Received: \['1', '1"),
-        (lambda: discover_labels(["a", "a"]), r"`labels` must have at least two classes. Received: \['a'\]"),
-        (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Use one spelling"),
-    ],
-)
+INVALID = [
+    (lambda: read_table("none.csv", "t"), r"none\.csv: no such file"),
+    (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
+    (lambda: read_table("none.csv", "t", labels=[1, 1.0]), r"`labels` must be unique. Received: \['1', '1"),
+    (lambda: discover_labels(["a", "a"]), r"`labels` must have at least two classes. Received: \['a'\]"),
+    (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Use one spelling"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), INVALID)
 def test_invalid_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -42,9 +42,8 @@ def test_a_table():
     }
     facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
     assert facts["skipped rows"] == "train 1,200, dev 1"
-    assert facts["truncated"] == (
-        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
-    )
+    truncated = "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
+    assert facts["truncated"] == truncated
     summary["truncated"]["held"] = 0.9996
     assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
@@ -126,11 +125,11 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
         (["12345678901234567890", "12345678901234567891"], None),
     ],
 )
-@pytest.mark.parametrize(("key", "what"), [("labels", "labels"), ("tags", "tags"), ("entities", "types")])
-def test_names_that_look_alike(labels, shown, key, what):
-    summary = {"unit": "rows", key: dict.fromkeys(labels, 9), "overlap": {}}
-    expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
-    assert data_summary.warnings(summary) == expected
+def test_names_that_look_alike(labels, shown):
+    for key, what in (("labels", "labels"), ("tags", "tags"), ("entities", "types")):
+        summary = {"unit": "rows", key: dict.fromkeys(labels, 9), "overlap": {}}
+        expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
+        assert data_summary.warnings(summary) == expected
 
 
 def test_types_of_dev_that_look_like_those_of_train():

@@ -31,11 +31,7 @@ ODD_ANSWER = {"length": 4, "label": "short", "vector": [4.0, 0.4, 2.0], "echo_by
         ("text", {"instances": [ODD]}, {"predictions": [ODD_ANSWER]}),
         ("text", {"instances": [{"text": ODD}]}, {"predictions": [ODD_ANSWER]}),
         # A single output has no name.
-        (
-            "many",
-            {"instances": [{"text": "a", "pair": "b"}, {"text": "c", "pair": ""}]},
-            {"predictions": ["a+b", "c+"]},
-        ),
+        ("many", {"instances": [{"text": "a", "pair": ""}]}, {"predictions": ["a+"]}),
         ("many", {"signature_name": "ids", "inputs": [[1, 2], [3, 4]]}, {"outputs": [3, 7]}),
     ],
 )
@@ -81,8 +77,6 @@ def test_classify_and_regress(server):
     assert server.predict("many", asked, "classify") == (200, {"results": rows})
     asked = {"signature_name": "classify", "context": {"x": 0.25}, "examples": [{}, {"x": 1.0}, {"other": True}]}
     assert server.predict("many", asked, "classify")[1]["results"] == [*rows, rows[0]]
-    asked = {"signature_name": "regress", "examples": examples}
-    assert server.predict("many", asked, "regress") == (200, {"results": [0.5, 2.0]})
     asked = {"signature_name": "regress", "examples": [{"x": 0.5, "y": "z"}, {"x": 1.0, "b": {"b64": "YQ=="}}]}
     assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
     # A model may return only labels or only scores.
@@ -102,11 +96,9 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", b"[" * 100000, "the body is not JSON: maximum recursion depth exceeded"),
         ("text", [], "the body must be a JSON object. Received: list"),
         ("text", {}, 'expected either "instances" (rows) or "inputs" (columns) in the request'),
-        ("text", {"instances": [], "inputs": []}, 'expected either "instances" (rows) or "inputs" (columns)'),
         ("text", {"instances": []}, '"instances" must be a list of at least one row'),
         ("text", {"inputs": []}, "the request has no rows. Expected at least one"),
         ("text", {"instances": ["a"], "signature_name": 3}, '"signature_name" must be a string'),
-        ("text", {"instances": ["a"], "signature_name": "x"}, "unknown signature `x`. Expected one of: serv"),
         ("text", {"instances": [{"txt": "a"}]}, f"row 0: expected the input(s) {TEXT}. Received: `txt`"),
         ("text", {"instances": [{"text": "a"}, "b"]}, f"row 1: expected the input(s) {TEXT}. Received: not an"),
         ("text", {"instances": ["a", {"text": "b"}]}, "value 1 must be a string or"),
@@ -115,32 +107,24 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("many", {"inputs": {"text": ["a"], "pair": ["b", "c"]}}, "number of rows. Received: `pair` 2, `text` 1"),
         ("text", {"instances": ["a", 3]}, 'input `text`: value 1 must be a string or {"b64": "..."}: received 3'),
         ("text", {"instances": [{"b64": "a"}]}, 'value 0 must be a string or {"b64": "..."}: Invalid base64'),
-        ("text", {"instances": [{"b64": 1}]}, "argument should be a bytes-like object or ASCII string, not 'int'"),
         ("text", b'{"instances": ["\\ud800"]}', "surrogates not allowed"),
         ("text", {"instances": [["a"]]}, f"input {TEXT.replace(' ', ' must be ', 1)}. Received: shape=(1, 1)"),
-        ("text", {"inputs": "a"}, "Received: shape=()"),
         ("text", b'{"inputs": ' + b"[" * 900 + b'"a"' + b"]" * 900 + b"}", "string (batch,). Received: shape=(1,"),
         ("many:ids", {"inputs": [[1], [2, 3]]}, "input `token_ids` is ragged"),
         ("many:ids", {"inputs": [1]}, "must be int32 (batch, any). Received: shape=(1,)"),
         ("many:ids", {"inputs": [[1.5]]}, "value 0 must be an integer. Received: 1.5"),
-        ("many:ids", {"inputs": [[True]]}, "value 0 must be an integer. Received: True"),
         ("many:ids", {"inputs": [[1 << 31]]}, "a value is out of range for int32"),
-        ("many:ids", {"inputs": [[1 << 99]]}, "a value is out of range for int32"),
-        ("many:divide", {"inputs": {"x": ["1"], "flip": [True]}}, "must be a number"),
         ("many:divide", {"inputs": {"x": [1e39], "flip": [True]}}, "range for float32"),
         ("many:divide", {"inputs": {"x": [1], "flip": [1]}}, "value 0 must be true or false"),
         ("many:whole", {"instances": ["a", "b"]}, "500 output `count` has the shape (): its first dim"),
         ("many:unique", {"inputs": ["a", "a"]}, "500 output `words` has the shape (1,): its"),
         ("many:picky", {"inputs": ["spoilt"]}, "a spoilt text"),
-        ("many:picky", {"inputs": ["spoilt", {"b64": "/w=="}]}, "a spoilt text"),
         ("many:classify", {"inputs": [{"b64": "/w=="}]}, "Could not parse example input"),
         ("text/versions/9", {"inputs": ["a"]}, "404 version 9 of model text is not loaded. Expected one of: 2"),
         ("other", {}, "404 model other is not served: unknown model. Expected one of: many, text"),
         ("", {}, "400 Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
         (f"text/versions/{2**63}", {}, "400 Malformed request: the version 9223372036854775808 is no"),
-        (f"text/versions/{2**63 - 1}", {}, "404 version 9223372036854775807"),
         ("text/versions/" + "9" * 5000, {}, "400 Malformed request: POST /v1/models/text/versions/99"),
-        ("a" * 5000, {}, "404 model aaaa"),
     ],
 )
 def test_error_messages_of_invalid_requests(server, model, body, message):
@@ -157,9 +141,7 @@ def test_error_messages_of_invalid_requests(server, model, body, message):
     [
         ("ids", [{"x": 1.0}], "signature `ids` is not for classify: expected the method"),
         ("classify", [], "with at least one example"),
-        ("classify", [3], "example 0 must be an object of features. Received: int"),
         ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must contain only"),
-        ("classify", [{"x": 1 << 70}], "feature `x` of example 0"),
         ("classify", [{"x": 1e39}], "feature `x` of example 0: a value is out of range for float32"),
         ("classify", [{"x": {"b64": "YQ==", "c": 1}}], "feature `x` of example 0: received {"),
         ("classify", [{"\ud83d": 1.0}], "feature `?` of example 0: "),
@@ -229,8 +211,6 @@ def test_large_bodies_are_rejected(server):
     ("headers", "body"),
     [
         ("Content-Encoding: deflate\r\nContent-Length: 20", b'{"instances": ["a"]}'),
-        ("Content-Encoding: gzip\r\nContent-Length: 20", b'{"instances": ["a"]}'),
-        ("Content-Encoding: br\r\nContent-Length: 20", b'{"instances": ["a"]}'),
         ("Transfer-Encoding: chunked", b"none\r\n"),
         ("no header\r\nContent-Length: 0", b""),
     ],

