@@ -216,12 +216,9 @@ def test_float16(start):
 def test_mistakes(start, whole):
     with pytest.raises(ValueError, match="with different settings: `phases.0.steps` was 7, is 6"):
         start("whole", [{**PHASES[0], "steps": 6}, PHASES[1]]).fit()
-    for name, changes in (
-        ("--teacher", {"teacher": "other"}),
-        ("--gradient_accumulation", {"gradient_accumulation": 2}),
-    ):
-        with pytest.raises(ValueError, match=f"{name}: only on TensorFlow. Received: KERAS_BACKEND=jax"):
-            start("run", **changes)
+    for name, value in (("teacher", "other"), ("gradient_accumulation", 2)):
+        with pytest.raises(ValueError, match=f"--{name}: only on TensorFlow. Received: KERAS_BACKEND=jax"):
+            start("run", **{name: value})
     run = start("diverging")
     run.trainer._fit = lambda iterator, count: (count, {"mlm_loss": np.nan})
     with pytest.raises(FloatingPointError, match=r"the loss is not finite at step 1: .*Lower the learning rate"):
@@ -230,16 +227,9 @@ def test_mistakes(start, whole):
 
 def test_command(folder):
     """Trains, writes a report, refuses what it would ignore, and extends the finished run."""
-    given = [
-        f"--{name}={folder}/{value}"
-        for name, value in (
-            ("data", "16.tfrecord"),
-            ("vocab", "vocab.txt"),
-            ("config", "config.json"),
-            ("output_dir", "command"),
-        )
-    ]
-    given += [f"--eval_data={folder}/16.tfrecord", "--eval_examples=12", "--save_every=1"]
+    files = {"data": "16.tfrecord", "eval_data": "16.tfrecord", "vocab": "vocab.txt", "config": "config.json"}
+    given = [f"--{name}={folder}/{value}" for name, value in {**files, "output_dir": "command"}.items()]
+    given += ["--eval_examples=12", "--save_every=1"]
     printed = call(PROGRAM, *given, "--phase=length:16,steps:2,batch:8")
     assert f"report:       {folder}/command/report.html\n" in printed
     assert "backend" in (folder / "command/report.html").read_text()
@@ -259,17 +249,12 @@ def test_equals_google_tf1(golden, tmp_path):
     batches = Stream(tf.data.Dataset.from_tensor_slices((rows, targets)))
     schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
     devices = keras.distribution.list_devices()[:4]
+    make = lambda: keras_bert.load(folder).pretrainer()  # noqa: E731
+    optimizer = lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False)  # noqa: E731
+    options = {"directory": tmp_path / "run", "settings": {}, "callbacks": [], "rewire": keras_bert.build_trimmed}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.distribution, "list_devices", lambda: devices)
-        trainer = FitTrainer(
-            lambda: keras_bert.load(folder).pretrainer(),
-            lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False),
-            [4],
-            directory=tmp_path / "run",
-            settings={},
-            callbacks=[],
-            rewire=keras_bert.build_trimmed,
-        )
+        trainer = FitTrainer(make, optimizer, [4], **options)
     every = {"evaluate_every": 12, "save_every": 12, "log_every": 1, "after_save": lambda: None, "extend": None}
     trainer.fit(batches, 12, None, **every)
     found = lines(tmp_path / "run", "train")

@@ -8,9 +8,10 @@ import subprocess
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 
-from keras_bert.exporting import verification
-
+_ENCODE = np.vectorize(lambda text: text.encode("latin-1"), [object])
+_DECODE = np.vectorize(lambda text: text.decode("latin-1"), [object])
 SOURCE = pathlib.Path(__file__).with_name("native_runner.cc")
 
 
@@ -33,25 +34,14 @@ def run(program, directory, signature, inputs):
     """Returns the outputs of a signature, arrays by name. A character of a string represents a byte."""
     folder = pathlib.Path(importlib.util.find_spec("tensorflow_text").origin).parent
     command = [str(program), str(directory), signature, *map(str, sorted(folder.glob("python/ops/*.so")))]
-    request = "".join(_line(name, np.asarray(values)) for name, values in inputs.items())
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    request = node_def_pb2.NodeDef()
+    for name, values in inputs.items():
+        values = np.asarray(values)
+        values = _ENCODE(values) if values.dtype == object else values.astype("int32")
+        request.attr[name].tensor.CopyFrom(tf.make_tensor_proto(values))
+    done = subprocess.run(command, input=request.SerializeToString(), capture_output=True, check=False)
     if done.returncode:
-        raise ValueError(done.stderr.strip().splitlines()[-1])
-    return dict(map(_parse, done.stdout.splitlines()))
-
-
-def _line(name, values):
-    flat = values.ravel().tolist()
-    kind = "string" if values.dtype == object else "int32"
-    plain = [text.encode("latin-1").hex() or "-" for text in flat] if kind == "string" else map(str, flat)
-    return f"{name}\t{kind}\t{' '.join(map(str, values.shape))}\t{' '.join(plain)}\n"
-
-
-def _parse(line):
-    name, kind, shape, values = line.split("\t")
-    values = values.split()
-    if kind == "string":
-        values = [bytes.fromhex(value.removeprefix("-")).decode("latin-1") for value in values]
-    else:
-        values = list(map(float if "float" in kind else int, values))
-    return name, verification.array({"dtype": kind, "shape": list(map(int, shape.split())), "values": values})
+        raise ValueError(done.stderr.decode().strip().splitlines()[-1])
+    answer = node_def_pb2.NodeDef.FromString(done.stdout)
+    arrays = {name: tf.make_ndarray(value.tensor) for name, value in answer.attr.items()}
+    return {name: _DECODE(values) if values.dtype == object else values for name, values in arrays.items()}

@@ -130,22 +130,6 @@ def test_requests_of_different_shape_version_or_signature_are_not_batched(batche
     assert second.runs == alone.runs == [(1, 2), (1, 2)]
 
 
-def test_full_queue_rejects_requests(batcher):
-    signature, version = Lengths(), Version()
-
-    async def main():
-        joining = batcher(max_queue=2)
-        asked = [ask(joining, version, signature, text) for text in "abc"]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        return answers, joining.waiting
-
-    (first, second, refused), waiting = asyncio.run(main())
-    assert (first["length"].tolist(), second["length"].tolist()) == ([1], [1])
-    assert refused.code == "RESOURCE_EXHAUSTED"
-    assert str(refused) == "the queue is full: 2 requests are waiting (--max_queue). Try again later"
-    assert waiting == 0
-
-
 def test_cancelled_requests_do_not_run(batcher):
     signature, version = Lengths(), Version()
 

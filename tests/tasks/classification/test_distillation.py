@@ -82,19 +82,16 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     if scores[task.metric] > 0:
         assert findings.results["teacher"]["share_kept"] == pytest.approx(1)
     assert task.facts["unlabelled examples"] == "2"
-    assert task.settings["unlabelled"] == Examples(["h a", "d e"], None, None, [0, 1]).fingerprint()
+    assert task.settings["unlabelled"] == more.fingerprint()
 
 
 def test_wrong_teachers():
     class_task = types.SimpleNamespace(title="T", name="t", multi_label=False, labels=("x", "y"), num_classes=2)
     cases = [
-        ({"head": "question_answering"}, "--teacher=it: a model with the head 'question_answering'. Expected a classi"),
-        ({"score_activation": "sigmoid"}, "--teacher=it: its scores are sigmoids of the logits that a student learns"),
-        ({"multi_label": True}, "--teacher=it: a classifier with several labels per text. Expected a classifier for T"),
-        (
-            {"labels": ["y", "x"]},
-            "--teacher=it: labels y, x. Expected a classifier for T, such as the output of run_gl",
-        ),
+        ({"head": "question_answering"}, "a model with the head 'question_answering'. Expected a classifier"),
+        ({"score_activation": "sigmoid"}, "its scores are sigmoids of the logits that a student learns"),
+        ({"multi_label": True}, "a classifier with several labels per text. Expected a classifier for T"),
+        ({"labels": ["y", "x"]}, "labels y, x. Expected a classifier for T, such as the output of run_gl"),
     ]
     for changes, message in cases:
         known = {"head": "classification", "multi_label": False, "labels": ["x", "y"], "pair": None, **changes}
@@ -102,4 +99,4 @@ def test_wrong_teachers():
         bert = types.SimpleNamespace(model=lambda output=output: output, **known)
         with pytest.raises(ValueError, match="Expected") as error:
             check_teacher(bert, "it", class_task)
-        assert str(error.value).startswith(message)
+        assert str(error.value).startswith(f"--teacher=it: {message}")

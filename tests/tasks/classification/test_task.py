@@ -12,7 +12,7 @@ from keras_bert.tasks.classification.task import ClassificationTask
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
-TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
+TASKS = ["cola", "mnli", "stsb", "wnli"]  # Each kind of files; test_glue.py reads those of all tasks.
 
 
 @pytest.fixture(scope="module")

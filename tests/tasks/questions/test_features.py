@@ -88,20 +88,10 @@ def test_answers_map_to_smallest_covering_span(windows):
 
 
 def test_unmapped_answers_are_listed(windows):
-    found = windows(
-        (
-            "a b \u200b\u200b c",
-            [
-                entry("wrong", "q", ("zzz", 0)),
-                entry("nothing", "q", ("\u200b", 4)),
-                entry("second", "q", ("zzz", 0), ("c", 7)),
-                entry("none", "q", impossible=True),
-                entry("long", "q " * 40, ("a", 0)),
-            ],
-        ),
-        length=16,
-        max_question_length=5,
-    )
+    entries = [entry("wrong", "q", ("zzz", 0)), entry("nothing", "q", ("\u200b", 4))]
+    entries += [entry("second", "q", ("zzz", 0), ("c", 7)), entry("none", "q", impossible=True)]
+    entries += [entry("long", "q " * 40, ("a", 0))]
+    found = windows(("a b \u200b\u200b c", entries), length=16, max_question_length=5)
     assert found.unmapped == ["wrong", "nothing"]
     assert found.long_questions == ["long"]
     assert found.targets()["start"].tolist() == [0, 0, 5, 0, 7]

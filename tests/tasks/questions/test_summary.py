@@ -21,19 +21,10 @@ def preprocessor(pieces):
 
 def windows(path, preprocessor, version, *questions):
     """Writes a file of `(question, context, answer or None)` and returns its windows."""
-    paragraphs = [
-        {
-            "context": context,
-            "qas": [
-                {
-                    "id": str(number),
-                    "question": question,
-                    "answers": [{"text": answer, "answer_start": context.index(answer)}] if answer else [],
-                }
-            ],
-        }
-        for number, (question, context, answer) in enumerate(questions)
-    ]
+    paragraphs = []
+    for number, (question, context, answer) in enumerate(questions):
+        answers = [{"text": answer, "answer_start": context.index(answer)}] if answer else []
+        paragraphs.append({"context": context, "qas": [{"id": str(number), "question": question, "answers": answers}]})
     path.write_text(json.dumps({"version": version, "data": [{"paragraphs": paragraphs}]}))
     return features.QuestionWindows(data.read(path), preprocessor, stride=3, max_question_length=2)
 
@@ -42,9 +33,8 @@ def test_questions(tmp_path, preprocessor):
     shared = ("y", "a b c d e f g h", "c")  # In three windows: 6 of its 8 tokens fit.
     train = windows(tmp_path / "train.json", preprocessor, "v2.0", shared, ("y x z", "a b", None), ("x", "c", "c"))
     same = (" Y", "A b  c d e f g h", None)
-    dev = windows(
-        tmp_path / "dev.json", preprocessor, "v2.0", same, ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
-    )
+    others = ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
+    dev = windows(tmp_path / "dev.json", preprocessor, "v2.0", same, *others)
     summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, SETTINGS)
     assert summary == {
         "unit": "questions",

@@ -1,5 +1,6 @@
 """The SQuAD fine-tuning task, without training."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -41,18 +42,9 @@ def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
     content = task.settings.pop("content")
     assert (len(content), content[0]) == (3, content[1])  # The two training files are the same.
-    assert task.settings == {
-        "model": str(checkpoint),
-        "train": [[file, 2], [file, 2]],
-        "dev": [file, 3],
-        "test": [None, 0],
-        "version_2": True,
-        "sequence_length": 16,
-        "doc_stride": 6,
-        "max_question_length": 64,
-        "max_answer_length": 30,
-    }
-    assert task.combine([[1.0, 2.0], [3.0, 6.0]]).tolist() == [2.0, 4.0]
+    files = {"train": [[file, 2], [file, 2]], "dev": [file, 3], "test": [None, 0]}
+    options = {name: value for name, value in dataclasses.asdict(SETTINGS).items() if name != "n_best"}
+    assert task.settings == {"model": str(checkpoint), **files, **options}
     assert "1 answer(s) are not at the given position: wrong" in caplog.text
     assert "1 question(s) have an answer that cannot be located; they are not trained on: wrong" in caplog.text
 
