@@ -1,12 +1,12 @@
 """Scores of SavedModels on labelled data; the models answer by rule, with the outputs of `export`."""
 
-import csv
 import json
 from unittest import mock
 
 import pytest
 
 from tests.pipelines.programs import mistake, parsed
+from tests.tasks.files import write
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -23,22 +23,18 @@ VERIFY = "pipelines.verify_saved_model"
 
 @pytest.fixture
 def table(tmp_path):
-    def write(labels, **columns):
-        path = tmp_path / "dev.csv"
-        with open(path, "w", newline="") as file:
-            csv.writer(file).writerows(
-                [("text", *columns, "label"), *zip(WORDS, *columns.values(), labels, strict=True)]
-            )
-        return path
+    def make(labels, **columns):
+        rows = [("text", *columns, "label"), *zip(WORDS, *columns.values(), labels, strict=True)]
+        return write(tmp_path / "dev.csv", "".join(",".join(row) + "\n" for row in rows))
 
-    return write
+    return make
 
 
 @pytest.fixture
 def save(tmp_path):
     """Writes the facts of a SavedModel, and its function unless only the facts are read."""
 
-    def write(name, function=None, inputs=("text",), **facts):
+    def make(name, function=None, inputs=("text",), **facts):
         if function:
             specs = [tf.TensorSpec([None], tf.string, each) for each in inputs]
             signature = tf.function(function, input_signature=specs, autograph=False)
@@ -48,7 +44,7 @@ def save(tmp_path):
         (tmp_path / name / assets.FOLDER / assets.FACTS).write_text(json.dumps(facts))
         return tmp_path / name
 
-    return write
+    return make
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def answer(version):
 
 
 def served(shelf, polls=0, **target):
-    """Returns the version number in the answer after some polls."""
+    """The version number in the answer after some polls."""
     for _ in range(polls):
         shelf.poll()
     return answer(shelf.version("text", **target))

@@ -6,7 +6,6 @@ import math
 import pytest
 
 from keras_bert.experiments.report import write_report
-from keras_bert.reports import page
 from keras_bert.reports.page import Head
 from keras_bert.tasks.questions.report import question_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
@@ -103,9 +102,6 @@ def test_answer_or_no_answer(write):
         ["NoAns", "3", "66.7%", "66.7%"],
         ["all", "8", "62.5%", "68.8%"],  # 5 / 8 and 5.5 / 8
     ]
-    # Only answerable questions.
-    section = write([row()], version_2=True).sections["Answer or no answer"]
-    assert rows_of(section, "list")[1] == ["NoAns", "0", page.NOTHING, page.NOTHING]
 
 
 def tables(section):
@@ -165,8 +161,7 @@ def test_hardest_questions_are_sorted_by_f1_then_confidence(write):
     rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
     rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
     rows += [row(id="right", exact=1.0, f1=1.0, probability=1.0)]
-    for number, each in enumerate(rows):
-        each["context"] += f" {number}"
+    rows = [each | {"context": f"{CONTEXT} {number}"} for number, each in enumerate(rows)]
     report = write(rows)
     heads = [text_of(item.find("p")) for item in items(report)]
     names = [head.split(" · ")[0] for head in heads]
@@ -223,9 +218,7 @@ def test_overlapping_highlights(write):
         (["Ada Lovelace"], "Lovelace wrote", [("gold", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
         (["Lovelace wrote"], "Ada Lovelace", [("said", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
         (["Lovelace"], "Ada Lovelace wrote", [("said", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
-        (["Ada Lovelace wrote"], "Lovelace", [("gold", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
         (["Ada"], "Ada", [("gold said", "Ada")]),
-        (["Ada "], "Lovelace", [("gold", "Ada "), ("said", "Lovelace")]),
         (["Ada", "Ada Lovelace", "Lovelace wrote"], "London", [("gold", "Ada Lovelace wrote"), ("said", "London")]),
     ]
     for golds, said, expected in cases:
