@@ -79,8 +79,6 @@ def test_sections_and_no_external_resources(write):
     names += ["Hardest examples of dev", "All errors"]
     assert list(page.sections) == names
     assert all(having(section, "how") for section in page.sections.values())
-    assert page.root.find("body/h1").text == "MRPC - base"
-    assert [text_of(element) for element in page.root.find("body/dl")] == ["Model", "base"]
     for part in ("http://", "https://", "url(", "@import", "<script"):
         assert part not in page.source
     assert "default-src 'none'; style-src 'unsafe-inline'" in {meta.get("content") for meta in page.root.iter("meta")}
@@ -124,7 +122,6 @@ def test_runs_without_a_score(write):
     diverged = {"setting": {"rate": 0, "seed": 1}, "scores": {"f1": math.nan}, "diverged": "at step 3"}
     page = write(results=[diverged, *RESULTS], run_curves={})
     assert "Runs without a finite f1, not plotted: 1." in page.source
-    assert [row[1] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
     assert "No run has a curve." in page.source
 
 
@@ -186,12 +183,6 @@ def test_long_curves_keep_their_extremes(write):
     heights = [y for _, y in points]  # In SVG, y increases downwards.
     assert sorted(heights)[:2] == [min(heights), heights[-1]]
     assert heights[-1] - min(heights) == pytest.approx((max(heights) - min(heights)) / 2.9, abs=0.2)  # 1 of 3 - 0.1
-
-
-def test_the_first_of_several_losses(write):
-    lines = [{"step": step, "kind": "train", "mlm_loss": 4 / step, "nsp_loss": 0.5} for step in (1, 2)]
-    (points,) = polylines(figures(write(run_curves={"a": lines}))[0]).values()
-    assert points[0][1] < points[1][1]
 
 
 def table(tmp_path):
@@ -293,8 +284,6 @@ def test_confusions_of_300_classes(write):
     assert [int(row[2]) for row in rows] == wrong[:30].tolist()
     assert len(rows_of(page.sections["Classes"], "list")) == 300
     assert "The lowest F1 comes first" in page.text("Classes")
-    dev["logits"] = np.eye(300)[dev["targets"]]
-    assert "0 confusions that occur" in write(labels=list(map(str, range(300))), dev=dev).text("Confusions")
 
 
 def test_classes(write):

@@ -55,7 +55,7 @@ STRANGE = [b"", b" \n", b"\xff\xfea b\xc3", "Ünïcödé ΣΑΣ 今天".encode()
 
 @dataclasses.dataclass
 class Served:
-    """A model and its signatures by name: functions before export, or concrete functions after it."""
+    """A model and its signatures by name: Python functions before export, or concrete functions after it."""
 
     model: keras.Model
     preprocessor: keras_bert.TextPreprocessor
@@ -64,21 +64,14 @@ class Served:
     loaded: object = None  # Keeps the weights alive.
 
     def __call__(self, signature="serving_default", **inputs):
-        return self._answer(self.signatures[signature], inputs)
-
-    def eagerly(self, signature="serving_default", **inputs):
-        """Returns the answers, computed eagerly."""
-        return self._answer(self.signatures[signature].python_function, inputs)
-
-    def _answer(self, function, inputs):
-        tensors = {name: tf.constant(value) for name, value in inputs.items()}
-        answers = function(*tensors.values()) if self.loaded is None else function(**tensors)
+        tensors, function = {name: tf.constant(value) for name, value in inputs.items()}, self.signatures[signature]
+        answers = function.python_function(*tensors.values()) if self.loaded is None else function(**tensors)
         return {name: value.numpy() for name, value in answers.items()}
 
 
 @pytest.fixture(scope="module")
 def served(model_of, preprocessor, exported):
-    """The functions of a head's signatures, each traced once; the classifier comes from its SavedModel."""
+    """The functions of a head's signatures, run eagerly; the classifier comes from its SavedModel."""
 
     masking = type(preprocessor).from_config({**preprocessor.get_config(), "keep_special_tokens": ["[MASK]"]})
 
@@ -255,13 +248,13 @@ def test_answers_are_formulas_of_the_outputs(served, head):
     model = served(head)
     inputs = model.preprocessor(tuple(columns.values()) if "pair" in columns else TEXTS)
     outputs = {name: value.numpy() for name, value in model.model(inputs).items()}
-    answers = model.eagerly(**columns)
+    answers = model(**columns)
     expected = formula(outputs, inputs["padding_mask"].numpy())
     assert expected.keys() == answers.keys() - {"labels", "predicted"}
     for name, value in expected.items():
         close(answers[name], value)
     if head == "regression":
-        close(model.eagerly("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["score"])
+        close(model("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["score"])
     if head == "multi_label":
         np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
         assert strings(answers["labels"].tolist()) == LABELS_3
@@ -414,7 +407,7 @@ def test_next_sentence_of_a_pretrainer(served):
     model = served("pretraining")
     inputs = model.preprocessor((TEXTS, PAIRS))
     logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
-    close(model.eagerly("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
+    close(model("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
 
 
 def numpy_pool(outputs, mask, pooling, layers, normalize):

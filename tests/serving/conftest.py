@@ -167,8 +167,7 @@ class Running:
 
     def send(self, method, path, body=None):
         """Sends a REST request, `body` as bytes or JSON values; returns `(status, response)`."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        with contextlib.closing(connection):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, raw)
             response = connection.getresponse()

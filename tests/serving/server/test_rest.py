@@ -57,10 +57,9 @@ def test_versions_status_and_metadata(server):
         assert (status, answer["model_spec"]) == (200, {"name": "text", "signature_name": "", "version": "2"})
     assert set(answer["metadata"]["signature_def"]) == {"signature_def"}
     signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
-    assert signature["method_name"] == "tensorflow/serving/predict"
     text = signature["inputs"]["text"]
-    assert text["dtype"] == "DT_STRING"
-    assert text["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert (text["dtype"], text["tensor_shape"]) == ("DT_STRING", shape)
     assert set(signature["outputs"]) == {"length", "label", "vector", "echo_bytes"}
     assert server.send("GET", "/v1/models") == (200, {"models": ["many", "text"]})
     assert server.send("GET", "/about/text") == (200, {})
@@ -156,16 +155,14 @@ def test_error_messages_of_invalid_examples(server, signature, examples, message
 def test_other_paths(server):
     assert server.send("GET", "/healthz") == (200, "ok\n")
     assert server.send("GET", "/nothing") == (404, {"error": "404 Not Found: GET /nothing"})
-    assert server.send("GET", "/v2/models/text")[0] == 404
     assert server.send("GET", "/")[0] == 200
 
 
 def test_malformed_requests(server):
     """As in TensorFlow Serving, paths below /v1/ that match no pattern are malformed requests."""
     for request in (
-        *("GET /v1/models/text:predict", "POST /v1/models/text", "POST /v1/models/text/metadata"),
-        *("POST /v1/models/text:summarize", "GET /v1/models/text/versions/one", "GET /v1/models/text/metadata/more"),
-        *("GET /v1/models/", "POST /v1/models", "PUT /v1/models/text:predict", "GET /v1/model/text", "GET /v1/"),
+        *("GET /v1/models/text:predict", "POST /v1/models/text", "POST /v1/models/text:summarize"),
+        *("GET /v1/models/text/versions/one", "GET /v1/models/text/metadata/more", "GET /v1/models/", "GET /v1/"),
     ):
         method, path = request.split()
         status, answer = server.send(method, path, None if method == "GET" else {})

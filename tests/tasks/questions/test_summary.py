@@ -36,19 +36,17 @@ def test_questions(tmp_path, preprocessor):
     others = ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
     dev = windows(tmp_path / "dev.json", preprocessor, "v2.0", same, *others)
     summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, SETTINGS)
-    assert summary == {
+    expected = {
         "unit": "questions",
         "train": 3,
         "dev": {"dev.json": 4},
         "test": {},
-        "answers": {"with an answer": 2, "without an answer": 1},
         "windows": 4,
-        "several_windows": pytest.approx(1 / 3),
-        "truncated": {"rows": 1, "share": pytest.approx(1 / 3), "sequence_length": 2},
         "overlap": {"dev": 1},
-        "baseline": "always no answer",
-        "majority": {"exact": 0.75, "f1": 0.75},
     }
+    expected |= {"answers": {"with an answer": 2, "without an answer": 1}, "several_windows": pytest.approx(1 / 3)}
+    expected |= {"truncated": {"rows": 1, "share": pytest.approx(1 / 3), "sequence_length": 2}}
+    assert summary == expected | {"baseline": "always no answer", "majority": {"exact": 0.75, "f1": 0.75}}
     assert {**question_summary.facts(summary), **data_summary.facts(summary)} == {
         "training windows": "4; 33.3% of the contexts need more than one",
         "answers": "with an answer: 2 (66.7%), without an answer: 1 (33.3%)",

@@ -114,6 +114,8 @@ def test_files_without_tags_and_plain_tags(tmp_path):
     assert data.read(write(tmp_path / "dev.txt", "oh O\n"), like=train).tags == [["O"]]
     found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), like=train, labeled=False)
     assert (found.words, found.is_labeled) == ([["Ada", "x"], ["y"]], False)
+    found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
+    assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
     for words in (",", "1,000", "a;b", "|"):
         assert data.read(write(tmp_path / "x.txt", f"{words}\nb\n"), like=train, labeled=False).words == [[words, "b"]]
     for like in (write(tmp_path / "named.tsv", "word\ttag\na b\tX\n"), write(tmp_path / "tabs.tsv", "a b\tX\nc\tX\n")):
@@ -121,12 +123,8 @@ def test_files_without_tags_and_plain_tags(tmp_path):
         named = {"word_column": "word", "tag_column": "tag"} if like.file.names else {}
         content = f"{'word' if named else '# id 1'}\nAda\n\n# id 2\nx y\n"
         for text in (content, content.partition("\n")[2]):
-            assert data.read(write(tmp_path / "x.txt", text), like=like, labeled=False, **named).words == [
-                ["Ada"],
-                ["x y"],
-            ]
-    found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
-    assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
+            found = data.read(write(tmp_path / "x.txt", text), like=like, labeled=False, **named)
+            assert found.words == [["Ada"], ["x y"]]
 
 
 def test_hashtags_are_words_and_doubtful_lines_are_reported(tmp_path, caplog):
