@@ -113,18 +113,3 @@ def test_kernels_adapted_by_lora(config):
     layer.enable_lora(2)
     layer.lora_kernel_b.assign(keras.random.normal(layer.lora_kernel_b.shape))
     check(model, build_onnx(model, keras_bert.describe(model)), "classification")
-
-
-@pytest.mark.slow
-def test_minilm(minilm, tmp_path):
-    """Real weights: everything is fused, and the answers to texts stay the same."""
-    bert = keras_bert.load(minilm)
-    proto = build_onnx(bert.model(), keras_bert.describe(bert.model()))
-    fused = optimized(proto, tmp_path)
-    counts = fused.get_fused_operator_statistics()
-    assert [counts[name] for name in FUSED] == [1, 6, 12, 6]
-    texts = ["The old house by the river was sold.", "Très bien, naïve café!", ""]
-    batch = {name: to_numpy(ids).astype("int32") for name, ids in bert.preprocessor(32)(texts).items()}
-    for model in (proto, fused.model):
-        (vectors,) = session(model).run(None, batch)
-        np.testing.assert_allclose(vectors, bert.encode(texts), atol=1e-5 * np.abs(vectors).max())

@@ -5,9 +5,7 @@ Its rules, from `batching_session.cc`, `bundle_factory_util.cc` and `server.cc` 
 - `--enable_batching` is for all models; with `--enable_per_model_batching_parameters` only for those with a file
   `batching_params.pbtxt` beside their `saved_model.pb`. It is for all signatures of a model, each on its own.
 - Each input of a batch is that of its requests, joined along dimension 0. If they differ in another dimension, all
-  requests fail with FAILED_PRECONDITION; or, with `pad_variable_length_inputs`, the smaller are padded at the end with
-  their own first value.
-- An error of the graph is the answer to all requests.
+  requests fail with FAILED_PRECONDITION.
 - Each output is cut into the rows of the requests. If dimension 0 is not the sum of the rows, all fail.
 """
 
@@ -77,26 +75,17 @@ def alone(function, inputs):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-def together(function, requests, pad=False):
+def together(function, requests):
     """Returns the answers to the requests of one batch; raises for FAILED_PRECONDITION."""
     joined, ends = {}, np.cumsum([len(next(iter(one.values()))) for one in requests])
     for name in requests[0]:
         parts = [one[name] for one in requests]
-        if pad:
-            sizes = np.max([part.shape for part in parts], 0)
-            parts = [padded(part, [len(part), *sizes[1:]]) for part in parts]
         if len({part.shape[1:] for part in parts}) > 1:
             raise ValueError(f"FAILED_PRECONDITION: {name} has different shapes")
         joined[name] = np.concatenate(parts)
     outputs = alone(function, joined)
     assert {value.shape[0] for value in outputs.values()} == {ends[-1]}
     return [{name: np.split(value, ends)[index] for name, value in outputs.items()} for index in range(len(requests))]
-
-
-def padded(part, shape):
-    whole = np.full(shape, part.flat[0], part.dtype)
-    whole[tuple(map(slice, part.shape))] = part
-    return whole
 
 
 def assert_same(answer, expected):
@@ -138,16 +127,3 @@ def test_the_recipes_and_the_parameters_of_the_page():
     names = ["max_batch_size", "batch_timeout_micros", "max_enqueued_batches"]
     assert re.findall(r"^(\w+)", parameters, re.MULTILINE) == names
     assert [is_batched(recipe, has_parameters=True) for recipe in RECIPES] == [False, True, False]
-
-
-def test_padding_and_errors_change_the_answers_to_others(signatures):
-    """Why the page advises against `pad_variable_length_inputs`, and what it says of failing requests."""
-    for kind, name in (("encoder", "tokens"), ("multiple_choice", "serving_default")):
-        function = signatures(kind)[name]
-        requests = [request(function, size) for size in (1, 2)]
-        with pytest.raises(AssertionError, match="Not equal"):
-            assert_same(together(function, requests, pad=True)[0], alone(function, requests[0]))
-    classify = signatures("classification")["classify"]
-    incomplete = {"inputs": np.array([example(pair=b"a")], object)}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Feature: text"):
-        together(classify, [request(classify, 1), incomplete])
