@@ -4,10 +4,8 @@ import dataclasses
 import json
 import pathlib
 
-import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert.experiments.unchanged_inputs import load_compatible
 from keras_bert.tasks.questions.data import read_all
 from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
@@ -47,18 +45,6 @@ def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     assert task.settings == {"model": str(checkpoint), **files, **options}
     assert "1 answer(s) are not at the given position: wrong" in caplog.text
     assert "1 question(s) have an answer that cannot be located; they are not trained on: wrong" in caplog.text
-
-
-def test_existing_heads_are_kept(checkpoint, file):
-    """A question answering model keeps its head; the logits of dev are those of its windows."""
-    task, bert = build(checkpoint, file), keras_bert.load(checkpoint)
-    built = task.build(bert)
-    for weight, expected in zip(built.weights, bert.model().weights, strict=True):
-        np.testing.assert_array_equal(weight, expected)
-    trainer = keras_bert.Trainer(lambda: built, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.loss)
-    windows, logits = trainer.predict(task.dev), task.dev_logits(trainer.predict)
-    for name, values in logits.items():
-        np.testing.assert_allclose(values[:8], windows[f"{name}_logits"][0, :8], atol=1e-6)
 
 
 def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, tmp_path):
