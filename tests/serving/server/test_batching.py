@@ -130,29 +130,6 @@ def test_requests_of_different_shape_version_or_signature_are_not_batched(batche
     assert second.runs == alone.runs == [(1, 2), (1, 2)]
 
 
-def test_cancelled_requests_do_not_run(batcher):
-    signature, version = Lengths(), Version()
-
-    async def main():
-        joining, busy = batcher(), Lengths()
-        busy.go.clear()
-        runs = ask(joining, Version(), busy, "runs")  # The first request does not wait.
-        await asyncio.sleep(0.01)
-        gone, stays = ask(joining, version, signature, "gone"), ask(joining, version, signature, "stays")
-        await asyncio.sleep(0)
-        gone.cancel()
-        alone = ask(joining, Version(), signature, "alone")
-        await asyncio.sleep(0)
-        alone.cancel()
-        await stays
-        busy.go.set()
-        await runs
-        assert joining.idle
-
-    asyncio.run(main())
-    assert signature.runs == [["stays"]]
-
-
 def test_batches_grow_while_all_threads_are_busy(batcher):
     signature, version = Lengths(), Version()
     signature.go.clear()
