@@ -201,10 +201,9 @@ def test_a_model_is_close_and_unchanged(classifier):
     assert size < 0.4 * sum(weight.nbytes for weight in weights)
 
 
-@pytest.mark.parametrize("intermediate_size", [1, 16])
-def test_narrow_networks(config, classifier, intermediate_size):
+def test_narrow_networks(config, classifier):
     _, _, inputs = classifier
-    sizes = {"intermediate_size": intermediate_size, "vocab_size": 60, "max_position_embeddings": 16}
+    sizes = {"intermediate_size": 1, "vocab_size": 60, "max_position_embeddings": 16}
     model = keras_bert.build_classifier(keras_bert.build_encoder(dataclasses.replace(config, **sizes)), 3)
     with observed(model) as limits:
         model(inputs)

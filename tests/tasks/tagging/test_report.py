@@ -250,17 +250,6 @@ def test_reports_without_errors_and_without_entities(report):
     assert rows_of(page.sections["Kinds of errors"], "list")[-1] == ["all", "0", NOTHING, "0", NOTHING]
 
 
-def test_many_types_have_a_list_of_confusions(report):
-    types = [f"T{number}" for number in range(41)]
-    golds = [(name, number, number + 1) for number, name in enumerate(types)]
-    predictions = [("T1", 0, 1), ("T1", 1, 2), ("T0", 60, 61)]
-    page = report([sentence(" ".join("w" * 70), golds, predictions)] * 2)
-    cells = rows_of(page.sections["Confusions of types"], "list")
-    assert cells[0] == ["T0", "T1", "2", "100.0%"]
-    assert cells[1:3] == [["T2", "missed", "2", "100.0%"], ["T3", "missed", "2", "100.0%"]]
-    assert (len(cells), "30 most frequent of the 41" in page.text("Confusions of types")) == (30, True)
-
-
 def words_row(text, golds, predictions, **changes):
     return sentence(text) | {"golds": golds.split(), "predictions": predictions.split(), **changes}
 
