@@ -33,10 +33,15 @@ if importlib.util.find_spec("tensorflow"):
     )
 
 
+_TENSORFLOW = ("training", "pretraining")  # All tests in these folders need it.
+collect_ignore = [] if importlib.util.find_spec("tensorflow") else list(_TENSORFLOW)
+
+
 def pytest_collection_modifyitems(items):
     gc.freeze()  # Keras collects garbage at each change of a table; this excludes all objects created so far.
     for item in items:
-        if item.get_closest_marker("tensorflow") and keras.backend.backend() != "tensorflow":
+        needs_tensorflow = item.get_closest_marker("tensorflow") or item.path.parent.name in _TENSORFLOW
+        if needs_tensorflow and keras.backend.backend() != "tensorflow":
             item.add_marker(pytest.mark.skip(reason="needs TensorFlow, this is another backend"))
 
 

@@ -27,8 +27,7 @@ def test_dense_gradient_equals_numpy(dtype):
 
 
 def test_dense_without_bias():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
     layer = layers.Dense(3, use_bias=False)
     np.testing.assert_allclose(numpy(layer(x)), x @ numpy(layer.kernel), atol=1e-5)
     assert len(layer.weights) == 1

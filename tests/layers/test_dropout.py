@@ -6,12 +6,12 @@ from keras_bert.layers import Dropout
 from tests.conftest import to_numpy as numpy
 
 
-@pytest.mark.parametrize("shape", [(1000, 1000), (3, 5, 7), (1,), (101,)])
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_fraction_of_zeros_and_scale_of_the_rest(rate, shape):
-    y = numpy(Dropout(rate, seed=3)(keras.ops.ones(shape), training=True))
-    np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-4)
-    assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / y.size) ** 0.5
+def test_fraction_of_zeros_and_scale_of_the_rest():
+    for shape in ((300, 300), (3, 5, 7), (1,), (101,)):
+        for rate in (0.1, 0.5, 0.9):
+            y = numpy(Dropout(rate, seed=3)(keras.ops.ones(shape), training=True))
+            np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-4)
+            assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / y.size) ** 0.5
 
 
 def test_neighboring_elements_are_independent():
@@ -44,5 +44,5 @@ def test_unknown_shapes_in_a_graph_and_under_xla(jit):
     layer = Dropout(0.25, seed=1)
     signature = [tf.TensorSpec([None, None])]
     drop = tf.function(lambda x: layer(x, training=True), jit_compile=jit, input_signature=signature)
-    for shape in ((333, 101), (200, 50)):
+    for shape in ((333, 101), (200, 50))[: 1 if jit else 2]:  # Each shape is compiled.
         assert abs((drop(tf.ones(shape)).numpy() == 0).mean() - 0.25) < 0.03

@@ -1,4 +1,4 @@
-"""Half a million tokens, generated once for the tests of pairs and masks."""
+"""Examples that are generated once for the tests of pairs and masks."""
 
 import json
 
@@ -10,14 +10,14 @@ from tests.pretraining import numbered
 
 
 @pytest.fixture(scope="session")
-def half_million(shared_folder):
-    """Returns the manifest and the masked examples of 43 passes over `numbered.small()`."""
+def passes(shared_folder):
+    """Returns the manifest and the masked examples of 20 passes over `numbered.small()`: 260,000 tokens."""
 
     def fill(folder):
         folder.mkdir()
-        source, settings = numbered.small(), Settings(sequence_length=64, duplicates=43, static=True)
+        source, settings = numbered.small(), Settings(sequence_length=64, duplicates=20, static=True)
         numbered.write(folder / "text.txt", source.text)
         generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
 
-    folder = shared_folder("half_million", fill) / "data"
+    folder = shared_folder("passes", fill) / "data"
     return json.loads((folder / "manifest.json").read_text()), numbered.arrays(folder)

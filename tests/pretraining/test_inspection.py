@@ -3,14 +3,11 @@
 import textwrap
 
 import numpy as np
-import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
+from keras_bert.pretraining.inspection import describe
+from keras_bert.pretraining.records import serialize
 
-from keras_bert.pretraining.inspection import describe  # noqa: E402
-from keras_bert.pretraining.records import serialize  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "burn", "##ing", "##s", "tree", "."]
 
 

@@ -1,4 +1,4 @@
-"""Masking, compared with a loop over the words in plain Python, and statistics of half a million tokens."""
+"""Masking, compared with a loop over the words in plain Python, and statistics of many tokens."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from keras_bert.pretraining.masking import Masker, Masking
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, UNK
 
-pytestmark = pytest.mark.tensorflow
 PIECES = [*numbered.SPECIAL, "a", "b", "c", "d", "##e", "##f", "##g", "[unused1]", "<S>", "["]
 ORDINARY = [*range(FIRST, FIRST + 7), FIRST + 9]
 
@@ -60,11 +59,8 @@ def draw(rng, masker, count, length):
 
 
 SETTINGS = [
-    Masking(),
     Masking(masked_lm_prob=0.5, mask_share=0.2, random_share=0.7),
     Masking(max_predictions=2),
-    Masking(max_predictions=100, masked_lm_prob=0.99),
-    Masking(whole_word=True, masked_lm_prob=0.3),
     Masking(whole_word=True, masked_lm_prob=0.9, max_predictions=5),
     Masking(max_ngram=3, masked_lm_prob=0.3),
     Masking(max_ngram=5, masked_lm_prob=0.7, whole_word=True),
@@ -101,72 +97,49 @@ def test_nothing_to_predict():
         assert found["positions"][1, 0] == 1
 
 
-# Statistics.
-
-
-def test_mask_random_and_kept_shares(half_million):
-    manifest, examples = half_million
-    lengths = examples["input_mask"].sum(1)
-    assert lengths.sum() == manifest["tokens"] > 500_000
-    real = examples["masked_lm_weights"] > 0
+def test_statistics_of_many_examples(passes):
+    """Shares of masked, random and kept tokens; random tokens and positions are uniform, and never special."""
+    manifest, examples = passes
+    source, positions = numbered.small(), examples["masked_lm_positions"]
+    lengths, real = examples["input_mask"].sum(1), examples["masked_lm_weights"] > 0
+    assert lengths.sum() == manifest["tokens"] > 250_000
     np.testing.assert_array_equal(real.sum(1), [min(10, max(1, round(0.15 * length))) for length in lengths.tolist()])
-    now = np.take_along_axis(examples["input_ids"], examples["masked_lm_positions"], 1)[real]
-    labels, count = examples["masked_lm_ids"][real], real.sum()
-    ordinary = len(numbered.small().pieces) - FIRST
-    shares = {0.8: now == MASK, 0.1 * (1 - 1 / ordinary): (now != MASK) & (now != labels), 0.1: now == labels}
-    for expected, found in shares.items():
+    now, labels = np.take_along_axis(examples["input_ids"], positions, 1)[real], examples["masked_lm_ids"][real]
+    assert labels.min() >= FIRST
+    count, ordinary = real.sum(), len(source.pieces) - FIRST
+    drawn = (now != MASK) & (now != labels)
+    for expected, found in {0.8: now == MASK, 0.1 * (1 - 1 / ordinary): drawn, 0.1: now == labels}.items():
         assert abs(found.mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / count)
     assert manifest["predictions"] == count
     assert manifest["predicted_share"] == count / lengths.sum()
     assert manifest["mask_share"] == (now == MASK).mean()
     assert manifest["kept_share"] == (now == labels).mean()
 
+    assert now[drawn].min() >= FIRST
+    edges = np.linspace(FIRST, len(source.pieces), 101)
+    widths = np.diff(np.ceil(edges))
+    found = np.histogram(now[drawn], edges)[0]
+    assert stats.chisquare(found, drawn.sum() * widths / widths.sum()).pvalue > 1e-4
 
-def test_random_tokens_are_uniform_and_never_special(half_million):
-    examples = half_million[1]
-    source, real = numbered.small(), examples["masked_lm_weights"] > 0
-    now = np.take_along_axis(examples["input_ids"], examples["masked_lm_positions"], 1)[real]
-    labels = examples["masked_lm_ids"][real]
-    assert labels.min() >= FIRST
-    drawn = now[(now != MASK) & (now != labels)]
-    assert drawn.min() >= FIRST
-    found = np.histogram(drawn, np.linspace(FIRST, len(source.pieces), 101))[0]
-    widths = np.diff(np.ceil(np.linspace(FIRST, len(source.pieces), 101)))
-    assert stats.chisquare(found, len(drawn) * widths / widths.sum()).pvalue > 1e-4
-    assert set(now[now < FIRST]) == {MASK}
-
-
-def test_positions_are_sorted_and_uniform(half_million):
-    examples = half_million[1]
-    real, positions = examples["masked_lm_weights"] > 0, examples["masked_lm_positions"]
-    both = real[:, 1:] & real[:, :-1]
-    assert (np.diff(positions)[both] > 0).all()
     # Only masked positions differ: without the masks, the text is the corpus.
-    ids = numbered.unmasked(examples)
-    ordinary = ids >= FIRST
-    np.testing.assert_array_equal(ordinary.sum(1) + 3, examples["input_mask"].sum(1))
+    is_ordinary = numbered.unmasked(examples) >= FIRST
+    np.testing.assert_array_equal(is_ordinary.sum(1) + 3, lengths)
     full = examples["input_mask"].all(1)
-    place = np.cumsum(ordinary[full], axis=1) - 1  # Among the 61 ordinary pieces of a full row.
+    place = np.cumsum(is_ordinary[full], axis=1) - 1  # Among the 61 ordinary pieces of a full row.
     places = np.take_along_axis(place, positions[full], 1)[real[full]]
     assert stats.chisquare(np.bincount(places, minlength=61)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_invalid_settings():
+    for options, message in (
         ({"masked_lm_prob": 0}, "`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob=0"),
         ({"max_predictions": 0}, "`max_predictions` must be at least 1. Received: max_predictions=0"),
         ({"max_ngram": 0}, "`max_ngram` must be at least 1. Received: max_ngram=0"),
         ({"mask_share": -0.1}, "`mask_share` and `random_share` must be .* Received: mask_share=-0.1"),
         ({"random_share": 0.3}, "`mask_share` and `random_share` must be .* Received: mask_share=0.8"),
-    ],
-)
-def test_invalid_settings(options, message):
-    with pytest.raises(ValueError, match=message):
-        Masking(**options)
-
-
-def test_mask_token_and_share_limits():
+    ):
+        with pytest.raises(ValueError, match=message):
+            Masking(**options)
     with pytest.raises(ValueError, match=r"the list of pieces: the vocabulary has no piece '\[MASK\]'"):
         Masker(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
     assert Masking(mask_share=0.7, random_share=0.3).random_share == 0.3  # Their sum is 1, up to rounding.

@@ -3,11 +3,9 @@
 import itertools
 
 import numpy as np
-import pytest
 
 from keras_bert.pretraining.randomness import make_keys, uniforms
 
-pytestmark = pytest.mark.tensorflow
 WORD = 2**64
 STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 

@@ -12,7 +12,6 @@ from keras_bert.pretraining.randomness import make_keys, uniforms
 from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, stretches, tokenize
 from keras_bert.text.tokenizer import BertTokenizer
 
-pytestmark = pytest.mark.tensorflow
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "."]
 A, B, C, ON_A, ON_B, STOP = range(5, 11)
 
@@ -28,7 +27,7 @@ def lists(tokens):
     return [segments[first:last] for first, last in itertools.pairwise(tokens.documents)]
 
 
-def text(seed, count=200):
+def text(seed, count=150):
     """Returns sentences with `None` between documents. Some are empty, long or unknown."""
     rng = random.Random(seed)
     words = ["a", "b", "c", "ab", "bab", "ca", "Ä", "zz", ".", "\u200b", "aaaabbbb"]
@@ -72,26 +71,21 @@ def test_tokens_of_known_sentences(tokenizer):
 
 
 @pytest.mark.parametrize("longest", [2, 6, 1000])
-def test_long_sentences_are_split_between_words(tokenizer, longest):
+def test_long_sentences_are_split_between_words(tokenizer, monkeypatch, tmp_path, longest):
+    """Also in several batches, written and read."""
     sentences = text(longest)
+    expected = by_words(sentences, tokenizer, longest)
     tokens = collect(tokenize(sentences, tokenizer, longest))
-    assert lists(tokens) == by_words(sentences, tokenizer, longest)
+    assert lists(tokens) == expected
     assert np.diff(tokens.segments).max() <= longest
     pieces = tokenizer([sentence for sentence in sentences if sentence]).flat_values.numpy()
     np.testing.assert_array_equal(tokens.ids, pieces)
-
-
-def test_batch_size_has_no_effect(tokenizer, monkeypatch, tmp_path):
-    sentences = text(0)
-    expected = lists(collect(tokenize(sentences, tokenizer, 6)))
-    for number, size in enumerate((1, 17, 300)):
-        monkeypatch.setattr(token_store, "_BATCH", size)
-        blocks = list(tokenize(sentences, tokenizer, 6))
-        assert len(blocks) > 2
-        assert lists(collect(blocks)) == expected
-        shard = Shard(tmp_path, number, len(PIECES))
-        shard.write(blocks)
-        assert lists(shard.read()) == expected
+    monkeypatch.setattr(token_store, "_BATCH", {2: 1, 6: 17, 1000: 100}[longest])
+    blocks = list(tokenize(sentences, tokenizer, longest))
+    assert len(blocks) > 2
+    shard = Shard(tmp_path, 0, len(PIECES))
+    shard.write(blocks)
+    assert lists(shard.read()) == expected
 
 
 def test_shards_are_written_and_read(tmp_path):

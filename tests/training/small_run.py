@@ -35,7 +35,7 @@ def data(batch_size=8):
     return Batches({**ragged, **inputs}, targets, batch_size, boundaries=[8, LENGTH])
 
 
-def trainer(directory=None, strategy=None, dropout=0.0, dtype=None, kind="adamw", layer_decay=None, **options):
+def trainer(directory=None, strategy=None, dtype=None, **options):
     """A trainer of a small BERT with active gradient clipping."""
     keras.utils.set_random_seed(3)
     config = keras_bert.BertConfig(
@@ -45,13 +45,13 @@ def trainer(directory=None, strategy=None, dropout=0.0, dtype=None, kind="adamw"
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=16,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
         initializer_range=0.2,
     )
     return Trainer(
         lambda: keras_bert.build_pretrainer(keras_bert.build_encoder(config, dtype=dtype)),
-        lambda model: keras_bert.create_optimizer(model, 1e-2, 30, 3, kind=kind, layer_decay=layer_decay),
+        lambda model: keras_bert.create_optimizer(model, 1e-2, 30, 3),
         pretraining_losses(),
         directory=directory,
         strategy=strategy,
@@ -99,17 +99,18 @@ def numbered(*numbers):
     return Stream(tf.data.Dataset.from_tensor_slices(arrays(*numbers)))
 
 
-def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, **options):
+def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, total=8, dropout=0.0, **options):
     """A linear model. The logs contain the number of each batch and its loss; warm-up takes 3 of 8 steps."""
     keras.utils.set_random_seed(3)
 
     def model():
         x = keras.Input((3,), name="x")
-        return keras.Model({"x": x}, {"logits": keras.layers.Dense(classes, name="linear", dtype=dtype)(x)})
+        dropped = keras_bert.layers.Dropout(dropout)(x)
+        return keras.Model({"x": x}, {"logits": keras.layers.Dense(classes, name="linear", dtype=dtype)(dropped)})
 
     return Trainer(
         model,
-        lambda model: keras_bert.create_optimizer(model, learning_rate, 8, 3),
+        lambda model: keras_bert.create_optimizer(model, learning_rate, total, 3),
         options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
         directory=directory,
         **options,

@@ -1,7 +1,5 @@
 """Small training runs of a model with a tower for queries and one for passages."""
 
-import contextlib
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -47,8 +45,8 @@ def towers():
     )
 
 
-def train(directory, mode=contextlib.nullcontext, epochs=3, **options):
-    """Trains in a mode, such as `eagerly`; returns the losses of each step, the weights and an evaluation's loss."""
+def train(directory, epochs=1, **options):
+    """Returns the losses of each step, the weights and an evaluation's loss."""
     keras.utils.set_random_seed(3)
     run = Trainer(
         towers,
@@ -57,8 +55,7 @@ def train(directory, mode=contextlib.nullcontext, epochs=3, **options):
         directory=directory,
         **options,
     )
-    with mode():
-        run.fit(data(8, grouped=False), epochs=epochs, log_every=1)
+    run.fit(data(8, grouped=False), epochs=epochs, log_every=1)
     return (
         losses(directory),
         {weight.path: weight.numpy() for weight in run.model.weights},

@@ -2,11 +2,8 @@
 
 import keras
 import numpy as np
-import pytest
 
 from keras_bert.training.averaging import WeightAverage
-
-pytestmark = pytest.mark.tensorflow
 
 
 def test_mean_of_the_last(tmp_path):

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy.special import logsumexp
 
-tf = pytest.importorskip("tensorflow")
-
-import keras_bert  # noqa: E402
-from keras_bert.models.bi_encoder import build_bi_encoder  # noqa: E402
-from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import keras_bert
+from keras_bert.models.bi_encoder import build_bi_encoder
+from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 
 
 def unit(vectors):

@@ -3,12 +3,9 @@
 import json
 
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-
-from keras_bert import create_strategy  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+from keras_bert import create_strategy
 
 
 def test_auto_is_one_device_here():

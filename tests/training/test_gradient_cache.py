@@ -3,23 +3,20 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-
-import keras_bert  # noqa: E402
-from keras_bert.training.contrastive import in_batch_loss  # noqa: E402
-from keras_bert.training.step import StepOptions, TrainStep  # noqa: E402
-from tests.conftest import eagerly  # noqa: E402
-from tests.training.small_towers import assert_same, train  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import keras_bert
+from keras_bert.training.contrastive import in_batch_loss
+from keras_bert.training.step import StepOptions, TrainStep
+from tests.training.small_towers import assert_same, train
 
 
+@pytest.mark.usefixtures("eager")
 def test_replicas_and_micro_batches_change_nothing(tmp_path, mirrored):
-    alone = train(tmp_path / "alone", eagerly, epochs=1)
+    alone = train(tmp_path / "alone")
     assert len(alone[0]) == 2
     assert min(loss for loss, _ in alone[0]) > 0
-    assert_same(train(tmp_path / "two", epochs=1, strategy=mirrored, micro_batches=2), alone)
+    assert_same(train(tmp_path / "two", strategy=mirrored, micro_batches=2), alone)
 
 
 def test_a_gradient_cache_keeps_dropout():

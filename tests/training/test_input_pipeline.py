@@ -4,15 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-
-import keras_bert  # noqa: E402
-from keras_bert.training.input_pipeline import Phases, Stream, replica_dataset  # noqa: E402
-from keras_bert.training.losses import Loss  # noqa: E402
-from tests.training.small_run import linear  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import keras_bert
+from keras_bert.training.input_pipeline import Phases, Stream, replica_dataset
+from keras_bert.training.losses import Loss
+from tests.training.small_run import linear
 
 
 def test_each_row_goes_to_one_replica(mirrored):
@@ -25,6 +22,9 @@ def test_each_row_goes_to_one_replica(mirrored):
     assert found == [[0, 1, 2, 3], [4, 4, 4, 4]]
     assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
     assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
+    batches = keras_bert.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
+    alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset)
+    assert alone.element_spec[2].shape == (2,)  # Static shapes, as TPUs and XLA need.
 
 
 def test_unsupported_batches():

@@ -7,8 +7,6 @@ import pytest
 
 import keras_bert
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.fixture(scope="module")
 def config(config):

@@ -3,12 +3,10 @@
 import json
 
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
+from keras_bert.training import callbacks, run_log
 
-from keras_bert.training import callbacks, run_log  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 SETTINGS = {"seed": 1, "optimizer": {"learning_rate": {"module": "m", "config": {"peak": 0.5}}}, "weights": {"w": [1]}}
 
 

@@ -4,14 +4,12 @@ import shutil
 
 import keras
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
+from keras_bert.training import run_state
+from keras_bert.training.input_pipeline import Stream
+from tests.training.small_run import steps_of
 
-from keras_bert.training import run_state  # noqa: E402
-from keras_bert.training.input_pipeline import Stream  # noqa: E402
-from tests.training.small_run import steps_of  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 NAN = float("nan")
 
 

@@ -1,11 +1,8 @@
 """Learning rate schedules, against their formulas."""
 
 import numpy as np
-import pytest
 
 import keras_bert
-
-pytestmark = pytest.mark.tensorflow
 
 
 def test_the_schedule_equals_googles():

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-
-from keras_bert.training.tower_bucketing import TowerBatches  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+from keras_bert.training.tower_bucketing import TowerBatches
 
 
 @pytest.mark.parametrize("grouped", [True, False])
