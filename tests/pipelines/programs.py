@@ -97,27 +97,33 @@ def run(module, *arguments, status=0, **options):
     return finish(start(module, *arguments, **options), status)
 
 
-def killed_if(condition):
-    """Returns code for `before` that kills the program before a training step.
+class CutError(RuntimeError):
+    """Ends a run."""
 
-    Args:
-        condition: Python expression of `step` and `name`, the name of the run's folder.
-    """
-    return f"""
-import os, signal
-from keras_bert.training.calls import Calls
-from keras_bert.training.trainer import Trainer
-call, fit, folders = Calls._call, Trainer.fit, []
-def noted(self, *batches, **options):
-    folders.append(self.directory.name if self.directory else "")
-    return fit(self, *batches, **options)
-def killed(self, iterator, step, count):
-    name = folders[-1]
-    if {condition}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return call(self, iterator, step, count)
-Trainer.fit, Calls._call = noted, killed
-"""
+
+@contextlib.contextmanager
+def cut_if(condition):
+    """Ends training in this process before a step; `condition` is a function of the name of its folder and the step."""
+    from keras_bert.training.calls import Calls
+    from keras_bert.training.trainer import Trainer
+
+    train, fit, folders = Calls._call, Trainer.fit, []
+
+    def noted(self, *batches, **options):
+        folders.append(self.directory.name if self.directory else "")
+        return fit(self, *batches, **options)
+
+    def cut(self, iterator, step, count):
+        if condition(folders[-1], step):
+            raise CutError
+        return train(self, iterator, step, count)
+
+    with (
+        mock.patch.object(Trainer, "fit", noted),
+        mock.patch.object(Calls, "_call", cut),
+        pytest.raises(CutError),
+    ):
+        yield
 
 
 def parsed(module, *arguments):
@@ -158,6 +164,21 @@ def signatures_into(found):
         found.update(build_signatures(model, preprocessor, **options))
 
     return build
+
+
+def finetune(module, *arguments, signatures=None, fit=None):
+    """Runs a command of fine-tuning in this process, without its export; returns its output.
+
+    Args:
+        signatures: a dict that gets what would be exported, see `signatures_into`.
+        fit: a replacement for `Trainer.fit`, such as `no_fit`.
+    """
+    from keras_bert.training.trainer import Trainer
+
+    export = mock.Mock() if signatures is None else signatures_into(signatures)
+    fitted = mock.patch.object(Trainer, "fit", fit or Trainer.fit)
+    with mock.patch("keras_bert.experiments.results.export", export), fitted:
+        return call(module, *arguments)
 
 
 def mistake(module, *arguments, given=""):

@@ -29,9 +29,6 @@ command.run("A command.", arguments.CommandArguments, main, tensorflow=False)
 """
 
 
-AGAIN = "repeat the command to continue"
-
-
 def python(*arguments, **options):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)
 
@@ -90,6 +87,7 @@ def test_the_spelling_of_a_command_works_in_the_users_shell(monkeypatch, tmp_pat
     assert spelling("serve") == f"{folder}/python -m pipelines.serve"
 
 
+# JAX crashes when Python ends in a computation: nothing runs at exit.
 EXIT_WITH_JAX = "import atexit, sys; sys.modules['jax'] = atexit.register(print, 'exit')"
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
 
@@ -101,16 +99,11 @@ KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
         ("import pipelines\nraise KeyboardInterrupt", 130, "\ninterrupted\n"),  # During the imports of a command.
         (RUN.format(KILL), 143, "\nterminated\n"),
         (
-            RUN.format(KILL).replace("tensorflow=False", "tensorflow=False, resumes=True"),
+            RUN.format(KILL).replace("tensorflow=False", "resumes=True, tensorflow=False"),
             143,
-            f"\nterminated; {AGAIN}\n",
+            "\nterminated; repeat the command to continue\n",
         ),
-        # JAX crashes when Python ends in a computation: nothing runs at exit.
-        (
-            "import atexit, sys; sys.modules['jax'] = atexit.register(print, 'exit')" + RUN.format("sys.exit(143)"),
-            143,
-            "",
-        ),
+        (EXIT_WITH_JAX + RUN.format("sys.exit(143)"), 143, ""),
         (RUN.format("raise SystemExit(1)"), 1, ""),
     ],
 )

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, mistake
+from tests.pipelines.programs import call, flags_of, mistake
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -26,40 +26,14 @@ def test_all_flags(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
-    flags = [
-        "--input=*.jsonl",
-        "--vocab=vocab.txt",
-        "--output_dir=deep/er",
-        "--format=jsonl",
-        "--field=body",
-        "--static",
-    ]
-    flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
-    flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
-    flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
-    printed = call(PROGRAM, *flags)
+    masking = {"masked_lm_prob": 0.2, "max_predictions": 5, "whole_word": True, "max_ngram": 2}
+    masking |= {"mask_share": 0.7, "random_share": 0.2}
+    recipe = {"sequence_length": 32, "next_sentence": True, "static": True, "duplicates": 2, "short_seq_prob": 0.3}
+    recipe |= {"seed": 7, "field": "body", "lowercase": False, "strip_accents": True}
+    files = {"input": "*.jsonl", "format": "jsonl", "vocab": "vocab.txt", "output_dir": "deep/er", "shards": 3}
+    printed = call(PROGRAM, *flags_of({**masking, **recipe, **files, "processes": 1, "compress": True}))
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
-    assert manifest["recipe"] == {
-        "sequence_length": 32,
-        "next_sentence": True,
-        "special_tokens": True,
-        "static": True,
-        "duplicates": 2,
-        "short_seq_prob": 0.3,
-        "masking": {
-            "masked_lm_prob": 0.2,
-            "max_predictions": 5,
-            "whole_word": True,
-            "max_ngram": 2,
-            "mask_share": 0.7,
-            "random_share": 0.2,
-        },
-        "seed": 7,
-        "form": "jsonl",
-        "field": "body",
-        "lowercase": False,
-        "strip_accents": True,
-    }
+    assert manifest["recipe"] == {**recipe, "masking": masking, "form": "jsonl", "special_tokens": True}
     assert {path.name for path in (folder / "deep" / "er").iterdir()} == {
         *("manifest.json", "vocab.txt"),
         *(f"examples-0000{shard}-of-00003.tfrecord.gz" for shard in range(3)),

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.training.trainer import Trainer
 from tests.conftest import eagerly
-from tests.pipelines.programs import call, flags_of, mistake, no_fit, parsed, read_json
+from tests.pipelines.programs import call, finetune, flags_of, mistake, no_fit, parsed, read_json
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_embedding"
@@ -44,18 +43,9 @@ def made(tmp_path_factory, config, pieces):
 
 
 def arguments(made, output, **changes):
-    values = {
-        "train_file": f"{made}/train.jsonl",
-        "dev_file": f"{made}/dev.jsonl",
-        "model": f"{made}/bert",
-        "output_dir": f"{made}/{output}",
-        "sequence_length": 12,
-        "epochs": 1,
-        "batch_size": 16,
-        "learning_rate": "1e-2",
-        **changes,
-    }
-    return flags_of(values)
+    values = {"train_file": f"{made}/train.jsonl", "dev_file": f"{made}/dev.jsonl", "model": f"{made}/bert"}
+    values |= {"output_dir": f"{made}/{output}", "sequence_length": 12}
+    return flags_of(values, **{"epochs": 1, "batch_size": 16, "learning_rate": "1e-2", **changes})
 
 
 MISTAKES = [
@@ -73,8 +63,8 @@ MISTAKES = [
 
 def test_user_errors(made):
     for message, changes in MISTAKES:
-        values = {name: value.format(made=made) if isinstance(value, str) else value for name, value in changes.items()}
-        assert message in mistake(PROGRAM, *arguments(made, "mistakes", **values))
+        given = [flag.format(made=made) for flag in arguments(made, "mistakes", **changes)]
+        assert message in mistake(PROGRAM, *given)
 
 
 PROMPTS = {"normalize": True, "query_prompt": "a ", "passage_prompt": ""}
@@ -129,8 +119,7 @@ def test_both_files_have_one_range_of_scores(made):
 def test_triplets(made):
     """The errors are rows with a wrong passage that is more similar, by the vectors of the saved model."""
     files = dict.fromkeys(("train_file", "dev_file"), f"{made}/triplets.csv")
-    with mock.patch.object(Trainer, "fit", no_fit), mock.patch("keras_bert.experiments.results.export"):
-        call(PROGRAM, *arguments(made, "triplets", **files, pooling="cls", loss="triplet"))
+    finetune(PROGRAM, *arguments(made, "triplets", **files, pooling="cls", loss="triplet"), fit=no_fit)
     bert = keras_bert.load(made / "triplets" / "model")
     assert bert.pooling == "cls"
     lines = (made / "triplets.csv").read_text().splitlines()[1:]
@@ -157,8 +146,7 @@ def test_triplets(made):
 def test_two_devices_equal_one(made, pairs, mirrored, monkeypatch):
     """With a gradient cache."""
     monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
-    with mock.patch("keras_bert.experiments.results.export"):
-        call(PROGRAM, *arguments(made, "two", **PROMPTS, gradient_accumulation=2))
+    finetune(PROGRAM, *arguments(made, "two", **PROMPTS, gradient_accumulation=2))
     found, expected = (read_json(made / name / "results.json") for name in ("two", "pairs"))
     assert found["scores"] == pytest.approx(expected["scores"], rel=1e-3)
     vectors = [keras_bert.load(made / name / "model").encode(["b c", "d e f"]) for name in ("two", "pairs")]

@@ -22,7 +22,7 @@ from keras_bert.experiments.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
-from tests.pipelines.programs import call, finish, mistake, parsed, start
+from tests.pipelines.programs import call, finetune, finish, mistake, no_fit, parsed, start
 from tests.tasks.classification.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -62,67 +62,42 @@ def read(path):
 SETTINGS = ["--batch_size=6", "--learning_rate=1e-3", "--epochs=1"]
 
 
-def no_fit(trainer, *batches, **options):
-    """Replaces `Trainer.fit` in tests that need no training."""
-    (trainer.directory / "metrics.jsonl").touch()
-    return {"loss": 1.0, "accuracy": 0.5}
-
-
 def test_two_tasks(made, tmp_path, caplog):
-    arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
-    arguments += [f"--diagnostics={made}/diagnostic-full.tsv"]
-    with mock.patch.object(Trainer, "fit", no_fit), mock.patch("keras_bert.experiments.results.export"):
-        printed = call(PROGRAM, *flags(made, tmp_path, *arguments))
+    arguments = ["--task=wnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
+    printed = finetune(PROGRAM, *flags(made, tmp_path, *arguments), fit=no_fit)
     scores = read(tmp_path / "results.json")
-    assert list(scores) == ["rte", "mnli", "mnli_mismatched", "ax"]
+    assert list(scores) == ["rte", "wnli"]
     header, _, ours, base, _ = (tmp_path / "results.md").read_text().splitlines()[2:7]
-    assert header.count("|") == ours.count("|") == base.count("|") == 6
-    results = read(tmp_path / "mnli" / "results.json")
+    assert header.count("|") == ours.count("|") == base.count("|") == 4
+    results = read(tmp_path / "wnli" / "results.json")
     assert results["facts"]["start"].startswith(str(tmp_path / "rte"))
-    assert results["diagnostics"]["Logic: Negation"] == scores["ax"]["matthews_correlation"]
     assert results["best"]["setting"] == {"learning_rate": 1e-3, "batch_size": 6, "epochs": 1, "seed": 1}
     assert (tmp_path / "rte" / "report.html").exists()
     assert "no submission.zip" in caplog.text
-    assert "MNLI-m.tsv: expected 9796 predictions, got 12" in caplog.text
+    assert "RTE.tsv: expected 3000 predictions, got 12" in caplog.text
     assert printed.splitlines()[-5:] == [
-        f"report:       {tmp_path}/mnli/report.html",
-        f"model:        {tmp_path}/mnli/model",
-        f"saved model:  {tmp_path}/mnli/saved_model",
-        f'next:         {spelling("predict")} --model={tmp_path}/mnli/model "A text." "Its pair."',
-        f"              {spelling('serve')} --saved_models={tmp_path}/mnli",
+        f"report:       {tmp_path}/wnli/report.html",
+        f"model:        {tmp_path}/wnli/model",
+        f"saved model:  {tmp_path}/wnli/saved_model",
+        f'next:         {spelling("predict")} --model={tmp_path}/wnli/model "A text." "Its pair."',
+        f"              {spelling('serve')} --saved_models={tmp_path}/wnli",
     ]
     common = read(tmp_path / "rte" / "runs" / "common.json")
-    assert common == {
-        "model": f"{made}/bert",
-        "task": "rte",
-        "labels": ["entailment", "not_entailment"],
-        "sequence_length": 16,
-        "class_weights": None,
-        "folds": None,
-        "train": 12,
-        "dev": {"rte": 12},
-        "test": {"rte": 12},
-        "content": common["content"],
-        "warmup": 0.1,
-        "weight_decay": 0.01,
-        "epsilon": 1e-6,
-        "layer_decay": None,
-        "bias_correction": True,
-        "freeze_layers": None,
-        "group_by_length": True,
-        "gradient_accumulation": 1,
-        "precision": "float32",
-        "best": True,
-        "patience": None,
-    }
+    given = {"model": f"{made}/bert", "sequence_length": 16, "epsilon": 1e-6, "group_by_length": True, "best": True}
+    assert given.items() <= common.items()
+
+
+def test_diagnostics_of_mnli(made):
+    given = flags(made, "out", "--task=mnli", f"--data_dir={made}/data", f"--diagnostics={made}/diagnostic-full.tsv")
+    (found,) = parsed(PROGRAM, *given)[1].data
+    assert len(found.categories) == len(found.dev["ax"].labels)
 
 
 def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, pieces):
     encoder = keras_bert.build_encoder(config, causal=True)
     keras_bert.save(keras_bert.build_pretrainer(encoder, next_sentence=False), tmp_path / "gpt", pieces)
     arguments = flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data", f"--model={tmp_path}/gpt")
-    with mock.patch("keras_bert.experiments.results.export"):
-        call(PROGRAM, *arguments, "--language_model_weight=0.5", "--max_train_examples=6")
+    finetune(PROGRAM, *arguments, "--language_model_weight=0.5", "--max_train_examples=6")
     lines = next((tmp_path / "out" / "runs").glob("*/metrics.jsonl")).read_text().splitlines()
     loss = json.loads(lines[0])["weighted_language_model_loss"]
     assert loss == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
@@ -133,11 +108,9 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
 def test_packed_rows(made, tmp_path):
     """The rows of training batches have several pairs; the scores are those of the saved model on single pairs."""
     output = tmp_path / "out"
-    packed = mock.patch.object(finetuning, "build_packed", wraps=finetuning.build_packed)
-    with mock.patch("keras_bert.experiments.results.export"), packed as build:
-        call(
-            PROGRAM, *flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack", "--max_train_examples=6")
-        )
+    given = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack", "--max_train_examples=6")
+    with mock.patch.object(finetuning, "build_packed", wraps=finetuning.build_packed) as build:
+        finetune(PROGRAM, *given)
     build.assert_called_once()
     bert = keras_bert.load(output / "model")
     answers = bert.predict(list(zip(WORDS, OTHERS, strict=True)))
@@ -151,20 +124,15 @@ def test_distillation(made, tmp_path):
     (tmp_path / "more.tsv").write_text("\n".join(["text\tother", *pairs]) + "\n")
     output = tmp_path / "out"
     given = ["--task=wnli", f"--data_dir={made}/data", "--sequence_length=16", f"--output_dir={output}", *SETTINGS]
-    given += ["--batch_size=12"]
     given += [f"--teacher={made}/teacher", "--student_layers=1", "--temperature=3", "--alpha=0.9"]
     given += [f"--unlabelled={tmp_path}/more.tsv", "--pair_column=other"]
-    with mock.patch("keras_bert.experiments.results.export"):
-        printed = call(PROGRAM, *given)
+    printed = finetune(PROGRAM, *given, fit=no_fit)
     teacher = keras_bert.load(made / "teacher" / "wnli" / "model")
     found = {name: np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")}
     assert [len(logits) for logits in found.values()] == [12, 12, 12]
     texts = [f"{text} x" for text in WORDS], [f"{text} y" for text in OTHERS]
     logits = teacher.model()(teacher.preprocessor(12)(texts))["logits"]
     np.testing.assert_allclose(found["unlabelled"], logits, atol=1e-5)
-    # Two batches of twelve: half of the rows have no labels.
-    (log,) = output.glob("runs/*/metrics.jsonl")
-    assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
     report, student = read(output / "results.json"), keras_bert.load(output / "model")
     assert student.config.num_hidden_layers == 1
     assert report["facts"]["start"] == f"{made}/teacher/wnli/model, 1 layer, width 32"
@@ -192,8 +160,7 @@ def test_lora(made, tmp_path):
     """The adapter and the merged model answer alike; the trained weights are counted by hand, for one block."""
     output = tmp_path / "out"
     arguments = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--lora_rank=2", "--max_train_examples=6")
-    with mock.patch("keras_bert.experiments.results.export"):
-        printed = call(PROGRAM, *arguments)
+    printed = finetune(PROGRAM, *arguments)
     assert f"adapter:      {output}/adapter\n" in printed
     common, results = read(output / "runs" / "common.json"), read(output / "results.json")
     assert (common["lora_rank"], common["lora_alpha"]) == (2, None)
@@ -210,25 +177,8 @@ def test_lora(made, tmp_path):
     assert told.startswith(f"{output}/runs contains runs with other settings: `lora_rank` was 2, is 4.")
 
 
-def test_mistakes_with_lora(made, tmp_path):
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
-    (tmp_path / "vocab.txt").write_text("[UNK]\n")
-    cases = {
-        ("--lora_rank=2", f"--model={tmp_path}/adapter"): "--lora_rank starts from a whole model, such as model/ besi",
-        ("--lora_rank=2", "--freeze_layers=1"): "--freeze_layers: not with --lora_rank, which freezes the whole enc",
-        ("--lora_rank=2", "--student_layers=1"): "--student_layers: not with --lora_rank, whose adapter needs the wh",
-        ("--lora_rank=2", "--lora_alpha=0"): "--lora_alpha must be above 0. Received: --lora_alpha=0",
-        ("--lora_rank=2", "--model=bilstm", f"--vocab={tmp_path}/vocab.txt"): "--lora_rank adapts the attention of B",
-        ("--lora_alpha=3",): "--lora_alpha is only for --lora_rank. Received: --lora_alpha=3.0",
-    }
-    for given, message in cases.items():
-        told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", *given))
-        assert told.startswith(message), given
-
-
 def test_another_start_model_is_refused(made, tmp_path):
-    """Also where all runs are finished, or between two runs. Runs of an earlier version have not stored theirs."""
+    """Also where all runs are finished, or between two runs."""
     start, runs = shutil.copytree(made / "bert", tmp_path / "bert"), tmp_path / "out" / "runs"
     given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
     message = (
@@ -244,9 +194,6 @@ def test_another_start_model_is_refused(made, tmp_path):
     with mock.patch.object(Trainer, "fit", change), mock.patch("keras_bert.experiments.results.export"):
         assert mistake(PROGRAM, *given, "--seed=1,2") == message
         assert mistake(PROGRAM, *given) == message
-        (runs / "origins.json").unlink()
-        call(PROGRAM, *given)
-    assert read(runs / "origins.json") == {str(start): keras_bert.load(start).identity}
 
 
 @pytest.mark.slow
@@ -261,8 +208,7 @@ def test_own_table(made, tmp_path, caplog):
     settings = ("--class_weights=balanced", "--freeze_layers=1", "--layer_decay=0.9", "--gradient_accumulation=2")
     output = tmp_path / "out"
     caplog.set_level("INFO", "keras_bert")
-    with mock.patch("keras_bert.experiments.results.export"):
-        printed = call(PROGRAM, *flags(made, output, "--task=classification", *files, *columns, *settings))
+    printed = finetune(PROGRAM, *flags(made, output, "--task=classification", *files, *columns, *settings))
     assert "9: 9 (75.0%), 10: 3 (25.0%)" in caplog.text
     assert "train.csv: skipped 1 unreadable row(s). The first: " in caplog.text
     assert "test: accuracy " in printed
@@ -273,18 +219,12 @@ def test_own_table(made, tmp_path, caplog):
     changed = {weight.path.split("/")[0] for weight, other in weights if not np.array_equal(weight, other)}
     assert changed == {"pooler"}
     assert f"predictions:  {output}/predictions.tsv\n" in printed
-    header, *lines = (output / "predictions.tsv").read_text().splitlines()
-    assert header == "label\t9\t10"
-    probabilities = np.array([line.split("\t")[1:] for line in lines], float)
-    np.testing.assert_allclose(probabilities.sum(-1), np.ones(6), atol=2e-4)
+    assert (output / "predictions.tsv").read_text().startswith("label\t9\t10\n")
 
 
 @pytest.mark.slow
 def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, caplog):
-    """The saved and the exported model predict by the chosen thresholds.
-
-    They have a teacher, and learn from it on more rows.
-    """
+    """The saved and the exported model, taught on more rows by a teacher, predict by the chosen thresholds."""
     import tensorflow as tf
 
     rows = [f"{text},{row % 2},{row % 3 // 2}" for row, text in enumerate(WORDS)]
@@ -293,11 +233,11 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weights=balanced"]
     settings += [f"--teacher={made}/several", f"--unlabelled={tmp_path}/rows.csv"]
     output = tmp_path / "out"
-    given = flags(made, output, "--task=multi_label", *files, *settings, "--seed=1,2", "--ensemble=2")
+    given, signatures = flags(made, output, "--task=multi_label", *files, *settings), {}
     caplog.set_level("INFO", "keras_bert")
     monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
     tf.config.run_functions_eagerly(False)  # Replicas gather rows in graphs only.
-    printed = call(PROGRAM, *given)
+    printed = finetune(PROGRAM, *given, signatures=signatures)
     assert "odd: 6 (50.0%), third: 4 (33.3%); 0.83 labels per row" in caplog.text
     report, bert = read(output / "results.json"), keras_bert.load(output / "model")
     assert f"test: micro f1 {report['scores']['multi_label']['micro_f1']:.2%}" in printed
@@ -305,28 +245,21 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     logits = [np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")]
     assert [part.shape for part in logits] == [(12, 2)] * 3
     assert list(report["teacher"]["scores"]) == ["micro_f1", "macro_f1", "exact_match"]
-    # The ensemble averages the probabilities of both runs, and has thresholds of its own.
-    runs = [folder_name(setting) for setting in report["ensemble"]]
-    saved = [scipy.special.expit(np.load(output / "runs" / run / "dev.npz")["multi_label"]) for run in runs]
+    (run,) = output.glob("runs/*/dev.npz")
+    saved = scipy.special.expit(np.load(run)["multi_label"])
     header, *lines = [line.split("\t") for line in (output / "predictions.tsv").read_text().splitlines()]
     assert header == ["labels", "odd", "third"]
-    np.testing.assert_allclose([[float(cell) for cell in line[1:]] for line in lines], np.mean(saved, 0), atol=1e-4)
-    predicted = np.mean(saved, 0) >= report["thresholds"]
-    assert [line[0].strip('"') for line in lines] == [joined(row) for row in predicted]
-    # The model of the best run.
-    expected = [joined(row) for row in saved[0] >= bert.thresholds]
+    np.testing.assert_allclose([[float(cell) for cell in line[1:]] for line in lines], saved, atol=1e-4)
+    expected = [joined(row) for row in saved >= bert.thresholds]
+    assert [line[0].strip('"') for line in lines] == expected
     assert ["|".join(answer["labels"]) for answer in bert.predict(WORDS)] == expected
-    served = tf.saved_model.load(output / "saved_model" / "1").signatures["serving_default"]
-    assert [joined(row) for row in served(text=tf.constant(WORDS))["predicted"].numpy()] == expected
+    served = signatures["serving_default"](tf.constant(WORDS))
+    assert [joined(row) for row in served["predicted"].numpy()] == expected
     card = (output / "model" / "README.md").read_text()
     assert f"| thresholds | odd {bert.thresholds[0]:g}, third {bert.thresholds[1]:g} |" in card
-    # The same command asks the teacher nothing and trains nothing.
-    with (
-        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
-        mock.patch("keras_bert.experiments.results.export"),
-    ):
-        call(PROGRAM, *given)
-    assert caplog.text.count("found logits of") == 3
+    # The same command trains nothing.
+    finetune(PROGRAM, *given, fit=mock.Mock(side_effect=AssertionError))
+    assert caplog.text.count("found logits of") == 3  # The teacher is not asked again.
 
 
 def joined(predicted):
@@ -335,30 +268,15 @@ def joined(predicted):
 
 @pytest.mark.slow
 def test_cross_validation(made, tmp_path):
-    rows = [
-        f"{text} {letter},{label}" for letter, text, label in zip("abcdefghijkl", WORDS, ["no", "yes"] * 6, strict=True)
-    ]
+    rows = [f"{text} {chr(97 + row)},{['no', 'yes'][row % 2]}" for row, text in enumerate(WORDS)]
     (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     given = flags(made, tmp_path / "out", "--task=classification", f"--train_file={tmp_path}/all.csv", "--folds=2")
-    with mock.patch("keras_bert.experiments.results.export"):
-        call(PROGRAM, *given)
-    report = read(tmp_path / "out" / "results.json")
-    assert [run["setting"]["fold"] for run in report["runs"]] == [1, 2]
-    assert report["best"]["setting"] == {"learning_rate": 1e-3, "batch_size": 6, "epochs": 1, "seed": 1}
-    found = [np.load(path)["classification"].shape for path in (tmp_path / "out" / "runs").glob("*/dev.npz")]
-    assert found == [(6, 2), (6, 2)]
+    finetune(PROGRAM, *given)
+    assert [run["setting"]["fold"] for run in read(tmp_path / "out" / "results.json")["runs"]] == [1, 2]
     assert keras_bert.load(tmp_path / "out" / "model").labels == ["no", "yes"]
-    assert not list(tmp_path.rglob("snapshots"))
     # The model is trained on all rows: two batches of six.
     (log,) = (tmp_path / "out" / "final").glob("*/metrics.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
-    with (
-        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
-        mock.patch("keras_bert.experiments.results.export"),
-    ):
-        call(PROGRAM, *given)
-    assert read(tmp_path / "out" / "results.json") == report
-    assert "`best` and `patience` need dev data" in mistake(PROGRAM, *given, "--patience=1")
 
 
 @pytest.mark.slow
@@ -370,9 +288,8 @@ def test_grid_end_to_end(made, tmp_path):
     assert [run["setting"]["seed"] for run in report["runs"]] == [1, 2]
     assert report["best"]["scores"]["accuracy"] == max(run["scores"]["accuracy"] for run in report["runs"])
     results = (output / "results.md").read_text()
-    assert "(ensemble of the 2 best runs)" in results
-    assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
-    assert "not_entailment: 6 (50.0%)" in results
+    for text in ("(ensemble of the 2 best runs)", "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |"):
+        assert text in results
 
     # The saved and the exported model reproduce the predictions of the best run.
     import tensorflow as tf
@@ -395,63 +312,57 @@ def test_grid_end_to_end(made, tmp_path):
         assert archive.read("WNLI.tsv").count(b"\n") == 1 + 146
 
     # Finished runs are not repeated; flags.txt works as a flagfile.
-    before = (output / "model" / "model.safetensors").stat().st_mtime_ns
-    with (
-        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
-        mock.patch("keras_bert.experiments.results.export"),
-    ):
-        call(PROGRAM, f"--flagfile={output}/flags.txt")
+    finetune(PROGRAM, f"--flagfile={output}/flags.txt", fit=mock.Mock(side_effect=AssertionError))
     assert read(output / "results.json") == report
-    assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before
     # Runs with other settings are not added to the folder.
     other = mistake(PROGRAM, f"--flagfile={output}/flags.txt", "--warmup=0.5")
     assert "contains runs with other settings: `warmup` was 0.1, is 0.5" in other
 
 
+OWN = "only for --task=classification, multi_label or regression. Received: --ta"
+MISTAKES = {
+    "--task=sst": "--task must be one or more of cola, sst2, ",
+    "--task=wnli,wnli": "--task contains duplicates",
+    "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
+    "--task=cola": "`data_dir` has no train.tsv of ",
+    "--folds=3": f"--folds: {OWN}",
+    "--train_file=a.csv": f"--train_file: {OWN}",
+    "--threshold=0.3": "--threshold: only for --task=multi_label. Received: --task=wnli",
+    "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
+    "--model=": "--model is required for wnli",
+    "--model=bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
+    "--model=bilstm_256": "--model=bilstm_256: no such model. Models without BERT are named",
+    "--model=bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=",
+    "--lowercase": "--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
+    "--language_model_weight=0.5": "{made}/bert: a language model loss needs a left-to-right model. Received:",
+    "--pack --language_model_weight=0.5": "--pack: only for BERT, without --language_model_weight",
+    "--alpha=0.2": "--alpha: only with --teacher. Received: no --teacher",
+    "--unlabelled={made}/a.csv": "--unlabelled: only with --teacher. Received: no --teacher",
+    "--teacher={made}/a/b": "{made}/a/b: no such checkpoint. Expected a directory or a .keras file",
+    "--teacher={made}/single": "--teacher={made}/single: it reads single texts, the task has pairs. Expected",
+    "--teacher={made}/regression": "--teacher={made}/regression: 1 output(s) without names. Expected a classif",
+    "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
+    "--teacher={made}/teacher --language_model_weight=0.5": "--language_model_weight: not with --teacher. Received",
+    "--teacher={made}/teacher --folds=2": "--folds: not with --teacher, which may have seen the rows of every fold.",
+    "--teacher={made}/teacher --unlabelled={made}/a.csv": "--unlabelled for --task=wnli: expected --pair_column, the c",
+    "--task=wnli,rte --teacher={made}/teacher": "--teacher must have a model for each of several tasks. Expected",
+    "--task=wnli,rte --teacher={made}/teacher --unlabelled=a.csv": "--unlabelled: only for one --task. Received",
+    # Of LoRA.
+    "--lora_rank=2 --model={made}/adapter": "--lora_rank starts from a whole model, such as model/ beside adapter/.",
+    "--lora_rank=2 --freeze_layers=1": "--freeze_layers: not with --lora_rank, which freezes the whole encoder.",
+    "--lora_rank=2 --student_layers=1": "--student_layers: not with --lora_rank, whose adapter needs the whole",
+    "--lora_rank=2 --lora_alpha=0": "--lora_alpha must be above 0. Received: --lora_alpha=0",
+    "--lora_rank=2 --model=bilstm --vocab={made}/bert/vocab.txt": "--lora_rank adapts the attention of BERT.",
+    "--lora_alpha=3": "--lora_alpha is only for --lora_rank. Received: --lora_alpha=3.0",
+}
+
+
 def test_user_errors(made, tmp_path):
-    cases = {
-        "--seed=1,1": "`seed` must be a non-empty list without duplicates. Received: seed=[1, 1]",
-        "--task=cola": "`data_dir` has no train.tsv of ",
-        "--task=sst": "--task must be one or more of cola, sst2, ",
-        "--task=wnli,wnli": "--task contains duplicates",
-        "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
-        "--folds=3": "--folds: only for --task=classification, multi_label or regression. Received: --task=wnli",
-        "--threshold=0.3": "--threshold: only for --task=multi_label. Received: --task=wnli",
-        "--threshold=each": "`threshold` must be shared, per_label, or a number between 0 and 1. Received: threshold=",
-        "--train_file=a.csv": "--train_file: only for --task=classification, multi_label or regression. Received: --ta",
-        "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
-        "--model=": "--model is required for wnli",
-        "--model=bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
-        "--model=bilstm_256": "--model=bilstm_256: no such model. Models without BERT are named",
-        "--model=bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=",
-        "--lowercase": f"--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
-        "--language_model_weight=0.5": f"{made}/bert: a language model loss needs a left-to-right model. Received:",
-        "--student_layers=2": "`layers` must be a number of layers, from 1 to 1, or increasing layer numbers",
-        "--alpha=0.2": "--alpha: only with --teacher. Received: no --teacher",
-        f"--unlabelled={made}/a.csv": "--unlabelled: only with --teacher. Received: no --teacher",
-        f"--teacher={made}/a/b": f"{made}/a/b: no such checkpoint. Expected a directory or a .keras file",
-        f"--teacher={made}/single": f"--teacher={made}/single: it reads single texts, the task has pairs. Expected",
-        f"--teacher={made}/regression": f"--teacher={made}/regression: 1 output(s) without names. Expected a classif",
-        "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
-    }
-    for argument, message in cases.items():
-        told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", argument))
-        assert told.startswith(message), argument
-    cases = {
-        "--language_model_weight=0.5": "--language_model_weight: not with --teacher. Received: both",
-        "--folds=2": "--folds: not with --teacher, which may have seen the rows of every fold. Received: both",
-        f"--unlabelled={made}/a.csv": "--unlabelled for --task=wnli: expected --pair_column, the column of the second",
-    }
-    for argument, message in cases.items():
-        given = ["--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher", argument]
-        assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message), argument
-    given = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", "--pack", "--language_model_weight=0.5")
-    assert mistake(PROGRAM, *given) == "--pack: only for BERT, without --language_model_weight"
-    several = flags(made, tmp_path, "--task=wnli,rte", f"--teacher={made}/teacher")
-    message = f"--teacher must have a model for each of several tasks. Expected {made}/teacher/rte/model"
-    assert mistake(PROGRAM, *several) == message
-    several += [f"--unlabelled={made}/a.csv"]
-    assert mistake(PROGRAM, *several) == "--unlabelled: only for one --task. Received: --task=wnli,rte"
+    (made / "adapter").mkdir()
+    (made / "adapter" / "adapter_config.json").write_text("{}")
+    for given, message in MISTAKES.items():
+        given = ["--task=wnli", f"--data_dir={made}/data", *given.format(made=made).split()]
+        assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message.format(made=made)), given
 
 
 WITHOUT_TENSORFLOW = """
@@ -461,25 +372,22 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
 
-def test_files_are_checked_before_tensorflow_starts(tmp_path):
+@pytest.mark.parametrize(
+    ("program", "given", "message"),
+    [
+        (PROGRAM, ["--task=classification", "--dev_file=train.csv"], "train.csv:1: no column `text`. It has: 'review'"),
+        ("pipelines.run_squad", ["--dev_file=b"], "--dev_file=b: no such file"),
+    ],
+)
+def test_files_are_checked_before_tensorflow_starts(tmp_path, program, given, message):
     (tmp_path / "train.csv").write_text("review,label\na,1\n")
-    own = ["--task=classification", "--model=bert", "--train_file=train.csv", "--dev_file=train.csv"]
-    for program, given, message in (
-        (
-            PROGRAM,
-            own,
-            "train.csv:1: no column `text`. It has: 'review', 'label'. Name another one with --text_column",
-        ),
-        (
-            "pipelines.run_squad",
-            ["--model=bert", "--train_file=train.csv", "--dev_file=b"],
-            "--dev_file=b: no such file",
-        ),
-    ):
-        code = [sys.executable, "-c", WITHOUT_TENSORFLOW, program, "--output_dir=out", *given]
-        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-        done = subprocess.run(code, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-        assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
+    code = [sys.executable, "-c", WITHOUT_TENSORFLOW, program, "--output_dir=out", "--model=bert", *given]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        [*code, "--train_file=train.csv"], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {message}")
 
 
 def test_recipes_have_valid_flags():
@@ -493,11 +401,14 @@ def test_recipes_have_valid_flags():
     assert len(tasks) == 14
 
 
+NO_EXPORT = "from keras_bert.experiments import results; results.export = lambda *values, **options: None"
+
+
 @pytest.mark.slow
 def test_only_the_chief_of_two_workers_writes(made, tmp_path, two_addresses):
     arguments = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher")
     tasks = [{"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
-    workers = [start(PROGRAM, *arguments, TF_CONFIG=json.dumps(task)) for task in tasks]
+    workers = [start(PROGRAM, *arguments, before=NO_EXPORT, TF_CONFIG=json.dumps(task)) for task in tasks]
     assert ["next: " in finish(worker)[0] for worker in workers] == [True, False]
     bert = keras_bert.load(tmp_path / "model")
     logits = bert.model()(bert.preprocessor(16)((WORDS, OTHERS)))["logits"]

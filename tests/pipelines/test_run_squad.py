@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import signal
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,8 +11,7 @@ from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 from keras_bert.tasks.questions import predictions as squad_predictions
 from keras_bert.tasks.questions.features import QuestionWindows
-from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, flags_of, killed_if, mistake, read_json, run, signatures_into
+from tests.pipelines.programs import call, cut_if, finetune, flags_of, mistake, read_json
 
 pytestmark = pytest.mark.tensorflow
 
@@ -46,7 +43,7 @@ def made(tmp_path_factory, config, pieces):
     made = tmp_path_factory.mktemp("squad")
     for version, answerable in (("1", 1.0), ("2", 0.6)):
         dev = 6 if version == "1" else 24
-        for name, count, seed in (("first", 40, 0), ("train", 120, 1), ("dev", dev, 2), ("test", 3, 3)):
+        for name, count, seed in (("first", 16, 0), ("train", 96, 1), ("dev", dev, 2), ("test", 3, 3)):
             write_file(made / f"{name}{version}.json", count, seed, answerable)
     paragraph = {"context": "a b", "qas": [{"id": "alone", "question": "x"}]}
     (made / "unanswered.json").write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": [paragraph]}]}))
@@ -62,20 +59,10 @@ def made(tmp_path_factory, config, pieces):
 
 
 def arguments(made, output, version="2", **changes):
-    values = {
-        "train_file": f"{made}/train{version}.json",
-        "dev_file": f"{made}/dev{version}.json",
-        "model": f"{made}/bert",
-        "output_dir": f"{made}/{output}",
-        "version_2": "true" if version == "2" else None,
-        "sequence_length": 16,
-        "doc_stride": 6,
-        "epochs": 4,
-        "batch_size": 16,
-        "learning_rate": "5e-3",
-        **changes,
-    }
-    return flags_of(values)
+    values = {name: f"{made}/{name[:-5]}{version}.json" for name in ("train_file", "dev_file")}
+    values |= {"model": f"{made}/bert", "output_dir": f"{made}/{output}", "sequence_length": 16, "doc_stride": 6}
+    values |= {"epochs": 4, "batch_size": 16, "learning_rate": "5e-3"}
+    return flags_of(values, **{"version_2": "true" if version == "2" else None, **changes})
 
 
 def windows(made, name):
@@ -83,16 +70,7 @@ def windows(made, name):
     return QuestionWindows(questions, keras_bert.load(made / "bert").preprocessor(16), stride=6)
 
 
-def exported(output, questions):
-    """Returns the answers of the SavedModel."""
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401
-
-    signature = tf.saved_model.load(str(output / "saved_model" / "1")).signatures["serving_default"]
-    return answers(lambda question, context: signature(question=question, context=context), questions)
-
-
-def answers(signature, questions):
+def answers_of(signature, questions):
     """Returns the answers of a signature."""
     import tensorflow as tf
 
@@ -106,12 +84,8 @@ MISTAKES = [
     ("or several with different last parts. Received: --model=", {"model": "{made}/bert,{made}/bert"}),
     ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),
-    (
-        "unanswered.json: 1 question(s) have no answer to train on, the first is alone",
-        {"version": "1", "train_file": "{made}/unanswered.json"},
-    ),
+    ("unanswered.json: 1 question(s) have no answer to", {"version": "1", "train_file": "{made}/unanswered.json"}),
     ("`sequence_length` must be at most 40, the number of positions", {"sequence_length": 48}),
-    ("this is SQuAD 2.0", {"version": "1", "predict_file": "{made}/test2.json"}),
 ]
 
 
@@ -120,11 +94,10 @@ MISTAKES = [
 def test_bidaf_by_name(made):
     sizes = {"model": "bidaf_H-16_E-16", "vocab": f"{made}/bert/vocab.txt", "epochs": 1, "max_train_examples": 8}
     signatures, output = {}, made / "bidaf"
-    with mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
-        call(PROGRAM, *arguments(made, "bidaf", "1", **sizes))
+    finetune(PROGRAM, *arguments(made, "bidaf", "1", **sizes), signatures=signatures)
     predictions = read_json(output / "dev" / "predictions.json")
     questions = squad.read(made / "dev1.json")
-    assert answers(signatures["serving_default"], questions) == [predictions[name] for name in questions.ids]
+    assert answers_of(signatures["serving_default"], questions) == [predictions[name] for name in questions.ids]
     assert "A BiDAF model for question answering" in (output / "model" / "README.md").read_text()
 
 
@@ -138,9 +111,8 @@ def test_user_errors(made):
 def test_version_1(made):
     output = made / "one"
     signatures = {}
-    with mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
-        options = {"epochs": 1, "max_train_examples": 8}
-        call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json", **options))
+    options = {"epochs": 1, "max_train_examples": 8, "predict_file": f"{made}/test1.json"}
+    finetune(PROGRAM, *arguments(made, "one", "1", **options), signatures=signatures)
     scores = read_json(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
     assert read_json(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").identity}
@@ -148,26 +120,26 @@ def test_version_1(made):
     texts = read_json(output / "dev" / "predictions.json")
     assert squad_metrics.score(questions, texts) == pytest.approx(scores)
     assert all(texts.values())
-    assert answers(signatures["serving_default"], questions) == [texts[name] for name in questions.ids]
+    assert answers_of(signatures["serving_default"], questions) == [texts[name] for name in questions.ids]
     assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
     assert sorted(read_json(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(3)]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_ensemble_of_two_models_trained_on_two_files(made):
-    """SQuAD 2.0 with two models and two training files, killed and resumed."""
+    """SQuAD 2.0 with two models and two training files, interrupted and resumed."""
     files = {"train_file": f"{made}/first2.json,{made}/train2.json"}
     given = arguments(made, "whole", **files, model=f"{made}/bert,{made}/still", ensemble=2)
-    run(PROGRAM, *given, before=killed_if("step > 20 and not name.startswith('before')"), status=-signal.SIGKILL)
-    said = call(PROGRAM, *given)
-    output = made / "whole"
+    with cut_if(lambda name, step: step > 20 and not name.startswith("before")):
+        call(PROGRAM, *given)
+    signatures, output = {}, made / "whole"
+    said = finetune(PROGRAM, *given, signatures=signatures)
     report = read_json(output / "results.json")
     scores = report["scores"]
     assert scores["f1"] > 80
-    assert (scores["HasAns_total"] + scores["NoAns_total"], scores["total"]) == (24, 24)
     assert f"f1 {scores['f1']:.2f}" in said
     # The ensemble uses the mean logits of both runs, and a threshold chosen for them.
-    assert list(read_json(output / "runs" / "origins.json")) == [f"{made}/bert", f"{made}/still"]
     runs = sorted((output / "runs").glob("model=*"))
     assert len(runs) == len(report["ensemble"]) == 2
     logits = [dict(np.load(run / "dev.npz")) for run in runs]
@@ -184,28 +156,17 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     answers = dev.answers(kept)
     threshold = squad_predictions.choose_threshold(dev.questions, answers)
     assert keras_bert.load(output / "model").null_threshold == pytest.approx(threshold, abs=1e-5)
-    assert exported(output, dev.questions) == list(squad_predictions.predictions(answers, threshold).values())
-    assert squad_predictions.score(dev.questions, answers, threshold)["f1"] / 100 == pytest.approx(best["scores"]["f1"])
-    # The reports.
+    assert answers_of(signatures["serving_default"], dev.questions) == list(
+        squad_predictions.predictions(answers, threshold).values()
+    )
     assert "| BERT LARGE, dev | 78.7 | 81.9 |" in (output / "results.md").read_text()
     assert "threshold of no answer" in (output / "report.html").read_text()
     # Only the curve of the first stage is kept.
     lines = [json.loads(line) for line in (runs[0] / "before_1" / "metrics.jsonl").read_text().splitlines()]
-    assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
-    assert not list(output.rglob("snapshots"))
+    assert lines[-1]["step"] == 4 * 2  # 16 contexts of two windows, by 16.
     # The resumed run equals an uninterrupted one.
-    with mock.patch("keras_bert.experiments.results.export"):
-        call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
+    finetune(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("learning_rate=*")  # A single model is not part of the name.
     assert read_json(runs[0] / "result.json")["scores"] == read_json(straight / "result.json")["scores"]
-    assert [run.name.split(",")[0] for run in runs] == ["model=bert", "model=still"]
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
-    # Repeating the command trains nothing and changes nothing.
-    with (
-        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
-        mock.patch("keras_bert.experiments.results.export"),
-    ):
-        call(PROGRAM, *given)
-    assert read_json(output / "results.json") == report
-    assert "contains runs with other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")

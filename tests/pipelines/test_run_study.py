@@ -1,6 +1,7 @@
 """The command for the paper's studies, with a model of 8 units on an artificial language."""
 
 import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -8,6 +9,8 @@ import logging
 import pathlib
 import re
 import shutil
+from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,36 +19,30 @@ pytest.importorskip("tensorflow")
 
 import keras_bert
 from keras_bert.experiments.studies import cost, pretrained
+from keras_bert.experiments.studies.scales import SCALES
 from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.tagging import feature_task
 from tests.conftest import eagerly
 from tests.documents import ROOT
-from tests.pipelines.programs import EAGERLY, call, flags_of, killed_if, mistake, run
+from tests.pipelines.programs import call, cut_if, flags_of, mistake
 from tests.tasks.classification.glue_files import write_task
 
 pytestmark = pytest.mark.tensorflow
 
 PROGRAM = "pipelines.run_study"
 LETTERS = "abcdefgh"
-CONFIG = {
-    "vocab_size": 100,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "hidden_act": "gelu",
-    "max_position_embeddings": 64,
-}
-
-
+CONFIG = {"vocab_size": 100, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+CONFIG |= {"intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 64}
 STEPS = {"study": "steps", "rows": "ltr_100,ltr_20", "tasks": "mrpc", "learning_rate": "1e-2"}
-FEW = "from keras_bert.experiments.studies import pretrained\npretrained._PARTS = 5\n"  # Each with an evaluation.
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_steps():
+def _few_steps_of_small_models():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "_STEPS", 1)
-        patch.setattr(pretrained, "_PARTS", 5)
+        patch.setattr(pretrained, "_PARTS", 5)  # Snapshots, each with an evaluation.
+        small = dataclasses.replace(SCALES["demo"], bilm="bilm_H-8", bilstm="bilstm_H-8_E-8", eval_examples=32)
+        patch.setitem(SCALES, "demo", small)
         yield
 
 
@@ -86,17 +83,8 @@ def whole(shared_folder, tmp_path, monkeypatch):
 
 
 def flags(output, **changes):
-    values = {
-        "study": "positions",
-        "scale": "demo",
-        "data": "text-*.txt",
-        "config": "config.json",
-        "phase": "length:16,steps:5,batch:8",
-        "glue_dir": "glue",
-        "output_dir": output,
-        **changes,
-    }
-    return flags_of(values)
+    values = {"study": "positions", "scale": "demo", "data": "text-*.txt", "config": "config.json", "glue_dir": "glue"}
+    return flags_of(values, **{"phase": "length:16,steps:5,batch:8", "output_dir": output, **changes})
 
 
 def study(output, **changes):
@@ -151,19 +139,17 @@ def test_the_table_the_cost_and_the_settings(whole):
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
 def test_only_the_settings_asked_for_count():
-    first = {"study": "steps", "rows": "ltr_100", "tasks": "mrpc", "seed": "1,2", "learning_rate": "1e-2"}
-    study("whole", **first)
-    scores = results("whole")["scores"]["ltr_100"]["mrpc"]
-    # A diverged setting is shown, other limits of the examples have their own runs.
-    messages = study("whole", **{**first, "learning_rate": "1e20", "seed": 1})[1]
-    assert "diverged" in messages
-    assert np.isnan(results("whole")["scores"]["ltr_100"]["mrpc"]["mean"])
-    assert "diverged" in pathlib.Path("whole/results.md").read_text()
-    out = study("whole", **{**first, "max_train_examples": 20, "seed": 1})[0]
-    assert "at most 20 training examples" in out
-    study("whole", **first)
-    assert results("whole")["scores"]["ltr_100"]["mrpc"] == scores
-    assert scores["runs"] == 2
+    """A diverged setting is shown, other limits of the examples have their own runs."""
+    before = results("whole")["scores"]
+    with mock.patch.object(cost, "estimate", return_value=(60.0, 60.0)):
+        messages = study("whole", **{**STEPS, "learning_rate": "1e20"}, seed=1)[1]
+        assert "diverged" in messages
+        assert np.isnan(results("whole")["scores"]["ltr_100"]["mrpc"]["mean"])
+        assert "diverged" in pathlib.Path("whole/results.md").read_text()
+        out = study("whole", **{**STEPS, "rows": "ltr_100"}, max_train_examples=6, seed=1)[0]
+        assert "at most 6 training examples" in out
+        study("whole", **STEPS, seed=1)
+    assert results("whole")["scores"] == before
 
 
 @pytest.mark.slow
@@ -185,15 +171,16 @@ def test_rivals():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
-def test_a_killed_study_resumes_to_the_same_table():
+def test_an_interrupted_study_resumes_to_the_same_table(monkeypatch):
+    monkeypatch.setattr(cost, "estimate", lambda *_: (60.0, 60.0))
     study("whole", seed="1,2", **STEPS)  # Adds a seed.
-    arguments = flags("killed", seed="1,2", **STEPS)
-    for condition in ("name == 'ltr' and step == 3", "'seed=2' in name"):
-        run(PROGRAM, *arguments, before=EAGERLY + FEW + killed_if(condition), status=-9)
-    study("killed", seed="1,2", **STEPS)
-    assert results("killed") == results("whole")
-    assert results("killed")["scores"]["ltr_20"]["mrpc"]["runs"] == 2
-    assert "nothing: all runs are finished" in study("killed", seed="1,2", **STEPS)[1]
+    for condition in (lambda name, step: name == "ltr" and step == 3, lambda name, step: "seed=2" in name):
+        with cut_if(condition):
+            study("cut", seed="1,2", **STEPS)
+    study("cut", seed="1,2", **STEPS)
+    assert results("cut") == results("whole")
+    assert results("cut")["scores"]["ltr_20"]["mrpc"]["runs"] == 2
+    assert "nothing: all runs are finished" in study("cut", seed="1,2", **STEPS)[1]
 
 
 @pytest.mark.usefixtures("files")
@@ -220,27 +207,30 @@ def test_mistakes():
 
 
 @pytest.mark.slow
-def test_real_data(data, tmp_path):
+def test_real_data(data, tmp_path, monkeypatch):
     """The rows of table 8 that differ most, on features of a frozen encoder."""
+
+    def first_lines(source, target, count):
+        with open(source) as file:
+            (tmp_path / target).write_text("".join(itertools.islice(file, count)))
+
     for number, book in enumerate(sorted((data / "corpus" / "books").glob("*.txt"))[:2]):
-        with open(book) as file:
-            (tmp_path / f"{number}.txt").write_text("".join(itertools.islice(file, 1000)))
+        first_lines(book, f"{number}.txt", 1000)
+    for part, end in (("train", "train"), ("dev", "testa")):
+        first_lines(data / "ner" / "conll2003_iob1" / f"eng.{end}", f"{part}.conll", 700)
     vocabulary = ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt"
-    values = {"study": "masking", "data": f"{tmp_path}/*.txt", "vocab": vocabulary, "config": "L-4_H-128", "seed": 1}
-    values |= {"rows": "80-10-10,0-0-100", "tasks": "ner_features", "pretraining_learning_rate": 0.01}
-    values |= {"epochs": 1, "max_train_examples": 50, "max_dev_examples": 50, "glue_dir": None}
-    for part, end in PARTS.items():
-        values[f"ner_{part}"] = data / "ner" / "conll2003_iob1" / f"eng.{end}"
-    call(PROGRAM, *flags(tmp_path / "out", **values))
-    found = results(tmp_path / "out")
-    assert {row: list(scores) for row, scores in found["scores"].items()} == {
-        "80-10-10": ["ner_features"],
-        "0-0-100": ["ner_features"],
-    }
     chance = len(vocabulary.read_text().splitlines())
-    assert all(1 < perplexity < chance for perplexity in found["perplexities"].values())
-    # Each mixture has masks of its own.
-    assert len({round(perplexity, 3) for perplexity in found["perplexities"].values()}) == 2
-
-
-PARTS = {"train": "train", "dev": "testa"}
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": chance, "num_hidden_layers": 4}))
+    values = {"data": f"{tmp_path}/*.txt", "vocab": vocabulary, "config": tmp_path / "config.json", "glue_dir": None}
+    values |= {"rows": "80-10-10,0-0-100", "tasks": "ner_features", "pretraining_learning_rate": 0.01, "epochs": 1}
+    values |= {f"ner_{part}": tmp_path / f"{part}.conll" for part in ("train", "dev")}
+    monkeypatch.setattr(feature_task, "BiLSTMSettings", partial(feature_task.BiLSTMSettings, width=8))
+    study(tmp_path / "out", study="masking", seed=1, **values)
+    found = results(tmp_path / "out")
+    assert [(row, list(scores)) for row, scores in found["scores"].items()] == [
+        ("80-10-10", ["ner_features"]),
+        ("0-0-100", ["ner_features"]),
+    ]
+    perplexities = found["perplexities"].values()
+    assert all(1 < perplexity < chance for perplexity in perplexities)
+    assert len({round(perplexity, 3) for perplexity in perplexities}) == 2  # Each mixture has masks of its own.

@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ from keras_bert.tasks.tagging.feature_task import BiLSTMSettings
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, flags_of, mistake, read_json, signatures_into
+from tests.conftest import eagerly
+from tests.pipelines.programs import call, cut_if, finetune, flags_of, mistake, read_json
 
 pytestmark = pytest.mark.tensorflow
 
@@ -66,32 +66,18 @@ def made(tmp_path_factory, config, pieces):
 
 
 def arguments(made, output, suffix="txt", **changes):
-    values = {
-        **{
-            f"{name}_file": f"{made}/{file}.{suffix}"
-            for name, file in (("train", "train"), ("dev", "dev"), ("predict", "test"))
-        },
-        "model": f"{made}/bert",
-        "output_dir": f"{made}/{output}",
-        "sequence_length": 12,
-        "epochs": 5,
-        "batch_size": 8,
-        "learning_rate": "5e-3",
-        **changes,
-    }
-    return flags_of(values)
+    files = {"train_file": "train", "dev_file": "dev", "predict_file": "test"}
+    values = {name: f"{made}/{file}.{suffix}" for name, file in files.items()}
+    values |= {"model": f"{made}/bert", "output_dir": f"{made}/{output}", "sequence_length": 12, "batch_size": 8}
+    return flags_of(values, **{"epochs": 1, "learning_rate": "5e-3", **changes})
 
 
 @pytest.mark.usefixtures("eager")
 def test_scores_files_and_the_export(made):
     """Of a run of a few steps. In words between spaces, the export and `bert.predict` find the same entities."""
-    output, signatures, given = (
-        made / "run",
-        {},
-        arguments(made, "run", epochs=1, max_train_examples=8, learning_rate=1e-4),
-    )
-    with mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
-        printed = call(PROGRAM, *given)
+    output, signatures = made / "run", {}
+    given = arguments(made, "run", epochs=1, max_train_examples=8, learning_rate=1e-4)
+    printed = finetune(PROGRAM, *given, signatures=signatures)
     lines = (output / "predictions.txt").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in lines] == (made / "test.txt").read_text().splitlines()
     gold, predicted = data.read(made / "test.txt"), data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
@@ -128,95 +114,68 @@ def places(answers):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_texts_with_spans(made):
-    """Two seeds, the second one interrupted, in bfloat16 and packed rows; predictions are those of the saved model."""
-    before, runs = Trainer.fit, []
-    options = {"precision": "mixed_bfloat16", "pack": "true"}
-    given = arguments(made, "spans", "jsonl", epochs=2, predict_file=None, seed="1,2", **options)
-
-    def fit(self, *values, **options):
-        runs.append(self.directory.name)
-        if len(runs) == 2:
-            raise KeyboardInterrupt
-        return before(self, *values, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "fit", fit)
-        with pytest.raises(KeyboardInterrupt):
-            call(PROGRAM, *given)
-        call(PROGRAM, *given)
-    assert len(runs) == 3  # The finished seed is kept.
+    """In bfloat16 and packed rows; predictions are those of the saved model."""
+    options = {"precision": "mixed_bfloat16", "pack": "true", "epochs": 2, "predict_file": None}
+    finetune(PROGRAM, *arguments(made, "spans", "jsonl", **options))
     rows = list(map(json.loads, (made / "spans" / "dev_predictions.jsonl").read_text().splitlines()))
     answers = keras_bert.load(made / "spans" / "model").predict([row["text"] for row in rows])
     found = [[[one["start"], one["end"], one["label"]] for one in answer["entities"]] for answer in answers]
+    assert any(found)
     assert np.mean([row["predicted"] == spans for row, spans in zip(rows, found, strict=True)]) > 0.9  # In bfloat16.
 
 
 @pytest.mark.slow
 def test_feature_based(made, mirrored):
-    """Two seeds on two replicas, the second one interrupted, share the features, which are computed once."""
-    options = {"feature_based": "last", "feature_dtype": "float32", "seed": "1,2", "strategy": "mirrored"}
-    options["max_train_examples"] = 16
-    given = arguments(made, "features", epochs=1, predict_file=None, **options)
-    before, runs, computed = Trainer.fit, [], []
-    write = FeatureCache._write
+    """On two replicas, without the encoder; another seed shares the features, which are computed once."""
+    options = {"feature_based": "last", "feature_dtype": "float32", "max_train_examples": 16, "epochs": 1}
 
-    def fit(self, *values, **options):
-        runs.append(self.directory.name)
+    def given(seed):
+        return arguments(made, "features", predict_file=None, seed=seed, **options)
+
+    fit, write, computed = Trainer.fit, FeatureCache._write, []
+
+    def fit_without_encoder(self, *values, **options):
         assert not [weight for weight in self.model.weights if "block" in weight.path]
-        if len(runs) == 2:
-            raise KeyboardInterrupt
-        return before(self, *values, **options)
+        return fit(self, *values, **options)
 
     def counted(self, *values):
         computed.append(self.path.name)
         write(self, *values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "fit", fit)
+        patch.setattr(Trainer, "fit", fit_without_encoder)
         patch.setattr(FeatureCache, "_write", counted)
         patch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
         patch.setattr(feature_tagging_task, "BiLSTMSettings", partial(BiLSTMSettings, width=16))
-        with pytest.raises(KeyboardInterrupt):
-            call(PROGRAM, *given)
-        call(PROGRAM, *given)
-    assert len(runs) == 3
+        finetune(PROGRAM, *given("1"))
+        with cut_if(lambda name, step: "seed=2" in name):
+            call(PROGRAM, *given("1,2"))
     assert computed == ["train-last.npy", "dev-last.npy"]
     output = made / "features"
     assert "extraction of the features" in read_json(output / "results.json")["facts"]
     dev = data.read(output / "dev_predictions.txt")
     bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
-    texts = [" ".join(words) for words in dev.words]
-    assert places(bert.predict(texts)) == entities_in_text(dev.entities)
+    with eagerly():
+        assert places(bert.predict([" ".join(words) for words in dev.words])) == entities_in_text(dev.entities)
     for ours, theirs in zip(bert.encoder.get_weights()[:-2], start.encoder.get_weights()[:-2], strict=True):
         np.testing.assert_array_equal(ours, theirs)  # All but the pooler.
     assert "AutoModel.from_pretrained" in (output / "model" / "README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"feature_based": "first"}, f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: first"),
-        (
-            {"feature_based": "last", "freeze_layers": "1"},
-            "--freeze_layers is only for fine-tuning: with --feature_based",
-        ),
-        (
-            {"feature_based": "last", "lora_rank": "2"},
-            "--lora_rank is only for fine-tuning: with --feature_based",
-        ),
-        ({"model": None}, "--model is required: a directory or a name"),
-        ({"dev_file": "none.txt"}, "none.txt: no such file"),
-        ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),
-        ({"document_context": "true"}, "train.txt: one document. `document_context` requires a CoNLL file with -DOC"),
-        (
-            {"dev_file": "{made}/dev.jsonl"},
-            "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected the same",
-        ),
-        ({"dev_file": "{made}/words.txt"}, "words.txt: no tags or spans. Expected them to train and evaluate on"),
-    ],
-)
-def test_mistakes(made, changes, message):
-    (made / "words.txt").write_text("a\nb\n")
-    changes = {name: value and value.replace("{made}", str(made)) for name, value in changes.items()}
-    assert message.replace("{made}", str(made)) in mistake(PROGRAM, *arguments(made, "bad", **changes))
+FEATURES_ALONE = "{} is only for fine-tuning: with --feature_based"
+MISTAKES = [
+    ({"feature_based": "first"}, f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: first"),
+    ({"feature_based": "last", "freeze_layers": "1"}, FEATURES_ALONE.format("--freeze_layers")),
+    ({"feature_based": "last", "lora_rank": "2"}, FEATURES_ALONE.format("--lora_rank")),
+    ({"model": None}, "--model is required: a directory or a name"),
+    ({"dev_file": "none.txt"}, "none.txt: no such file"),
+    ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected"),
+]
+
+
+def test_mistakes(made):
+    for changes, message in MISTAKES:
+        given = [flag.format(made=made) for flag in arguments(made, "bad", **changes)]
+        assert message.format(made=made) in mistake(PROGRAM, *given)

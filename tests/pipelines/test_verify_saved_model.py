@@ -1,10 +1,7 @@
 """The command; tests/exporting/test_verification.py covers the checks."""
 
-import csv
-
 import pytest
 
-import keras_bert
 from tests.pipelines.programs import mistake, parsed
 
 pytestmark = pytest.mark.tensorflow
@@ -22,21 +19,6 @@ def verify(capsys):
         return end.value.code, capsys.readouterr().out.splitlines()
 
     return run
-
-
-@pytest.mark.slow
-def test_a_valid_model_and_its_score(verify, build, pieces, tmp_path):
-    model, preprocessor = build("classification"), keras_bert.TextPreprocessor(pieces, 20)
-    keras_bert.export(model, preprocessor, tmp_path / "1", labels=["a", "b", "c"])
-    texts = ["a b", "c d e", "f", "g h i j"]
-    predicted = ["abc"[index] for index in model(preprocessor(texts))["logits"].numpy().argmax(-1)]
-    with open(tmp_path / "dev.csv", "w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(texts, predicted, strict=True)])
-    status, (*lines, scores, last) = verify(tmp_path / "1", f"--labelled={tmp_path}/dev.csv")
-    assert [line.split(": ")[1] for line in lines] == ["serving_default", "classify", "tokens", "ops"]
-    assert all(line.startswith(f"{tmp_path}/1: ") for line in lines)
-    assert scores.startswith(f"{tmp_path}/1: labelled: 4 rows, accuracy 100.00, macro_f1 ")
-    assert (status, last) == (0, "fit to ship")
 
 
 def test_invalid_models(verify, tmp_path):

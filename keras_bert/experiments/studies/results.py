@@ -1,5 +1,7 @@
 """Writes the results of a study: `results.json`, `results.md` and `report.html`."""
 
+import math
+
 from keras_bert.experiments.studies import tables
 from keras_bert.experiments.studies.report import write_study_report
 from keras_bert.files import write_json, write_text
@@ -75,8 +77,10 @@ def _steps(runner, columns, scores):
     for column in columns:
         models = {}
         for row in rows:
-            if column.name in scores[row.key]:
-                point = row.share * runner.scale.steps, 100 * scores[row.key][column.name]["mean"]
+            mean = scores[row.key].get(column.name, {}).get("mean", math.nan)
+            if not math.isnan(mean):  # A row that diverged has no point.
+                point = row.share * runner.scale.steps, 100 * mean
                 models.setdefault(row.title.partition(",")[0], []).append(point)
-        found.append((f"{column.title}, {column.metric}", models))
+        if models:
+            found.append((f"{column.title}, {column.metric}", models))
     return found
