@@ -90,11 +90,10 @@ def test_quick_blocks(page, workspace):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("eager")
 @_pages_with("run slowly")
-def test_pages_as_a_whole(page, workspace, monkeypatch):
-    if page.name == "translation.md":  # Models of few steps do not end their translations, here of few tokens.
-        monkeypatch.setattr("keras_bert.translation.signature._MORE", 9)
+def test_pages_as_a_whole(page, workspace, monkeypatch, request):
+    if page.name != "translation.md":  # Its searches and its training of many steps are faster as graphs.
+        request.getfixturevalue("eager")
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
         monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
     monkeypatch.setattr("keras_bert.experiments.results.export", lambda *_, **options: None)  # Tested by command.
