@@ -53,12 +53,6 @@ def test_shortest_longest_and_empty_batches(encoder):
         assert np.isfinite(logits).all()
 
 
-def test_padding_changes_nothing(encoder, batch):
-    short = run(encoder, {name: value[1:2, :7] for name, value in batch.items()})
-    padded = run(encoder, batch)
-    np.testing.assert_allclose(padded["sequence_output"][1:2, :7], short["sequence_output"], atol=1e-5)
-
-
 def test_causal_sees_only_the_left(build, batch):
     model = build("encoder", causal=True)
     changed = {**batch, "token_ids": batch["token_ids"].copy()}
@@ -103,7 +97,7 @@ def test_remat_keeps_the_gradients_with_dropout(jit):
         block = keras_bert.layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.1, 0.2, remat=remat)
         inputs = [keras.Input((5, 8)), keras.Input((1, 1, 5), dtype="bool")]
         model = keras.Model(inputs, block(inputs[0], attention_mask=inputs[1]))
-        options = {"jit_compile": jit} if remat or jit else {}  # At most one graph; XLA draws different masks.
+        options = {"jit_compile": True} if jit else {}  # XLA draws other masks, also without remat.
         losses = fit(model, data, keras.optimizers.SGD(0.1), epochs=2, **options)
         results.append((losses, model.get_weights()))
     (expected_losses, expected), (losses, weights) = results
