@@ -39,9 +39,15 @@ def saved(models, pieces, tmp_path_factory):
 
 
 @pytest.fixture
-def folder(saved, tmp_path):
+def copy(saved, tmp_path):
+    """Returns a copy of the folder of a head, whose files can be changed."""
+    return lambda head, **options: shutil.copytree(saved(head, **options), tmp_path / "bert")
+
+
+@pytest.fixture
+def folder(copy):
     """The folder of a pre-training model, whose files can be changed."""
-    return shutil.copytree(saved("pretraining"), tmp_path / "bert")
+    return copy("pretraining")
 
 
 @pytest.fixture(scope="session")

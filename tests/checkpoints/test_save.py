@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pathlib
 import shutil
 import sys
 
@@ -15,18 +16,12 @@ import safetensors.numpy
 import keras_bert
 from keras_bert.checkpoints.layout import slots
 from keras_bert.text.tokenizer_json import STANDARD
+from tests.checkpoints.conftest import edit
 from tests.conftest import HF_HEADS, to_numpy
 
 
-def weights(model):
-    return {variable.path: to_numpy(variable) for variable in model.weights if "seed_generator" not in variable.path}
-
-
-def assert_same(left, right):
-    left, right = weights(left), weights(right)
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+def read_json(*path):
+    return json.loads(pathlib.Path(*path).read_text())
 
 
 @pytest.mark.tensorflow
@@ -45,12 +40,9 @@ def test_google_to_ours_to_hugging_face_to_google(golden, loaded, tmp_path, capl
     assert set(after.get_variable_to_shape_map()) == names
     for key in names:
         np.testing.assert_array_equal(after.get_tensor(key), before.get_tensor(key), err_msg=key)
-    ours, theirs = (
-        json.loads((folder / name / "bert_config.json").read_text())
-        for folder, name in ((tmp_path, "google"), (golden, name))
-    )
+    ours, theirs = (read_json(folder, "bert_config.json") for folder in (tmp_path / "google", golden / name))
     assert {
-        key: value for key, value in theirs.items() if "pooler" not in key and key != "directionality"
+        key: theirs[key] for key in theirs if "pooler" not in key and key != "directionality"
     }.items() <= ours.items()
     if bert.vocabulary:
         assert (tmp_path / "google" / "vocab.txt").read_text().split() == list(bert.vocabulary.pieces)
@@ -64,12 +56,9 @@ def test_hugging_face_tensors_are_bit_exact(golden, loaded, loaded_model, tmp_pa
     assert after.keys() == before.keys()
     for key in before:
         np.testing.assert_array_equal(after[key], before[key], err_msg=key)
-    ours, theirs = (
-        json.loads((path / "config.json").read_text()) for path in (tmp_path / "hf", golden / "hf_small" / head)
-    )
+    ours, theirs = (read_json(path, "config.json") for path in (tmp_path / "hf", golden / "hf_small" / head))
     assert ours["architectures"] == theirs["architectures"]
-    shared = set(ours) & set(theirs)
-    assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
+    assert all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
 
 
 @pytest.mark.parametrize(("positions", "causal"), [("sinusoid", False), ("none", True)])
@@ -82,10 +71,8 @@ def test_ablations_open_in_other_programs(build, batch, tmp_path, positions, cau
     expected = to_numpy(model(batch)["sequence_output"])
     np.testing.assert_array_equal(to_numpy(copy(batch)["sequence_output"]), expected)
     # A program that only supports learned positions computes the same from the saved table.
-    config = json.loads((tmp_path / "bert" / "config.json").read_text())
-    assert config["is_decoder"] == causal
-    del config["keras_bert"]
-    (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
+    assert read_json(tmp_path, "bert", "config.json")["is_decoder"] == causal
+    edit(tmp_path / "bert" / "config.json", keras_bert=None)
     learned = keras_bert.load(tmp_path / "bert").encoder
     np.testing.assert_allclose(to_numpy(learned(batch)["sequence_output"]), expected, atol=1e-5)
 
@@ -93,18 +80,20 @@ def test_ablations_open_in_other_programs(build, batch, tmp_path, positions, cau
 def test_low_precision_policies_write_float32(build, tmp_path):
     model = build("classification", dtype="bfloat16")
     keras_bert.save(model, tmp_path / "bert", None)
-    assert {value.dtype for value in safetensors.numpy.load_file(tmp_path / "bert/model.safetensors").values()} == {
-        np.dtype("float32")
-    }
-    assert_same(keras_bert.load(tmp_path / "bert", dtype="bfloat16").model(), model)
+    tensors = safetensors.numpy.load_file(tmp_path / "bert/model.safetensors")
+    assert {value.dtype.name for value in tensors.values()} == {"float32"}
+    loaded = keras_bert.load(tmp_path / "bert", dtype="bfloat16").model()
+    for before, after in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(before), to_numpy(after), err_msg=before.path)
 
 
-def test_weights_in_half_precision(models, saved, pieces, tmp_path):
-    model, full = models("pretraining"), (saved("pretraining") / "model.safetensors").stat().st_size
-    for dtype in (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)):
-        keras_bert.save(model, tmp_path / dtype.name, pieces, weights_dtype=dtype.name)
-        assert 0.5 < (tmp_path / dtype.name / "model.safetensors").stat().st_size / full < 0.55
-        loaded = keras_bert.load(tmp_path / dtype.name).pretrainer()
+def test_weights_in_half_precision(models, pieces, tmp_path):
+    model = models("pretraining")
+    for name, dtype in (("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)):
+        keras_bert.save(model, tmp_path / name, pieces, weights_dtype=name)
+        tensors = safetensors.numpy.load_file(tmp_path / name / "model.safetensors")
+        assert {value.dtype for value in tensors.values()} == {np.dtype(dtype)}
+        loaded = keras_bert.load(tmp_path / name).pretrainer()
         for before, after in zip(model.weights, loaded.weights, strict=True):
             assert after.dtype == "float32"
             np.testing.assert_array_equal(to_numpy(after), to_numpy(before).astype(dtype).astype("float32"))
@@ -121,7 +110,7 @@ def test_metadata(config, pieces, tmp_path):
         assert {name: getattr(bert, name) for name in facts} == facts
         assert bert.strip_accents
         assert bert.config.classifier_dropout == 0.3
-        stored = json.loads((path / "config.json").read_text())["keras_bert"]
+        stored = read_json(path, "config.json")["keras_bert"]
         assert stored == {"head": "classification", "task": "sst2", "pair": False, "sequence_length": 20}
 
 
@@ -142,6 +131,8 @@ def test_a_format_that_would_not_be_loaded_raises(models, tmp_path, format, file
     with pytest.raises(ValueError, match="of another format, which would be loaded instead. Expected a new directory"):
         keras_bert.save(models("encoder"), tmp_path, None, format=format)
     assert [path.name for path in tmp_path.iterdir()] == [file]
+    with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
+        keras_bert.save(models("encoder"), tmp_path / file, None)
 
 
 def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
@@ -156,27 +147,18 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+TOO_MANY = [*STANDARD, *map(chr, range(300, 346))]
+
+
 @pytest.mark.parametrize(
     ("head", "options", "message"),
     [
-        (
-            "encoder",
-            {"format": "onnx"},
-            "`format` must be one of huggingface, google, keras, peft. Received: format='onnx'",
-        ),
+        ("encoder", {"format": "onnx"}, "must be one of huggingface, google, keras, peft. Received: format='onnx'"),
         ("classification", {"labels": ["a"]}, "`labels` must be 3 different names"),
         ("classification", {"labels": ["a", "b", "b"]}, "`labels` must be 3 different names"),
-        (
-            "classification",
-            {"labels": {0: "a", 1: "b", 2: "c"}},
-            "`labels` must be 3 different names, in the order of the logits. Received",
-        ),
+        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be 3 different names, in the order of"),
         ("classification", {"labels": "abc"}, "`labels` must be 3 different names, in the order of the logits"),
-        (
-            "encoder",
-            {"vocabulary": [*STANDARD, *map(chr, range(300, 346))]},
-            "`vocabulary` has 51 pieces, more than the",
-        ),
+        ("encoder", {"vocabulary": TOO_MANY}, "`vocabulary` has 51 pieces, more than the"),
         ("multi_label", {"thresholds": 1.0}, "`thresholds` must be a number between 0 and 1, or a list of 3, one for"),
         ("multi_label", {"thresholds": [0.1, 0.2]}, r"or a list of 3, one for each .*thresholds=\[0.1, 0.2\]"),
         ("multi_label", {"thresholds": [0.1, "0.2", 0.3]}, "`thresholds` must be a number between 0 and 1, or a list"),
@@ -189,7 +171,7 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
         (
             "encoder",
             {"weights_dtype": "float16", "format": "google"},
-            "`weights_dtype` must be 'float32', or 'float16' or 'bfloat16' with format",
+            "`weights_dtype` must be .float32., or ",
         ),
     ],
 )
@@ -197,12 +179,6 @@ def test_bad_arguments_of_save(models, tmp_path, head, options, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.save(models(head), tmp_path / "bert", **{"vocabulary": None, **options})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_directory_is_a_file(models, tmp_path):
-    (tmp_path / "bert").touch()
-    with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
-        keras_bert.save(models("encoder"), tmp_path / "bert", None)
 
 
 @pytest.mark.tensorflow

@@ -1,7 +1,6 @@
 """Folders of sentence-transformers: what they store, and vectors equal to those of that library."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -30,9 +29,9 @@ POOLING, DENSE, SETTINGS = "1_Pooling/config.json", "2_Dense/config.json", "conf
 
 
 @pytest.fixture
-def folder(saved, tmp_path):
+def folder(copy):
     """The folder of a sentence encoder with a projection, whose files can be changed."""
-    return shutil.copytree(saved("projection"), tmp_path / "bert")
+    return copy("projection")
 
 
 def test_the_files_of_a_projection(folder, models):
@@ -141,36 +140,40 @@ def library():
 
 
 TEXTS = ["Hello there!", "Ab É", "a b c d e f g h i j k l m n o p q r s t u v w x y z" * 2, "Zoë", ""]
-POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("mean", "max"), ("cls", "mean")]
+EVERY = ("max", "cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    "pooling", [pytest.param(each, marks=[pytest.mark.slow] * isinstance(each, str)) for each in POOLINGS]
+    ("pooling", "options", "facts"),
+    [
+        ("mean", {}, {}),
+        (
+            EVERY,
+            {"normalize": True, "projection": 8, "projection_activation": "tanh"},
+            {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"},
+        ),
+    ],
 )
-def test_both_programs_compute_the_same_vectors(config, pieces, tmp_path, pooling):
-    """From our folder and from theirs, with and without a projection, a length and prompts."""
-    peer, projected = library(), isinstance(pooling, tuple)
-    encoder = keras_bert.build_encoder(config)
-    options = {"projection": 8, "projection_activation": "tanh" if "max" in pooling else "linear"} if projected else {}
-    model = keras_bert.build_embedder(encoder, pooling, normalize="mean" in pooling, sequence_length=20, **options)
+def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path, pooling, options, facts):
+    """From our folder and from theirs."""
+    peer, encoder = library(), keras_bert.build_encoder(config)
+    model = keras_bert.build_embedder(encoder, pooling, sequence_length=20, **options)
     randomize(model)
-    facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"} if projected else {}
     keras_bert.save(model, tmp_path / "ours", pieces, **facts)
     theirs = peer.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     theirs.save_pretrained(str(tmp_path / "theirs"))
     for folder in ("ours", "theirs"):
         bert = keras_bert.load(tmp_path / folder)
         assert bert.metadata.sequence_length == theirs.max_seq_length == 20
-        for name, text in (PROMPTS if projected else {"": None}).items():
-            expected = theirs.encode(TEXTS, prompt_name=name or None)
-            np.testing.assert_allclose(bert.encode(TEXTS, prompt_name=name or None), expected, atol=1e-6)
+        for name, text in (PROMPTS if facts else {}).items():
+            expected = theirs.encode(TEXTS, prompt_name=name)
+            np.testing.assert_allclose(bert.encode(TEXTS, prompt_name=name), expected, atol=1e-6)
             np.testing.assert_allclose(bert.encode(TEXTS, prompt=text), expected, atol=1e-6)
         expected = theirs.encode(TEXTS)
         np.testing.assert_allclose(bert.encode(TEXTS), expected, atol=1e-6)
-        np.testing.assert_allclose(
-            bert.similarity(TEXTS[:2], TEXTS), theirs.similarity(expected[:2], expected).numpy(), atol=2e-6
-        )
+        similarity = theirs.similarity(expected[:2], expected).numpy()
+        np.testing.assert_allclose(bert.similarity(TEXTS[:2], TEXTS), similarity, atol=2e-6)
 
 
 def randomize(model):
@@ -181,7 +184,7 @@ def randomize(model):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(("normalize", "bias"), [(True, False), (False, True)])
-def test_a_folder_that_the_library_made(config, pieces, tmp_path, normalize, bias):
+def test_a_folder_that_the_library_made(eager, config, pieces, tmp_path, normalize, bias):
     """Their modules, settings that they alone write, and a cased tokenizer with `do_lower_case`."""
     peer = library()
     from sentence_transformers.sentence_transformer import modules
@@ -205,11 +208,3 @@ def test_a_folder_that_the_library_made(config, pieces, tmp_path, normalize, bia
     keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, bert.lowercase)
     again = peer.SentenceTransformer(str(tmp_path / "again"), device="cpu")
     np.testing.assert_allclose(again.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
-def test_real_weights(minilm):
-    theirs = library().SentenceTransformer(str(minilm), device="cpu")
-    texts = ["A house by the river.", "Very " * 300 + "long", "naïve"]
-    np.testing.assert_allclose(keras_bert.load(minilm).encode(texts), theirs.encode(texts), atol=1e-6)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import re
 
 import pytest
@@ -57,21 +56,6 @@ def test_all_byte_ranges(tmp_path, name, form):
             ranges = [(path, 0, cut), (path, cut, second), (path, second, size)]
             assert documents([part for part in ranges if part[1] < part[2]], form) == expected
     assert documents([(write(tmp_path / "a.gz", content), 0, math.inf)], form) == expected
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_ranges_over_several_files(tmp_path, end):
-    rng = random.Random(len(end))
-    paths, expected = [], []
-    for number, kind in enumerate(["txt", "gz", "txt", "txt", "txt"]):
-        lines = rng.choices(["", "a b c.", "d", " ", "e " * 9], weights=[3, 9, 5, 1, 1], k=rng.randint(0, 40))
-        content = end.join(lines).encode() if number != 3 else b""
-        paths.append(write(tmp_path / f"{number}.{kind}", content))
-        expected += by_blank_lines(content)  # A document ends at the end of its file.
-    for count in range(1, 60, 3):
-        ranges = cut_corpus(paths, count)
-        assert len(ranges) == count
-        assert documents([part for ranges_of_one in ranges for part in ranges_of_one]) == expected
 
 
 def test_ranges_have_similar_sizes_and_cover_the_corpus(tmp_path):

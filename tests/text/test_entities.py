@@ -110,12 +110,6 @@ def test_integer_types_of_row_splits_and_tags():
         assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[9], [], [5]])
 
 
-def test_plain_tags():
-    """Of parts of speech, which may be single letters, each word is an entity."""
-    found = entities(ragged([[0, 0, 1]]), ["B", "NOUN"])
-    assert [part.to_list() for part in found] == [[[b"B", b"B", b"NOUN"]], [[0, 1, 2]], [[1, 2, 3]]]
-
-
 def two():
     return entities(ragged([[1], [0, 1]]), ["O", "B"])
 

@@ -47,15 +47,8 @@ def python_normalize(text):
 
 def random_texts(count):
     rng = random.Random(0)
-    ranges = [
-        (0x20, 0x7E),
-        (0xA0, 0x24F),
-        (0x300, 0x36F),
-        (0x400, 0x4FF),
-        (0x2000, 0x2BFF),
-        (0x4E00, 0x4EFF),
-        (0x1F300, 0x1F9FF),
-    ]
+    ranges = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x400, 0x4FF), (0x2000, 0x2BFF), (0x4E00, 0x4EFF)]
+    ranges += [(0x1F300, 0x1F9FF)]
     for _ in range(count):
         some = [rng.choice(ranges) for _ in range(3)] + [(0x20, 0x7E)] * 3
         yield "".join(chr(rng.randint(*rng.choice(some))) for _ in range(rng.randint(0, 40)))
