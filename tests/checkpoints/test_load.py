@@ -63,22 +63,17 @@ def test_untied_copies_raise(folder):
         keras_bert.load(folder)
 
 
-def test_shards_in_half_precision(folder, models):
-    dtypes = (ml_dtypes.bfloat16, np.float16)
+def test_shards(folder, models):
     values = sorted(safetensors.numpy.load_file(folder / "model.safetensors").items())
     (folder / "model.safetensors").unlink()
     places = {}
-    for number, (part, dtype) in enumerate(zip((values[:20], values[20:]), dtypes, strict=True), 1):
+    for number, part in enumerate((values[:20], values[20:]), 1):
         name = f"model-{number:05}-of-00002.safetensors"
-        safetensors.numpy.save_file({key: value.astype(dtype) for key, value in part}, folder / name)
+        safetensors.numpy.save_file(dict(part), folder / name)
         places.update(dict.fromkeys(dict(part), name))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    model = keras_bert.load(folder).pretrainer()
-    for slot, original in zip(
-        *(slots(keras_bert.describe(each)) for each in (model, models("pretraining"))), strict=True
-    ):
-        found = [original.value().astype(dtype).astype("float32") for dtype in dtypes]
-        assert any(np.array_equal(slot.value(), rounded) for rounded in found), slot.name
+    for found, wanted in zip(keras_bert.load(folder).pretrainer().weights, models("pretraining").weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(found), to_numpy(wanted))
     second, index = "model-00002-of-00002.safetensors", folder / "model.safetensors.index.json"
     (folder / second).rename(folder.parent / "blob")
     with pytest.raises(ValueError, match=f"missing shard\\(s\\): {second}"):

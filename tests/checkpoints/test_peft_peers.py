@@ -59,9 +59,6 @@ def test_peft_opens_our_adapter(base, pieces, task, tmp_path, head):
     assert_same(model(inputs)["logits"], to_numpy(again.model()(inputs)["logits"]), inputs["padding_mask"])
 
 
-PATTERNS = {"rank_pattern": {"attention.self.query": 3}, "alpha_pattern": {".*value": 5}}
-
-
 TRAINED = {"bias": "all", "modules_to_save": ["classifier", "pooler"]}
 
 
@@ -70,7 +67,6 @@ TRAINED = {"bias": "all", "modules_to_save": ["classifier", "pooler"]}
     [
         ("token_classification", "TOKEN_CLS", {"target_modules": ["query", "key"], "r": 4, "bias": "lora_only"}),
         ("classification", "SEQ_CLS", {"target_modules": "all-linear", "use_rslora": True, "bias": "all"}),
-        ("classification", "SEQ_CLS", {"target_modules": ["query", "value"], "use_rslora": True, **PATTERNS}),
         ("classification", "SEQ_CLS", {"target_modules": r".*\.(query|key)", "init_lora_weights": "gaussian"}),
         ("classification", "SEQ_CLS", {"target_modules": ["query", "dense"], **TRAINED}),
     ],

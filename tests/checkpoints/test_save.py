@@ -114,25 +114,30 @@ def test_metadata(config, pieces, tmp_path):
         assert stored == {"head": "classification", "task": "sst2", "pair": False, "sequence_length": 20}
 
 
-def test_thresholds(models, tmp_path):
-    keras_bert.save(models("question_answering"), tmp_path / "answers", None, null_threshold=0.5)
-    assert keras_bert.load(tmp_path / "answers").null_threshold == 0.5
-    for format, thresholds in (("huggingface", np.array([0.25, 0.5, 0.75])), ("keras", 0.25)):
-        keras_bert.save(models("multi_label"), tmp_path / format, None, format=format, thresholds=thresholds)
-        bert = keras_bert.load(tmp_path / format)
-        assert (bert.thresholds, bert.multi_label) == (np.asarray(thresholds).tolist(), True)
+PROMPTS = {"prompts": {"query": "q e: ", "document": ""}, "default_prompt_name": "query"}
 
 
 @pytest.mark.parametrize(
-    ("format", "file"), [("google", "config.json"), ("keras", "model.safetensors"), ("keras", "bert_config.json")]
+    ("head", "settings"),
+    [
+        ("question_answering", {"null_threshold": 0.5}),
+        ("multi_label", {"thresholds": np.array([0.25, 0.5, 0.75])}),
+        ("embedding", {**PROMPTS, "similarity_function": "dot"}),
+    ],
 )
-def test_a_format_that_would_not_be_loaded_raises(models, tmp_path, format, file):
-    (tmp_path / file).touch()
+def test_settings_of_heads(models, pieces, tmp_path, head, settings):
+    keras_bert.save(models(head), tmp_path / "bert", pieces, **settings)
+    bert = keras_bert.load(tmp_path / "bert")
+    np.testing.assert_equal({name: getattr(bert, name) for name in settings}, settings)
+
+
+def test_a_format_that_would_not_be_loaded_raises(models, tmp_path):
+    (tmp_path / "model.safetensors").touch()
     with pytest.raises(ValueError, match="of another format, which would be loaded instead. Expected a new directory"):
-        keras_bert.save(models("encoder"), tmp_path, None, format=format)
-    assert [path.name for path in tmp_path.iterdir()] == [file]
+        keras_bert.save(models("encoder"), tmp_path, None, format="keras")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
-        keras_bert.save(models("encoder"), tmp_path / file, None)
+        keras_bert.save(models("encoder"), tmp_path / "model.safetensors", None)
 
 
 def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
@@ -163,6 +168,8 @@ TOO_MANY = [*STANDARD, *map(chr, range(300, 346))]
         ("multi_label", {"thresholds": [0.1, 0.2]}, r"or a list of 3, one for each .*thresholds=\[0.1, 0.2\]"),
         ("multi_label", {"thresholds": [0.1, "0.2", 0.3]}, "`thresholds` must be a number between 0 and 1, or a list"),
         ("classification", {"null_threshold": 0.3}, "`null_threshold` is for models with head='question_answering'"),
+        ("classification", {"prompts": {"a": "b"}}, "`prompts` is for models with head='embedding'"),
+        ("classification", {"default_prompt_name": "a"}, "must be the name of a prompt: none"),
         ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number or `None`"),
         ("encoder", {"strip_accents": True}, "`strip_accents` needs a `vocabulary`. Received: strip_accents=True"),
         ("classification", {"thresholds": 0.3}, "`thresholds` must be None for a model that is not multi-label"),

@@ -115,24 +115,6 @@ def test_other_modules_and_weights_raise(folder):
 PROMPTS = {"query": "q e: ", "document": ""}
 
 
-@pytest.mark.parametrize("format", ["huggingface", "keras"])
-def test_prompts_are_saved(models, pieces, tmp_path, format):
-    facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"}
-    keras_bert.save(models("embedding"), tmp_path / "bert", pieces, format=format, **facts)
-    bert = keras_bert.load(tmp_path / "bert")
-    assert {name: getattr(bert, name) for name in facts} == facts
-
-
-def test_prompts_of_other_models_raise(models, tmp_path):
-    for values, message in (
-        ({"prompts": PROMPTS}, "`prompts` is for models with head='embedding'"),
-        ({"similarity_function": "dot"}, "`similarity_function` is for models with head='embedding'"),
-        ({"default_prompt_name": "a"}, "must be the name of a prompt: none"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_bert.save(models("classification"), tmp_path / "bert", None, **values)
-
-
 def library():
     """sentence-transformers, or skips."""
     pytest.importorskip("torch", reason="a peer, see `make peers`")

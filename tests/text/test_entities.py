@@ -71,9 +71,6 @@ MAX = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
     ("sentences", "expected"),
     [
         (["B-PER I-PER B-PER O B-LOC"], [MAX]),
-        (["B-PER E-PER S-PER O S-LOC", "B-ORG M-ORG E-ORG"], [MAX, [("ORG", 0, 3)]]),
-        # An entity ends at the end of its sentence.
-        (["O B-PER", "I-PER", "", "I-PER"], [[("PER", 1, 2)], [("PER", 0, 1)], [], [("PER", 0, 1)]]),
         # Labels without a prefix or without a type.
         (["PER PER LOC O geo-loc"], [[("PER", 0, 2), ("LOC", 2, 3), ("geo-loc", 4, 5)]]),
         (["B I B O I"], [[("", 0, 2), ("", 2, 3), ("", 4, 5)]]),

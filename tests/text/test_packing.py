@@ -30,14 +30,6 @@ def test_truncation_equals_google():
         assert list(zip(*(kept.numpy().tolist() for kept in found), strict=True)) == expected
 
 
-def test_truncation_of_second_text_only():
-    first, second = packing.truncated_lengths(
-        tf.constant([2, 2, 5, 7, 0]), tf.constant([9, 1, 4, 3, 9]), 5, only_second=True
-    )
-    assert first.numpy().tolist() == [2, 2, 5, 5, 0]
-    assert second.numpy().tolist() == [3, 1, 0, 0, 5]
-
-
 def test_single_texts():
     packed = packing.pack(tf.ragged.constant([[4, 5, 6], [], [7]], dtype=tf.int32), None, 6, VOCABULARY)
     ids = [[CLS, 4, 5, 6, SEP, 0], [CLS, SEP, 0, 0, 0, 0], [CLS, 7, SEP, 0, 0, 0]]

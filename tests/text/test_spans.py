@@ -129,17 +129,6 @@ def test_max_context_in_double_precision():
     assert (first[120], second[120 - 118]) == (False, True)
 
 
-def test_spans_of_known_logits():
-    # [CLS] q [SEP], four tokens, [SEP]; spans of at most two tokens.
-    start_logits = [[1.0, 9.0, 9.0, 2.0, 5.0, 1.0, 0.0, 9.0]]
-    end_logits = [[2.0, 9.0, 9.0, 4.0, 1.0, 3.0, 8.0, 9.0]]
-    windows = sliding_windows([4], 4, 2)
-    spans = best_spans(start_logits, end_logits, windows, [3], max_answer_length=2, count=3)
-    # 1 + 8 (tokens 2 to 3); 5 + 3 (1 to 2); 0 + 8 (3). The best pair, 5 + 8, is three tokens long.
-    check(spans, [[(2, 3, 9.0, 0), (1, 2, 8.0, 0), (3, 3, 8.0, 0)]], 3)
-    assert spans.null_score.numpy().tolist() == [3.0]
-
-
 @pytest.mark.parametrize(("max_answer_length", "count"), [(1, 1), (4, 7), (1000, 30)])
 def test_spans_equal_reference_loop(max_answer_length, count):
     options = {"max_answer_length": max_answer_length, "count": count}
@@ -170,13 +159,6 @@ def test_graph_mode():
         check(graph(start_logits, end_logits, as_windows(windows), offset), expected, 7)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all tokens of a window inside"):
         graph(start_logits, end_logits, as_windows(windows), 99 + offset)
-
-
-def test_fewer_spans_than_requested():
-    windows = sliding_windows([0, 2], 4, 2)
-    spans = best_spans(tf.zeros([2, 6]), tf.zeros([2, 6]), windows, [3, 2], max_context(windows), count=5)
-    nothing = (-1, -1, -INF, -1)
-    check(spans, [[nothing] * 5, [(0, 0, 0.0, 1), (0, 1, 0.0, 1), (1, 1, 0.0, 1), nothing, nothing]], 5)
 
 
 def test_no_examples():
