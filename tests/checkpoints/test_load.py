@@ -12,9 +12,8 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, loaded, tokenizer_files
+from keras_bert.checkpoints import huggingface, loaded
 from keras_bert.checkpoints.layout import fill, slots
-from keras_bert.metadata import Metadata
 from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
@@ -55,12 +54,6 @@ def test_old_names_tied_copies_and_buffers(folder, expected):
     np.testing.assert_array_equal(table(bert), expected)
     assert bert.encoder.get_layer("block_0").compute_dtype == "bfloat16"
     assert repr(bert).endswith("L=1 H=32 A=4, head='pretraining')")
-
-
-def test_untied_copies_raise(folder):
-    rewrite(folder, lambda values: {**values, "cls.predictions.decoder.weight": np.zeros((50, 32), "float32")})
-    with pytest.raises(ValueError, match="cls.predictions.decoder.weight differs from bert.embeddings.word_emb"):
-        keras_bert.load(folder)
 
 
 def test_shards(folder, models):
@@ -113,34 +106,6 @@ def test_a_keras_file(models, tmp_path):
     keras.Model(inputs, keras.layers.Dense(1)(inputs)).save(path)
     with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
         keras_bert.load(path)
-
-
-class TestTokenizerFiles:
-    def test_vocabulary_of_tokenizer_json(self, pieces, tmp_path):
-        vocab = {piece: index for index, piece in enumerate(pieces[:-1])}
-        content = {
-            "model": {"type": "WordPiece", "vocab": vocab},
-            "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": 49, "content": pieces[-1]}],
-            "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": True},
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]},
-        }
-        (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-        found = tokenizer_files.read(tmp_path, Metadata())
-        assert found.vocabulary.pieces == tuple(pieces)
-        assert (found.lowercase, found.strip_accents) == (False, True)
-        # Lower case before a cased normalizer, as sentence-transformers writes it.
-        inner = {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}
-        content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, inner]}
-        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-        found = tokenizer_files.read(tmp_path, Metadata())
-        assert (found.lowercase, found.strip_accents) == (True, False)
-
-    def test_a_vocabulary_with_capitals_is_cased(self, pieces, tmp_path):
-        for piece, lowercase in (("xY", False), ("xy", True), ("[NEW]", True)):
-            keras_bert.Vocabulary([*pieces[:-1], piece]).save(tmp_path / "vocab.txt")
-            assert tokenizer_files.read(tmp_path, Metadata()).lowercase == lowercase
 
 
 class TestNames:
@@ -197,6 +162,7 @@ CONFIGS += [({"keras_bert": {key: OWN[key]}}, f"`{key}` in `keras_bert` must be 
 CONFIGS += [({key: 10**12}, rf"`{key}` .* must be {SIZES[key]}, .*. Received: {key}=10{{12}}$") for key in SIZES]
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
 MORE = {"bert.x": np.zeros((3, 4), "float32")}
+UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
 
 
 @pytest.mark.parametrize(
@@ -222,6 +188,7 @@ def test_a_wrong_config(folder, values, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda values: values | UNTIED, "cls.predictions.decoder.weight differs from bert.embeddings.word_emb"),
         (lambda values: values | MORE, r"1 tensor\(s\) do not fit .* bert.x \(3, 4\)"),
         (lambda values: {**values, TABLE: np.zeros(50, "float32")}, r"lacks a table emb.*weight. Received: \(50,\)"),
         # 8-bit floats, which NumPy does not have.

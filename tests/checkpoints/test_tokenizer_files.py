@@ -191,6 +191,24 @@ def test_parts_of_tokenizer_json_that_are_null(folder, part):
             read(folder)
 
 
+def test_normalizers_of_tokenizer_json(folder):
+    plain = {"type": "BertNormalizer", "lowercase": False, "strip_accents": True}
+    # Lower case before a cased normalizer, as sentence-transformers writes it.
+    sequence = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, {**plain, "strip_accents": None}]}
+    post_processor = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    for normalizer, expected in ((plain, (False, True)), (sequence, (True, False))):
+        edit(folder / "tokenizer.json", normalizer=normalizer, post_processor=post_processor)
+        found = tokenizer_files.read(folder, Metadata())
+        assert (found.lowercase, found.strip_accents) == expected
+
+
+def test_a_vocabulary_with_capitals_is_cased(pieces, tmp_path):
+    for piece, lowercase in (("xY", False), ("xy", True), ("[NEW]", True)):
+        keras_bert.Vocabulary([*pieces[:-1], piece]).save(tmp_path / "vocab.txt")
+        assert tokenizer_files.read(tmp_path, Metadata()).lowercase == lowercase
+
+
 @pytest.mark.parametrize("name", ["BertTokenizer", "DistilBertTokenizerFast", "PreTrainedTokenizerFast", None])
 def test_the_class_decides_between_two_files(folder, caplog, name):
     """As in transformers: BertTokenizer applies its defaults, PreTrainedTokenizerFast what tokenizer.json says."""
