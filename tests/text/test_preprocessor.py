@@ -150,7 +150,7 @@ def test_ragged_outputs(preprocessor, monkeypatch):
     assert preprocessor.ragged([])["token_ids"].shape == (0, None)
 
 
-def test_from_words(preprocessor):
+def test_from_words(eager, preprocessor):
     words = [["Hello", "world", "\0", "!", "a", "b", "a"], [], ["a b"]]
     mapped = tf.data.Dataset.from_tensors(tf.ragged.constant(words)).map(preprocessor.from_words)
     for packed, first in (preprocessor.from_words(words), next(iter(mapped))):
