@@ -93,8 +93,8 @@ CASES = {
 
 
 OFTEN = ["classification", "entities", "questions", "multiple_choice", "scored"]  # One of each folder.
-EXPORTED = ["regression", "multi_label", "tags", "questions", "multiple_choice", "pairs", "triplets"]
-SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in EXPORTED]
+EXPORTED = ["regression", "multi_label", "questions", "multiple_choice", "triplets"]
+SLOW = [pytest.param(name, name in EXPORTED, marks=pytest.mark.slow) for name in (*EXPORTED, "tags", "pairs")]
 
 
 @pytest.mark.parametrize(("name", "exported"), [*((name, False) for name in OFTEN), *SLOW])
