@@ -249,12 +249,15 @@ def test_equals_google_tf1(golden, tmp_path):
     batches = Stream(tf.data.Dataset.from_tensor_slices((rows, targets)))
     schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
     devices = keras.distribution.list_devices()[:4]
-    make = lambda: keras_bert.load(folder).pretrainer()  # noqa: E731
-    optimizer = lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False)  # noqa: E731
     options = {"directory": tmp_path / "run", "settings": {}, "callbacks": [], "rewire": keras_bert.build_trimmed}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.distribution, "list_devices", lambda: devices)
-        trainer = FitTrainer(make, optimizer, [4], **options)
+        trainer = FitTrainer(
+            lambda: keras_bert.load(folder).pretrainer(),
+            lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False),
+            [4],
+            **options,
+        )
     every = {"evaluate_every": 12, "save_every": 12, "log_every": 1, "after_save": lambda: None, "extend": None}
     trainer.fit(batches, 12, None, **every)
     found = lines(tmp_path / "run", "train")
