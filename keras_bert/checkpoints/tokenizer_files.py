@@ -166,10 +166,13 @@ def _with_added_tokens(directory, pieces, added_tokens, settings):
         older = read_json_if_exists(directory / _ADDED)
         by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
     contents = {index: token["content"] for index, token in by_id.items()}
-    tokenizer_json.check_ids(directory / _SETTINGS, {**dict(enumerate(pieces)), **contents})
+    path = directory / (_SETTINGS if _DECODER in settings else _ADDED)
+    tokenizer_json.check_ids(path, {**dict(enumerate(pieces)), **contents})
+    ids = {piece: index for index, piece in enumerate(pieces) if piece != tokenizer_json.no_piece(index)}
+    tokenizer_json.check_added_ids(path, ids, {content: index for index, content in contents.items()})
     extended, known = list(pieces), set(pieces)
     for index, content in sorted(contents.items()):
-        extended += [f"[no piece {number}]" for number in range(len(extended), index + 1)]
+        extended += map(tokenizer_json.no_piece, range(len(extended), index + 1))
         if content not in known:
             extended[index] = content
     extended += [content for content in special if content not in extended]

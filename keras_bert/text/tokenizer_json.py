@@ -1,5 +1,6 @@
 """Hugging Face's `tokenizer.json`: vocabulary, added tokens and normalization settings. Does not use TensorFlow."""
 
+import itertools
 import json
 from typing import NamedTuple
 
@@ -63,10 +64,15 @@ def read(path, text, bert_defaults=False):
     _check_sides(path, content)
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
-        "pieces": [places.get(index, f"[no piece {index}]") for index in range(max(places) + 1)],
+        "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
         "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
         **{option.name: _stored(content, option) for option in FILE_OPTIONS},
     }
+
+
+def no_piece(index):
+    """Returns the placeholder of an id that no piece has."""
+    return f"[no piece {index}]"
 
 
 def _stored(content, option):
@@ -85,9 +91,32 @@ def _places(path, vocabulary, added):
                 f"{path}: two pieces have the id {index!r}. Expected one for each id. Received: {places[index]!r} and "
                 f"{piece!r}"
             )
-    places.update((token["id"], token["content"]) for token in added)
+    tokens = {token["content"]: token["id"] for token in added}
+    check_added_ids(path, vocabulary, tokens)
+    places.update((index, content) for content, index in tokens.items())
     check_ids(path, places)
     return places
+
+
+def check_added_ids(path, ids, added):
+    """Raises if an added token has the id of another piece, or one that is a piece has another id than there.
+
+    transformers then gives it a new id: the model may have been trained with either.
+
+    Args:
+        path: the file, for errors.
+        ids: dict of ids by piece.
+        added: dict of ids by added token.
+    """
+    ids, pieces = dict(ids), {index: piece for piece, index in ids.items()}
+    for content, index in added.items():
+        taken = pieces.setdefault(index, content), ids.setdefault(content, index)
+        if taken != (content, index):
+            raise ValueError(
+                f"{path}: an added token and another piece must not share an id, nor may a token have two. "
+                f"Received: the added token {content!r} with the id {index!r}, beside {taken[0]!r} with the id "
+                f"{taken[1]!r}"
+            )
 
 
 def check_ids(path, places):
@@ -182,7 +211,7 @@ def to_json(vocabulary, lowercase):
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
-    hidden = {name for name, token in added.items() if not token.wordpiece}
+    hidden = _numbered_last(vocabulary, added)
     ends = {name: vocabulary.id(name) for name in ("[CLS]", "[SEP]")}
     options = {"normalizer": {}, "model": {}}
     for option in reversed(FILE_OPTIONS):  # As transformers orders them.
@@ -211,6 +240,18 @@ def to_json(vocabulary, lowercase):
         },
     }
     return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+def _numbered_last(vocabulary, added):
+    """Returns the added tokens that need no entry in `model.vocab`: those at the end, unless pieces are repeated.
+
+    The tokenizers library ignores the ids of added tokens, and numbers them from the number of entries on. The others
+    are read back with `wordpiece`.
+    """
+    if len(set(vocabulary.pieces)) < len(vocabulary):
+        return set()
+    last = itertools.takewhile(lambda piece: piece in added and not added[piece].wordpiece, reversed(vocabulary.pieces))
+    return set(last)
 
 
 def _entry(index, token):

@@ -159,6 +159,9 @@ ONE_WORD = {"content": "e", "single_word": True}
         ("special_tokens_map.json", {"sep_token": "</s>"}, r"`sep_token` must be '\[SEP\]'.*: sep_token='</s>'"),
         ("tokenizer_config.json", {"split_special_tokens": True}, "`split_special_tokens` must be False"),
         ("added_tokens.json", {"<x>": 10**9}, "with few gaps. Received: '<x>' with the id 1000000000 among 51 pieces"),
+        ("added_tokens.json", {"<x>": 9}, "added_tokens.json: .*added token '<x>' with the id 9, beside 'e' with the"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"50": {"content": "e"}}}, "'e' with the id 50, beside 'e'"),
+        ("tokenizer.json", {"added_tokens": [{"id": 9, "content": "<x>"}]}, "tokenizer.json: .*'<x>' with the id 9, b"),
         ("tokenizer.json", {"padding": {"direction": "Left"}}, "expected padding.direction='Right'"),
         *(
             ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)
@@ -255,12 +258,12 @@ def test_segments_of_pairs(models, folder, settings, expected):
 
 def test_added_tokens_in_two_files(folder):
     """`added_tokens_decoder` replaces those of tokenizer.json and of older files, as in transformers."""
-    added = {"id": 49, "content": "new", "normalized": False, "special": False}
-    edit(folder / "tokenizer.json", added_tokens=[added, {**added, "id": 50, "content": "old"}])
-    (folder / "added_tokens.json").write_text('{"older": 51}')
+    added = {"id": 50, "content": "new", "normalized": False, "special": False}
+    edit(folder / "tokenizer.json", added_tokens=[added, {**added, "id": 51, "content": "old"}])
+    (folder / "added_tokens.json").write_text('{"older": 52}')
     settings, token = folder / "tokenizer_config.json", {"content": "new", "normalized": True, "special": True}
     for name, expected in (("BertTokenizer", ["new"]), ("PreTrainedTokenizerFast", ["new", "old"])):
-        edit(settings, tokenizer_class=name, added_tokens_decoder={"49": token})
+        edit(settings, tokenizer_class=name, added_tokens_decoder={"50": token})
         tokens = tokenizer_files.read(folder, Metadata()).vocabulary.added_tokens
         assert [token.content for token in tokens] == expected
         assert tokens[0][1:3] == (True, True)

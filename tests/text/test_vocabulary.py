@@ -67,7 +67,7 @@ def test_ids_by_piece_are_refused():
 
 def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):
     pieces = [*SPECIAL, "a", "a", "<x>", "new word"]
-    added = [AddedToken("new word"), AddedToken("<x>", normalized=False, special=True)]
+    added = [AddedToken("new word", wordpiece=True), AddedToken("<x>", normalized=False, special=True, wordpiece=True)]
     vocabulary = Vocabulary(pieces, added, strip_accents=False, tokenize_chinese_chars=False, max_word_length=7)
     assert vocabulary.id("a") == 6
     assert [token.content for token in vocabulary.added_tokens] == ["<x>", "new word"]
@@ -78,3 +78,22 @@ def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):
     read = Vocabulary(tmp_path / "tokenizer.json")
     # The first of two duplicates is not in the file.
     assert read == Vocabulary({**vocabulary.get_config(), "pieces": [*SPECIAL, "[no piece 5]", *pieces[6:]]})
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["a", "b", "<x>", "new word"],
+        ["<x>", "a", "new word", "b"],
+        ["<x>", "a", "b", "new word"],
+        ["a", "b", "b", "<x>", "new word"],
+    ],
+)
+def test_other_programs_give_added_tokens_their_ids(tmp_path, pieces):
+    """The library ignores the ids of added tokens in the file; only those at the end need no entry beside it."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    vocabulary, path = Vocabulary([*SPECIAL, *pieces], ["new word", "<x>"]), tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json.to_json(vocabulary, lowercase=True))
+    texts = ["[CLS]", "b", "<x>", "a", "new word", "[SEP]"]
+    assert tokenizers.Tokenizer.from_file(str(path)).encode("b <x> a new word").ids == vocabulary.ids(texts)
+    assert Vocabulary(path).ids(texts) == vocabulary.ids(texts)
