@@ -46,7 +46,10 @@ class LoadedBaseline:
     Attributes:
         config, metadata: as given. Each field of `metadata` is an attribute too, see `LoadedBert`.
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
+        has_pair_layers: `True`: classifiers of pairs have layers of their own.
     """
+
+    has_pair_layers = True
 
     def __init__(self, name, config, metadata, model=None, language_model=None, dtype=None):
         self._name, self.config, self.metadata, self._answerer = name, config, metadata, None

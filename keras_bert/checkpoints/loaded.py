@@ -34,7 +34,10 @@ class LoadedBert:
             `pooling`, `normalize`, ...
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
         has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
+        has_pair_layers: `False`; `True` for other models, whose `classifier` takes `pair` to build layers for pairs.
     """
+
+    has_pair_layers = False
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
         self._checkpoint, self._model, self._answerer = checkpoint, None, None
@@ -209,11 +212,8 @@ class LoadedBert:
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
-    def classifier(self, num_classes, multi_label=False, pair=True):
-        """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike.
-
-        Other models than BERT have layers for a `pair`; here it changes nothing.
-        """
+    def classifier(self, num_classes, multi_label=False):
+        """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
         return build_classifier(self.encoder, num_classes, multi_label=multi_label)
 
     def span_labeler(self):

@@ -327,6 +327,8 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
     assert bert.model() is bert.model()
     with pytest.raises(ValueError, match="`sequence_length` must be at most 40, the number of positions of "):
         bert.preprocessor(41)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'pair'"):
+        bert.classifier(2, pair=False)  # Would change nothing.
 
 
 @pytest.mark.tensorflow

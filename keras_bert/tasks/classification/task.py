@@ -129,7 +129,8 @@ class ClassificationTask(FinetuningTask):
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        model = bert.classifier(self.spec.num_classes, pair=self.spec.pair is not None)
+        options = {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
+        model = bert.classifier(self.spec.num_classes, **options)
         if self._language_model_weight:
             model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
         return model
