@@ -74,12 +74,13 @@ class FinetuningFlags(Training):
     warmup: float = flag(0.1, "Fraction of the steps used for warmup.", least=0, most=1)
     bias_correction: bool = flag(True, "Bias correction of the optimizer; Google's BERT has none.")
 
-    def choices(self, learning_rates, batch_size, epochs):
-        """Returns the grid of the runs; the arguments are the task's defaults."""
+    def choices(self, task):
+        """Returns the grid of the runs; flags that are not given have the task's defaults."""
+        rates = [1e-3] if set(task.load_options) - {"num_layers"} else list(task.learning_rates)  # For new models.
         return {
-            "learning_rate": self.learning_rate or list(learning_rates),
-            "batch_size": self.batch_size or [batch_size],
-            "epochs": self.epochs or [epochs],
+            "learning_rate": self.learning_rate or rates,
+            "batch_size": self.batch_size or [task.batch_size],
+            "epochs": self.epochs or [task.epochs],
             "seed": self.seed,
         }
 
@@ -179,11 +180,6 @@ class TableColumns(CommandArguments):
     label_column: str = flag(
         "label", "Column with the label; for multi_label, with labels separated by |, or columns of 0 and 1."
     )
-
-
-def new_model_rates(task):
-    """Returns the default learning rates of a task whose model is new, or `None` for other models."""
-    return [1e-3] if set(task.load_options) - {"num_layers"} else None
 
 
 def finetune(arguments, task, choices, strategy, texts, predictions=None):

@@ -41,7 +41,6 @@ _OPTIONS = {  # Flags by the options of `keras_bert.export`.
     "layers": "layers",
     "normalize": "normalize",
 }
-_STORED = ("null_threshold", "prompts", "default_prompt_name")  # Options of `export` that a checkpoint has.
 _OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
@@ -159,6 +158,8 @@ def _export_saved_model(arguments):
 
 def _options(arguments, bert, head):
     """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint."""
+    from keras_bert.exporting.head_signatures import stored_options
+
     known, options = head.options, arguments.options
     for option in options:
         if option not in known:
@@ -170,12 +171,11 @@ def _options(arguments, bert, head):
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
     if head.name != bert.head:
         options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
-    options = {name: getattr(bert, name) for name in _STORED if name in known} | options
+    options = stored_options(head, bert) | options
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
-    if bert.multi_label:
-        given = arguments.thresholds
-        options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given
+    if bert.multi_label and arguments.thresholds is not None:
+        options["thresholds"] = arguments.thresholds[0] if len(arguments.thresholds) == 1 else arguments.thresholds
     return options
 
 

@@ -115,7 +115,7 @@ def main(arguments):
     prompts = {name: text for name, text in prompts.items() if text is not None}
     settings = arguments.fill(EmbeddingSettings, prompts=prompts)
     task = EmbeddingTask(*arguments.data, names, model, bert, length, settings)
-    common_flags.finetune(arguments, task, arguments.choices([2e-5], 32, 3), strategy, '"A text."')
+    common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text."')
     if is_chief(strategy):
         folder = shlex.quote(str(arguments.output / "model"))
         print(f"              {command.spelling('search')} --model={folder} --index=my_index --input=passages.jsonl")

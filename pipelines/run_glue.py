@@ -258,9 +258,7 @@ def _create_finetuning(arguments, task, folder, strategy):
     from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
 
-    defaults, rates = task.spec, common_flags.new_model_rates(task)
-    choices = arguments.choices(rates or defaults.learning_rates, defaults.batch_size, defaults.epochs)
-    options = arguments.options(strategy)
+    choices, options = arguments.choices(task), arguments.options(strategy)
     if not arguments.folds:
         return Finetuning(task, choices, arguments.fill(Hyperparameters), folder, arguments.ensemble, **options)
     hyperparameters = arguments.fill(Hyperparameters, best=False)  # No dev data to choose the epoch on.

@@ -64,9 +64,8 @@ def main(arguments):
 
     strategy, model = arguments.create_strategy(), arguments.model
     task = MultipleChoiceTask(arguments.data, model, keras_bert.load(model), arguments.sequence_length)
-    choices = arguments.choices([2e-5], 16, 3)  # As in the paper.
     texts, predictions = '"A text." "One choice." "Another one."', arguments.predict_file and "predictions.tsv"
-    common_flags.finetune(arguments, task, choices, strategy, texts, predictions)
+    common_flags.finetune(arguments, task, arguments.choices(task), strategy, texts, predictions)
 
 
 if __name__ == "__main__":

@@ -69,16 +69,13 @@ def main(arguments):
     from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
     strategy, models = arguments.create_strategy(), arguments.models
-    epochs, batch_size = (2, 48) if arguments.version_2 else (3, 32)  # As in the paper.
     load_options = arguments.load_options(models, "bidaf")
     files = arguments.train_file, arguments.dev_file, arguments.predict_file
     questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
     origins, settings = load_compatible(models, wings.load, **load_options), arguments.fill(QuestionSettings)
     task = QuestionAnsweringTask(questions, *origins, settings)
     task.load, task.load_options = wings.load, load_options
-    choices = arguments.choices(common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
-    if len(models) > 1:
-        choices = {"model": models, **choices}
+    choices = {**({"model": models} if len(models) > 1 else {}), **arguments.choices(task)}
     texts = '--question="Who?" --context_file=article.txt'
     predictions = arguments.predict_file and "test/predictions.json"
     common_flags.finetune(arguments, task, choices, strategy, texts, predictions)

@@ -82,9 +82,10 @@ def main(arguments):
         bilstm = BiLSTMSettings(arguments.feature_dtype or "float16")
         options = {"folder": arguments.output / "features", "load": keras_bert.load, "bilstm": bilstm}
         task = FeatureTaggingTask(*start, **options)
-        choices = {"features": arguments.feature_based, **arguments.choices([1e-3], 32, 20)}
+        choices = {"features": arguments.feature_based, **arguments.choices(task)}
     else:
-        task, choices = TaggingTask(*start), arguments.choices([5e-5], 32, 3)
+        task = TaggingTask(*start)
+        choices = arguments.choices(task)
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
     common_flags.finetune(arguments, task, choices, strategy, '"A text with names."', predictions)
 

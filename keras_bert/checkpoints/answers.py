@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count, is_count
-from keras_bert.exporting.export import build_signatures
-from keras_bert.exporting.head_signatures import is_regression, signatures_of
+from keras_bert.exporting.export import build_signatures, export
+from keras_bert.exporting.head_signatures import is_regression, signatures_of, stored_options
 from keras_bert.exporting.results import results
 from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
@@ -85,6 +85,18 @@ class Answerer:
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
 
+    def export(self, directory, sequence_length=None, **options):
+        """See `LoadedBert.export`."""
+        bert = self._bert
+        length = sequence_length or bert.sequence_length or bert.config.max_position_embeddings
+        own = {"labels": self._labels(bert.model()), "pair": self._row.takes_pair and bool(bert.pair)}
+        preprocessor = bert.preprocessor(length, padding="longest")
+        export(bert.model(), preprocessor, directory, **{**own, **stored_options(self._row, bert), **options})
+
+    def _labels(self, model):
+        described = describe(model)
+        return self._bert.labels if described.num_classes is not None and not is_regression(described) else None
+
     def _with_prompt(self, rows, prompt=None, prompt_name=None):
         """Returns the rows with the prompt before each text."""
         before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
@@ -121,11 +133,8 @@ class Answerer:
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
             model = self._model(head)
-            described = describe(model)
-            classes = described.num_classes is not None and not is_regression(described)
-            labels = bert.labels if classes else None
             preprocessor = bert.preprocessor(length, padding="longest")
-            self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)
+            self._signatures[key] = build_signatures(model, preprocessor, self._labels(model), pair, **options)
         return self._signatures[key]
 
 

@@ -48,6 +48,7 @@ class Finetuning:
     Subclasses may override `train_run`, `create_trainer` and `save`.
 
     Attributes:
+        callbacks: list of more callbacks of each run, see `Trainer`.
         results: the content of `results.json`, set by `finish`.
         evaluated_on: string, what the scores are from. Defaults to "dev".
         results_class: subclass of `Results`, which writes them.
@@ -79,7 +80,7 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.results, self._before = None, None
+        self.callbacks, self.results, self._before = [], None, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -149,7 +150,7 @@ class Finetuning:
         for number, stage in enumerate(earlier, 1):
             weights = self._weights_after(setting, stage, folder / f"before_{number}", weights)
         trainer, batches = self.create_trainer(setting, last, folder, weights, self.task.score)
-        if self.task.compares_start and self._before is None:
+        if self.task.compares_start and dev is not None and self._before is None:
             losses = {loss.name for loss in trainer.losses}
             found = trainer.evaluate(dev)
             self._before = {name: value for name, value in found.items() if name not in losses}
@@ -185,7 +186,7 @@ class Finetuning:
         options = stage, setting["batch_size"], setting["seed"]
         task, grouped = self.task, shared.group_by_length
         batches = task.packed_batches(*options) if shared.pack else task.batches(*options, grouped)
-        steps = setting["epochs"] * batches.steps
+        steps, run_name = setting["epochs"] * batches.steps, f"{task.title}, {grid.setting_text(setting)}"
 
         def optimizer(model):
             warmup = round(shared.warmup * steps)
@@ -202,7 +203,7 @@ class Finetuning:
             micro_batches=shared.gradient_accumulation,
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
-            callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
+            callbacks=[*create_callbacks(self.report_to, folder, run_name), *self.callbacks],
             rewire=build_packed if shared.pack else build_trimmed,
         )
         return trainer, batches

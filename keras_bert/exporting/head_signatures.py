@@ -48,6 +48,12 @@ def is_regression(description):
     return description.head == "classification" and description.num_classes == 1 and not description.multi_label
 
 
+def stored_options(row, bert):
+    """Returns the options of a row of the table that the checkpoint of a `LoadedBert` has."""
+    names = ["null_threshold", "prompts", "default_prompt_name", *(["thresholds"] if bert.multi_label else [])]
+    return {name: getattr(bert, name) for name in names if name in row.options}
+
+
 def with_options(build, description, options, *arguments):
     """Returns the signatures that a function builds; raises an error for an option that it does not have."""
     known = list(inspect.signature(build).parameters)[len(arguments) :]

@@ -124,10 +124,12 @@ class FinetuningTask(abc.ABC):
         load_options: dict, options of `load` for the model to train.
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
+        learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
     """
 
     load, load_options, compares_start, can_pack = None, types.MappingProxyType({}), False, False
     options = types.MappingProxyType({})
+    learning_rates, batch_size, epochs = (5e-5,), 32, 3
     combine = staticmethod(mean_logits)
 
     def __init__(self, model, bert, sequence_length):

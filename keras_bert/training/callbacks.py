@@ -31,6 +31,8 @@ class Callback:
         trainer = Trainer(..., directory="runs/1", callbacks=[TensorBoard("runs/1/tensorboard"), Printer()])
     """
 
+    stops = False  # Whether to stop the run, as after its last step; read after each call of the training graph.
+
     def on_train_begin(self, settings, step):
         """Called before the first step.
 
@@ -44,6 +46,9 @@ class Callback:
 
     def on_evaluation(self, step, results):
         """Called after each evaluation."""
+
+    def on_epoch_end(self, step, results):
+        """Called after the last step of each epoch, with the results of its evaluation; empty without."""
 
     def on_train_end(self, results):
         """Called after the last step with the results of `fit`, but not if the run is interrupted."""

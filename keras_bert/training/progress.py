@@ -10,10 +10,26 @@ import threading
 import tqdm
 
 _DELAY = 2.0  # Seconds before a job other than training is shown.
+_HIDDEN = []  # Not empty while nothing is shown, in all threads.
 
 # Abbreviations, so that a line fits into a terminal.
 _SHARES = re.compile("accuracy|precision|recall|MRR|nDCG|f1|exact|correlation|pearson|spearman|bleu")
 _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
+
+
+@contextlib.contextmanager
+def hidden():
+    """Shows no progress while the block runs."""
+    _HIDDEN.append(True)
+    try:
+        yield
+    finally:
+        _HIDDEN.pop()
+
+
+def _is_live(stream):
+    """Whether a line can be written again: on a terminal, and in the cells of a notebook."""
+    return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
 
 class Progress:
@@ -58,6 +74,8 @@ class Progress:
 
     def say(self, line):
         """Writes a permanent line."""
+        if _HIDDEN:
+            return
         if self._stream.isatty():
             line = textwrap.fill(line, _width(), subsequent_indent="  ")
         tqdm.tqdm.write(line, self._stream)
@@ -169,12 +187,13 @@ class _Line(tqdm.tqdm):
     """
 
     def __init__(self, compose, stream, **options):
-        self._compose, self._terminal = compose, stream.isatty()
+        self._compose, self._terminal = compose, _is_live(stream)
         super().__init__(
             file=stream if self._terminal else _Lines(stream),
             mininterval=0.1 if self._terminal else 10.0,
             miniters=1,
             position=0,
+            disable=bool(_HIDDEN),
             **options,
         )
 

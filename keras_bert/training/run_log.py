@@ -23,6 +23,7 @@ class RunLog:
         self._total, self._every = total, every
         self._pending, self._earlier_total = list((state or {}).get("pending", [])), (state or {}).get("total")
         self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
+        self._results = {}  # Of the evaluation after this epoch.
         if directory is not None:
             directory = pathlib.Path(directory)
             directory.mkdir(parents=True, exist_ok=True)
@@ -70,11 +71,23 @@ class RunLog:
 
     def evaluated(self, step, results):
         """Logs the results of an evaluation."""
+        self._results = results
         if self._progress:
             self._progress.evaluated(step, results)
         self._write(step, "evaluation", results)
         for callback in self._callbacks:
             callback.on_evaluation(step, results)
+
+    def epoch_ended(self, step):
+        """Tells the callbacks that an epoch has ended."""
+        for callback in self._callbacks:
+            callback.on_epoch_end(step, self._results)
+        self._results = {}
+
+    @property
+    def stops(self):
+        """Whether a callback asks the run to stop."""
+        return any(callback.stops for callback in self._callbacks)
 
     def _write(self, step, kind, numbers):
         if self._file:

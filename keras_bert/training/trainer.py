@@ -13,6 +13,7 @@ from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
+from keras_bert.training.keras_callbacks import adapted
 from keras_bert.training.losses import Loss, Score
 from keras_bert.training.packed_batches import PackedBatches
 from keras_bert.training.progress import Progress, announced
@@ -45,7 +46,8 @@ class Trainer:
         directory: path of the snapshots, the best weights and `metrics.jsonl`. `None` writes nothing.
         strategy: see `create_strategy`. Defaults to one device.
         settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
-        callbacks: list of `Callback`. Defaults to TensorBoard, if there is a directory.
+        callbacks: list of `Callback` and of Keras callbacks, see `KerasCallbacks`. Defaults to TensorBoard, if there is
+            a directory.
         **step_options: `micro_batches`, `steps_per_call`, `jit_compile`, `seed` and `rewire`, see `StepOptions`.
 
     Example:
@@ -87,9 +89,10 @@ class Trainer:
         self._settings = {"seed": options.seed, **(settings or {})}
         if callbacks is None:
             callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
-        self._callbacks = callbacks if self._chief else []
         self._interruption = Interruption()
         self._calls = Calls(self._step, self.strategy, options, self._interruption, self._chief)
+        callbacks = adapted(callbacks, self.model, self._calls.several_workers)
+        self._callbacks = callbacks if self._chief else []
         means = [metric for metric in metrics if isinstance(metric, Loss)]
         self._evaluator = Evaluator(
             self.model, self.strategy, [*self.losses, *means], self._check_interruption, self._chief
@@ -158,6 +161,9 @@ class Trainer:
                     state.update(step, means, evaluated=False)
                 elif step % evaluate_every == 0 or step == total:
                     signalled = self._evaluate_step(step, evaluation, state, log) or signalled
+                if step % batches.steps == 0 and not state.interrupted:
+                    log.epoch_ended(step)
+                state.done |= log.stops
                 # A run stops for one of four reasons. After its last step or by early stopping, it is finished. After a
                 # signal in a training step or in the evaluation, which is then repeated, it can be resumed. State is
                 # saved in all cases.

@@ -114,7 +114,16 @@ class Data:
 
 
 def own_data(
-    kind, train_file, dev_file=None, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0, folds=None
+    kind,
+    train_file,
+    dev_file=None,
+    test_file=None,
+    text="text",
+    pair=None,
+    label="label",
+    skip_bad_rows=0,
+    folds=None,
+    labels=None,
 ):
     """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.examples` and `tasks.classification.multi_label`.
 
@@ -129,6 +138,7 @@ def own_data(
             columns, see `multi_label.read_multi_label`.
         skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
         folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
+        labels: list of the classes by id. Defaults to those of the training data.
     """
     check_choice("kind", kind, OWN)
     if (dev_file is None) == (folds is None):
@@ -136,8 +146,9 @@ def own_data(
     columns = [label] if isinstance(label, str) else list(label)
     multi_label.check_columns(columns)
     read = functools.partial(_read, kind, text, pair)
-    train = read(columns, train_file, skip_bad_rows)
-    labels, train = _with_classes(kind, columns, train)
+    train = read(columns, train_file, skip_bad_rows, labels)
+    if labels is None:
+        labels, train = _with_classes(kind, columns, train)
     several = kind == "multi_label"
     title = f"{'Multi-label classification' if several else kind.capitalize()} of {pathlib.Path(train_file).name}"
     task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)

@@ -36,6 +36,8 @@ class DistillationTask(FinetuningTask):
         self.spec, self.title, self.metric, self.summary = task.spec, task.title, task.metric, task.summary
         self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
         self.splits = task.splits
+        self.learning_rates, self.batch_size, self.epochs = task.learning_rates, task.batch_size, task.epochs
+        task.new_head = True  # The student learns its head from the teacher's answers.
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = teacher, None
         self.origins = {**task.origins, self._name: self._teacher.identity}

@@ -53,7 +53,7 @@ class MultiLabelTask(ClassificationTask):
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
 
     def build(self, bert):
-        return bert.classifier(self.spec.num_classes, multi_label=True)
+        return self._classifier(bert)
 
     def score(self, targets, outputs):
         targets, logits = np.asarray(targets), outputs["logits"]

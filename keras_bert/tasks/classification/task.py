@@ -36,12 +36,14 @@ class ClassificationTask(FinetuningTask):
         bert: the loaded checkpoint.
         sequence_length: int, maximum number of tokens of a sequence.
         submissions: folder for the submission files of the GLUE server. Defaults to `None`, for other tasks.
-        class_weights: "balanced" weights the loss so that all classes count equally. Defaults to `None`.
+        class_weights: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
+            by name, 1 for others. Defaults to `None`.
         language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
             Defaults to 0.0, none.
     """
 
     can_pack = True
+    new_head = False  # Whether a head with the same classes is replaced.
 
     def __init__(
         self, data, model, bert, sequence_length, submissions=None, class_weights=None, language_model_weight=0.0
@@ -49,6 +51,8 @@ class ClassificationTask(FinetuningTask):
         super().__init__(model, bert, sequence_length)
         self.data, self.spec, self.submissions = data, data.task, submissions
         self.title, self.metric = data.task.title, data.task.main_metric
+        self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
+        self.epochs = data.task.epochs
         self._language_model_weight = language_model_weight
         self.loss = self._losses(class_weights)
         self.splits = {
@@ -126,14 +130,25 @@ class ClassificationTask(FinetuningTask):
         check_class_weights(task, class_weights)
         if not task.labels:
             return regression_loss()
+        if isinstance(class_weights, dict):
+            return classification_loss([float(class_weights.get(label, 1)) for label in task.labels])
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        options = {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
-        model = bert.classifier(self.spec.num_classes, **options)
+        model = self._classifier(bert)
         if self._language_model_weight:
             model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
         return model
+
+    def _classifier(self, bert):
+        """Returns the model with a new head, or with its own if that has the same classes."""
+        several, classes = self.spec.multi_label, list(self.spec.labels) or None
+        same = bert.head == "classification" and (bert.labels, bert.multi_label) == (classes, several)
+        if same and not self.new_head:
+            return bert.model()
+        options = {"multi_label": True} if several else {}
+        options |= {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
+        return bert.classifier(self.spec.num_classes, **options)
 
     def complete(self, model):
         return without_language_model_loss(model) if self._language_model_weight else model
@@ -241,10 +256,13 @@ def _listed(scores):
 
 def check_class_weights(task, class_weights):
     """Raises an error if the weights are unknown, or the task has no classes."""
-    if class_weights not in (None, "balanced") or (class_weights and not task.labels):
+    weights = class_weights if isinstance(class_weights, dict) else {}
+    if task.multi_label or not task.labels or not weights.keys() <= set(task.labels):
+        weights = None
+    if not (class_weights is None or weights or (class_weights == "balanced" and task.labels)):
         raise ValueError(
-            "`class_weights` must be None or 'balanced', which requires classes. "
-            f"Received: class_weights={class_weights!r} for {task.title}"
+            "`class_weights` must be None, 'balanced', which requires classes, or for one label per text a dict of "
+            f"weights by class. Received: class_weights={class_weights!r} for {task.title}"
         )
 
 

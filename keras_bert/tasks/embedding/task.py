@@ -78,7 +78,7 @@ class EmbeddingTask(FinetuningTask):
         settings: `EmbeddingSettings`. Defaults to those of the data and the model.
     """
 
-    compares_start = True
+    compares_start, learning_rates = True, (2e-5,)
 
     @staticmethod
     def combine(found):

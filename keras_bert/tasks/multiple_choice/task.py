@@ -23,6 +23,7 @@ class MultipleChoiceTask(FinetuningTask):
     """
 
     metric = "accuracy"
+    learning_rates, batch_size = (2e-5,), 16  # As in the paper.
 
     def __init__(self, data, model, bert, sequence_length):
         super().__init__(model, bert, sequence_length)

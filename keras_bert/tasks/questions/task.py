@@ -53,11 +53,13 @@ class QuestionAnsweringTask(FinetuningTask):
     """
 
     metric = "f1"
+    null_threshold = None  # The one for no answer; by default the best on dev.
 
     def __init__(self, data, origins, bert, settings):
         super().__init__(next(iter(origins)), bert, settings.sequence_length)
         self.data, self.origins, self._settings = data, origins, settings
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
+        self.batch_size, self.epochs = (48, 2) if settings.version_2 else (32, 3)  # As in the paper.
         self.loss = span_loss()
         self._train = [self._windows(*part) for part in zip(data.files["train"], data.train, strict=True)]
         self._dev = self._windows(data.files["dev"], data.dev)
@@ -158,7 +160,9 @@ class QuestionAnsweringTask(FinetuningTask):
     def _scored(self, logits):
         """Returns the dev answers, the no-answer threshold and the official scores."""
         answers = self._answers(self._dev, logits)
-        threshold = predictions.choose_threshold(self._dev.questions, answers)
+        threshold = self.null_threshold
+        if threshold is None:
+            threshold = predictions.choose_threshold(self._dev.questions, answers)
         return answers, threshold, predictions.score(self._dev.questions, answers, threshold)
 
     def _answers(self, windows, logits):

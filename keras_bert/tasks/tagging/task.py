@@ -12,7 +12,7 @@ from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, metrics, published, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
-from keras_bert.tasks.tagging.features import TaggingWindows, labels
+from keras_bert.tasks.tagging.features import TaggingWindows, learned_labels
 from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.words_report import word_report
@@ -54,17 +54,19 @@ class TaggingTask(FinetuningTask):
         model: directory or name of the checkpoint to start from.
         bert: the loaded checkpoint.
         settings: `TaggingSettings`. Defaults to windows of 128 tokens within sentences.
+        labels: list of the labels of the model. Defaults to those of the training data.
     """
 
     can_pack = True
 
-    def __init__(self, train, dev, test, model, bert, settings=None):
+    def __init__(self, train, dev, test, model, bert, settings=None, labels=None):
         settings = settings or TaggingSettings()
-        data.check(train, dev, test, settings.document_context)
+        if labels is None:  # Otherwise nothing has to be learned.
+            data.check(train, dev, test, settings.document_context)
         super().__init__(model, bert, settings.sequence_length)
         self.plain = train.scheme == PLAIN
         self.title, self.metric = f"Tagging of {train.path.name}", "accuracy" if self.plain else "f1"
-        self.loss, self.labels = token_loss(), labels(train)
+        self.loss, self.labels = token_loss(), labels or learned_labels(train)
         parts = {
             "train": train.first(settings.max_train_examples),
             "dev": dev,

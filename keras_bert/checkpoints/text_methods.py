@@ -1,0 +1,230 @@
+"""What a loaded model does with texts: answers, vectors, training, scores; and how it is written."""
+
+import keras
+import numpy as np
+
+from keras_bert import similarity
+from keras_bert.models.describe import describe
+from keras_bert.models.forward import run_encoder
+from keras_bert.models.head_table import head_named
+from keras_bert.similarity import unit
+
+
+class TextMethods:
+    """The methods of `LoadedBert` that take texts."""
+
+    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, candidate_labels=None, **options):
+        """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
+
+        A question's context and a text to tag may have any length; other texts are truncated as in training. The model
+        is `bert.model()`: after training that model, `predict` uses the trained weights. Needs TensorFlow.
+
+        Args:
+            texts: a list of strings, of pairs `(text, pair)`, of `{"question": ..., "context": ...}` or of
+                `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. A classifier or a
+                regression model refuses pairs if it was trained without them, and texts if it was trained with pairs;
+                if the checkpoint does not say (`bert.pair` is `None`), it takes both.
+            batch_size: int, number of texts to compute together. Defaults to 32.
+            n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
+            sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+            candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
+                sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
+                `None`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
+                or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
+                those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
+
+        Returns:
+            A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
+            are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
+
+            - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); multi-label:
+              `labels`, those whose score is at least its threshold, and `scores`
+            - regression: `value`
+            - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
+            - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
+              null threshold also `null_score`, the probability of no answer, for which `answer` is empty and `start`
+              and `end` are -1. The probabilities are those among the 20 best answers
+            - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; an empty list without
+              [MASK]; for pairs as next sentence
+            - next sentence: `probability` that the pair follows the text
+            - multiple choice: `choice` (its index), `scores`; an empty choice has the score 0
+            - encoder, embedding: `vector`, as from `encode`
+
+        Example:
+            bert.predict(["A charming film."])[0]["label"]
+        """
+        if candidate_labels is not None:
+            options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
+            return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
+        return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
+
+    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
+        """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
+
+        Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
+        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`.
+
+        Args:
+            prompt: str, put before each text, "" for none. Defaults to the checkpoint's default prompt, if it has one.
+            prompt_name: str, one of the checkpoint's `prompts`, in place of `prompt`. Defaults to `None`.
+            normalize: bool, whether to scale vectors to length 1 even if the model does not. Defaults to `False`.
+
+        Example:
+            bert.encode(["A sentence.", "Another one."])
+        """
+        vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
+        return unit(vectors) if normalize else vectors
+
+    def similarity(self, first, second):
+        """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.
+
+        The function is the checkpoint's `similarity_function`, the cosine if it has none.
+
+        Args:
+            first: a list of texts, a text, or an array of vectors.
+            second: the same.
+
+        Example:
+            bert.similarity("How old are you?", ["What is your age?", "Where is the station?"])
+        """
+        vectors = [each if isinstance(each, np.ndarray) else self.encode(each) for each in (first, second)]
+        return similarity.similarity(*map(np.atleast_2d, vectors), self.similarity_function)
+
+    def attention(self, text):
+        """Returns the tokens of a text and the attention probabilities between them.
+
+        Args:
+            text: a string, or a tuple of two for a pair; truncated to the model's maximum length.
+
+        Returns:
+            The list of tokens, including [CLS] and [SEP], and a float32 NumPy array `(layers, heads, length, length)`:
+            its last axis is what each token of the axis before it attends to, and sums to 1.
+
+        Example:
+            tokens, attention = bert.attention("A sentence.")
+        """
+        kept = ["[MASK]"] if "masked" in head_named(self.head).reads else []  # As in `predict`.
+        length = self.config.max_position_embeddings
+        preprocessor = self.preprocessor(length, padding="longest", keep_special_tokens=kept)
+        parts = [[part] for part in text] if isinstance(text, tuple) else [[text]]
+        if len(parts) > 2 or not all(isinstance(part, str) for (part,) in parts):
+            raise ValueError(f"`text` must be a string or a tuple of two strings. Received: text={text!r:.200}")
+        inputs = preprocessor(tuple(parts) if len(parts) == 2 else parts[0])
+        inputs = {name: keras.ops.convert_to_numpy(ids) for name, ids in inputs.items()}
+        layers = describe(self.encoder).layers
+        _, scores = run_encoder(layers, inputs, return_attention_scores=True)
+        scores = keras.ops.cast(keras.ops.concatenate(scores), "float32")
+        tokens = [self.vocabulary.pieces[index] for index in inputs["token_ids"][0]]
+        return tokens, keras.ops.convert_to_numpy(scores)
+
+    def fit(
+        self,
+        texts,
+        targets=None,
+        *,
+        validation=None,
+        validation_split=None,
+        task=None,
+        output_dir=None,
+        learning_rate=None,
+        batch_size=None,
+        epochs=None,
+        seed=1,
+        sequence_length=None,
+        patience=None,
+        callbacks=(),
+        strategy=None,
+        verbose=True,
+        **options,
+    ):
+        """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
+
+        Args:
+            texts: a list, an array, a Series, a data frame or a dataset of strings, of pairs as tuples, or of what else
+                `predict` takes; or lists of words.
+            targets: a list, an array or a Series; or the name of a column of `texts`, a data frame. The task follows:
+                strings or integers are classes; floats are values; lists of labels are several labels; tags of words,
+                or spans `(start, end, label)` of texts, are entities; answers are strings of the context, `None` for
+                no answer; the right choice is its index. Pairs without targets train a sentence encoder.
+            validation: tuple of texts and targets that select the best epoch. Defaults to `None`: all epochs are
+                trained, and the last weights are kept.
+            validation_split: float, share of the rows, drawn at random, that is `validation` instead.
+            task: string, see `keras_bert.tasks.in_memory.TASKS`. Defaults to the one that follows from the data.
+            output_dir: folder of the run: report, model card, model, SavedModel. The same call resumes an interrupted
+                run. Defaults to `None`: nothing is kept.
+            learning_rate, batch_size, epochs, seed: numbers, by default those of the task. A list is a grid; the best
+                run on `validation` is kept.
+            sequence_length: int, maximum number of tokens. Defaults to that of the task, 128 or 384 for questions.
+            patience: int, epochs without a better score on `validation` before stopping.
+            callbacks: list of Keras callbacks, such as `keras.callbacks.EarlyStopping`.
+            strategy: a `tf.distribute` strategy, or a name, see `create_strategy`. Defaults to one device.
+            verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
+            **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
+                `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class.
+
+        Returns:
+            A new `LoadedBert`, trained; `results` has the scores and the history.
+
+        Example:
+            reviews = bert.fit(texts, labels, validation=(dev_texts, dev_labels), epochs=3)
+            reviews.predict("A charming film.")
+        """
+        from keras_bert.experiments import fitting  # A higher floor, which loads models itself.
+
+        self._check_backend("fit")
+        settings = {name: value for name, value in locals().items() if name not in ("self", "fitting", "options")}
+        return fitting.fit(self, **settings, **options)
+
+    def evaluate(self, texts, targets=None, *, sequence_length=None, verbose=True):
+        """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
+
+        Scores are from 0 to 1, correlations from -1. Needs TensorFlow.
+
+        Example:
+            reviews.evaluate(test_texts, test_labels)["accuracy"]
+        """
+        from keras_bert.experiments import fitting
+
+        self._check_backend("evaluate")
+        return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose)
+
+    def save(self, directory, **options):
+        """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
+
+        Example:
+            reviews.save("my_model")
+        """
+        from keras_bert.checkpoints.save import save
+
+        settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
+        save(self.model(), directory, self.vocabulary, **{**settings, **options})
+
+    def export(self, directory, sequence_length=None, **options):
+        """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
+
+        Args:
+            directory: the output, such as `saved_models/reviews/1`.
+            sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+
+        Example:
+            reviews.export("saved_models/reviews/1")
+        """
+        self._check_backend("export")
+        self._answers().export(directory, sequence_length, **options)
+
+    def _answers(self):
+        if self._answerer is None:
+            self._check_backend("predict")
+            from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
+
+            self._answerer = Answerer(self)
+        return self._answerer
+
+    @staticmethod
+    def _check_backend(method):
+        if (backend := keras.config.backend()) != "tensorflow":
+            raise ValueError(
+                f"`{method}` needs the TensorFlow backend of Keras, KERAS_BACKEND=tensorflow. On other backends, call "
+                f"bert.model() on token ids. Received: KERAS_BACKEND={backend}"
+            )

@@ -1,0 +1,242 @@
+"""Data given in Python: lists, arrays, Series, data frames, and datasets of strings.
+
+They are written as the files that the tasks read, so that Python and the commands have the same rules and errors.
+"""
+
+import json
+import math
+
+from keras_bert.files import write_text
+from keras_bert.tasks.class_names import as_list
+
+TASKS = {
+    "classification": "texts or pairs with classes",
+    "regression": "texts or pairs with floats",
+    "multi_label": "texts or pairs with lists of labels",
+    "tagging": "lists of words with tags, or texts with spans (start, end, label)",
+    "questions": "dicts with question and context, with answers",
+    "multiple_choice": "dicts with text and choices, with the index of the right choice",
+    "embedding": "pairs of query and passage, alone or with scores",
+}
+_DICTS = {"question": "questions", "choices": "multiple_choice"}
+
+
+def read(texts, targets=None, place="texts"):
+    """Returns the texts as a list, and the targets as a list or `None`.
+
+    Args:
+        texts: a list, an array, a Series, a data frame or a `tf.data.Dataset`. The columns of a frame are those of a
+            pair, or the keys of dicts; a dataset has texts, or tuples of texts and targets.
+        targets: the same, or the name of a column of the frame. Several columns of 0 and 1 are labels.
+        place: string, what messages call the texts.
+    """
+    if hasattr(texts, "as_numpy_iterator"):
+        texts, own = _from_dataset(texts, place)
+        if own is not None and targets is not None:
+            raise ValueError(f"`{place}` has targets, which are its second elements. Expected no others")
+        targets = own if targets is None else targets
+    if isinstance(targets, str):
+        if not is_frame(texts) or targets not in texts.columns:
+            columns = f"a data frame with the columns {', '.join(map(repr, texts.columns))}" if is_frame(texts) else ""
+            raise ValueError(
+                f"targets must be a list, or the name of a column of a data frame. Received: {targets!r} for "
+                f"{columns or type(texts).__name__}"
+            )
+        names = [name for name in texts.columns if name != targets]
+        texts, targets = texts[names], texts[targets]
+    if isinstance(texts, str | bytes | dict) or not hasattr(texts, "__iter__"):
+        raise ValueError(f"`{place}` must be a list, an array, a data frame or a dataset. Received: {texts!r:.100}")
+    rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))
+    if getattr(texts, "ndim", 1) == 2 and not is_frame(texts):  # An array of pairs; lists of strings are words.
+        rows = [tuple(row) for row in rows]
+    if not rows:
+        raise ValueError(f"`{place}` is empty. Expected at least one text")
+    if targets is None:
+        return rows, None
+    targets = _flags(targets) if is_frame(targets) else list(map(_plain, as_list(targets)))
+    if len(targets) != len(rows):
+        raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
+    return rows, targets
+
+
+def is_frame(values):
+    """Whether values are a data frame of pandas, polars or a similar package."""
+    return hasattr(values, "columns") and hasattr(values, "__getitem__")
+
+
+def _frame_rows(frame):
+    names = list(frame.columns)
+    columns = [list(map(_plain, as_list(frame[name]))) for name in names]
+    if len(names) == 1:
+        return columns[0]
+    if len(names) == 2 and not set(_DICTS) & set(names):
+        return list(zip(*columns, strict=True))
+    if set(_DICTS) & set(names) or not all(isinstance(name, str) for name in names):
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    raise ValueError(
+        f"a data frame of texts must have one column of texts, two of pairs, or `question` and `context`, or `text` and "
+        f"`choices`. Received: {', '.join(map(repr, names))}. Choose columns, such as frame[['text', 'label']]"
+    )
+
+
+def _flags(frame):
+    """Returns the names of the columns that are 1 or true in each row."""
+    names = list(map(str, frame.columns))
+    rows = zip(*(as_list(frame[name]) for name in frame.columns), strict=True)
+    return [[name for name, flag in zip(names, row, strict=True) if flag] for row in rows]
+
+
+def _from_dataset(dataset, place):
+    """Returns the texts and targets of a dataset, whose elements may be batches."""
+    rows, targets = [], []
+    for element in dataset.as_numpy_iterator():
+        texts, *rest = element if isinstance(element, tuple) else (element,)
+        if len(rest) > 1 or isinstance(texts, dict):
+            raise ValueError(
+                f"`{place}`: a dataset must have texts, or tuples of texts and targets. Received: {element!r:.100}"
+            )
+        several = isinstance(texts, tuple)
+        parts = [as_list(part) if getattr(part, "ndim", 0) else [part] for part in (texts if several else (texts,))]
+        parts = [list(map(_plain, part)) for part in parts]
+        rows += zip(*parts, strict=True) if several else parts[0]
+        if rest:
+            targets += as_list(rest[0]) if getattr(rest[0], "ndim", 0) else [rest[0]]
+    return rows, targets or None
+
+
+def _plain(value):
+    """Returns a value with the types of JSON: NumPy's scalars and arrays, bytes, and missing values become those."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="surrogateescape")
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if hasattr(value, "tolist") or isinstance(value, list | set):
+        value = sorted(value) if isinstance(value, set) else as_list(value) if not isinstance(value, list) else value
+        return list(map(_plain, value)) if isinstance(value, list) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def check_task(name):
+    """Returns the name of a task; raises for others."""
+    if name not in TASKS:
+        known = "; ".join(f"{task!r}: {text}" for task, text in TASKS.items())
+        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}")
+    return name
+
+
+def infer(rows, targets):
+    """Returns the task of texts and targets, one of `TASKS`."""
+    first = rows[0]
+    if isinstance(first, dict):
+        for name, task in _DICTS.items():
+            if name in first:
+                return task
+    if isinstance(first, list):
+        return "tagging"
+    if targets is None and isinstance(first, tuple):
+        return "embedding"
+    if targets is not None and isinstance(first, str | tuple):
+        known = [target for target in targets if target is not None and target != []]
+        example = known[0] if known else None
+        if isinstance(example, list | tuple):
+            return "multi_label" if isinstance(example[0], str | int) else "tagging"
+        if isinstance(example, dict):
+            return "tagging"
+        if isinstance(example, float):
+            if all(target is None or float(target).is_integer() for target in known):
+                raise ValueError(
+                    "the targets are whole numbers as floats. Expected task='regression', or task='classification' if "
+                    f"they are classes. Received: targets such as {example!r}"
+                )
+            return "regression"
+        if isinstance(example, str | int):
+            return "classification"
+    received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
+    raise ValueError(
+        f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
+        + "; ".join(f"{text} ({name})" for name, text in TASKS.items())
+    )
+
+
+def write(path, task, rows, targets):
+    """Writes the rows as a file that the task reads: JSONL, or SQuAD's JSON for questions."""
+    if task == "questions":
+        write_text(
+            path, json.dumps({"version": "v2.0" if _has_unanswered(targets) else "1.1", "data": _squad(rows, targets)})
+        )
+        return
+    make = {"tagging": _tagging, "multiple_choice": _choices, "embedding": _embedding}.get(task, _texts)
+    targets = [None] * len(rows) if targets is None else targets
+    records = (make(place, row, target) for place, (row, target) in enumerate(zip(rows, targets, strict=True)))
+    write_text(path, "".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def _wrong(place, expected, row):
+    return ValueError(f"texts[{place}] must be {expected}. Received: {row!r:.100}")
+
+
+def _texts(place, row, target):
+    if isinstance(row, tuple) and len(row) == 2:
+        return {"text": row[0], "pair": row[1], "label": target}
+    if isinstance(row, str) or row is None:
+        return {"text": row, "label": target}
+    raise _wrong(place, "a string, or a tuple of two", row)
+
+
+def _tagging(place, row, target):
+    if isinstance(row, list):
+        return {"tokens": row, "tags": target}
+    if isinstance(row, str):
+        return {"text": row, "spans": [span if isinstance(span, dict) else list(span) for span in target or []]}
+    raise _wrong(place, "a list of words, or a string", row)
+
+
+def _choices(place, row, target):
+    if not isinstance(row, dict) or not {"text", "choices"} <= set(row):
+        raise _wrong(place, "a dict with `text` and `choices`", row)
+    if isinstance(target, str) and isinstance(row["choices"], list) and target in row["choices"]:
+        target = row["choices"].index(target)
+    return {"text": row["text"], "choices": row["choices"], "label": target}
+
+
+def _embedding(place, row, target):
+    if not isinstance(row, tuple) or len(row) < 2:
+        raise _wrong(place, "a tuple of a query, its passage and, if there are any, wrong passages", row)
+    record = {"query": row[0], "passage": row[1], **({"negatives": list(row[2:])} if row[2:] else {})}
+    return record if target is None else {**record, "label" if isinstance(target, str) else "score": target}
+
+
+def _answers(target):
+    """Returns the answers of a question as a list of strings, or of dicts with `text` and `answer_start`."""
+    if isinstance(target, dict) and isinstance(target.get("text"), list):  # As on the Hugging Face hub.
+        starts = target.get("answer_start") or [None] * len(target["text"])
+        return [{"text": text, "answer_start": start} for text, start in zip(target["text"], starts, strict=True)]
+    listed = target if isinstance(target, list | tuple) else [target]
+    return [answer for answer in listed if answer not in (None, "")]
+
+
+def _has_unanswered(targets):
+    return targets is None or not all(map(_answers, targets))
+
+
+def _squad(rows, targets):
+    """Returns the articles of SQuAD's format, one for each question."""
+    articles = []
+    for place, (row, target) in enumerate(zip(rows, targets or [None] * len(rows), strict=True)):
+        if not isinstance(row, dict) or not {"question", "context"} <= set(row):
+            raise _wrong(place, "a dict with `question` and `context`", row)
+        answers = [_located(place, row["context"], answer) for answer in _answers(target)]
+        question = {"id": str(row.get("id", place)), "question": row["question"], "answers": answers}
+        articles.append({"title": "", "paragraphs": [{"context": row["context"], "qas": [question]}]})
+    return articles
+
+
+def _located(place, context, answer):
+    """Returns an answer with the position of its first occurrence, unless it has one."""
+    text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (answer, None)
+    start = context.find(text) if start is None and isinstance(text, str) and isinstance(context, str) else start
+    if start == -1:
+        raise ValueError(f"targets[{place}]: the answer {text!r:.100} is not in the context of its question")
+    return {"text": text, "answer_start": start}
