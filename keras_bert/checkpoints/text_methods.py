@@ -176,10 +176,11 @@ class TextMethods:
         settings = {name: value for name, value in locals().items() if name not in ("self", "fitting", "options")}
         return fitting.fit(self, **settings, **options)
 
-    def evaluate(self, texts, targets=None, *, sequence_length=None, verbose=True):
+    def evaluate(self, texts, targets=None, *, sequence_length=None, verbose=True, **options):
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
-        Scores are from 0 to 1, correlations from -1. Needs TensorFlow.
+        Scores are from 0 to 1, correlations from -1. `options` are those of the task, such as `doc_stride`. Needs
+        TensorFlow.
 
         Example:
             reviews.evaluate(test_texts, test_labels)["accuracy"]
@@ -187,7 +188,7 @@ class TextMethods:
         from keras_bert.experiments import fitting
 
         self._check_backend("evaluate")
-        return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose)
+        return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
     def save(self, directory, **options):
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.

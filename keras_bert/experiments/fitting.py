@@ -182,7 +182,7 @@ def fit(
     return trained
 
 
-def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True):
+def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, **options):
     """See `LoadedBert.evaluate`."""
     rows, targets = in_memory.read(texts, targets)
     task = _task_of(bert)
@@ -190,7 +190,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True):
     with _messages(verbose), tempfile.TemporaryDirectory() as folder:
         parts = {_TRAIN: (rows, targets), _DEV: (rows, targets)}
         labels = bert.labels if task in ("classification", "multi_label", "tagging") else None
-        options = {"threshold": bert.thresholds} if bert.thresholds is not None else {}
+        options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
         made = _make_task(task, pathlib.Path(folder), parts, bert, labels, length, options)
         made.null_threshold = bert.null_threshold
         losses = made.loss if isinstance(made.loss, list) else [made.loss]
@@ -219,8 +219,7 @@ def _make_task(name, folder, parts, bert, labels, length, options):
     make, known = _TASKS[name]
     if unknown := options.keys() - known:
         raise ValueError(f"the task {name} has no option {sorted(unknown)[0]!r}. Expected one of: {sorted(known)}")
-    if "class_weight" in options:
-        options = {**options, "class_weights": options.pop("class_weight")}
+    options = {{"class_weight": "class_weights"}.get(option, option): value for option, value in options.items()}
     pairs = isinstance(parts[_TRAIN][0][0], tuple)
     try:
         return make(_Start(*paths.values(), bert.name, bert, pairs, labels, length, options))

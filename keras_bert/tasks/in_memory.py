@@ -74,8 +74,8 @@ def _frame_rows(frame):
     if set(_DICTS) & set(names) or not all(isinstance(name, str) for name in names):
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     raise ValueError(
-        f"a data frame of texts must have one column of texts, two of pairs, or `question` and `context`, or `text` and "
-        f"`choices`. Received: {', '.join(map(repr, names))}. Choose columns, such as frame[['text', 'label']]"
+        f"a data frame of texts must have one column of texts, two of pairs, or `question` and `context`, or `text` "
+        f"and `choices`. Received: {', '.join(map(repr, names))}. Choose columns, such as frame[['text', 'label']]"
     )
 
 

@@ -1,0 +1,111 @@
+"""`LoadedBert.fit` and `evaluate`: the same weights and scores as the commands, for every task; data of all forms."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import keras_bert
+from tests.pipelines.programs import call
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+TEXTS = ["a b c", "d e", "f g h i", "j a", "b b", "c d e f", "g", "h i j"]
+PAIRS = list(zip(TEXTS, TEXTS[::-1], strict=True))
+CLASSES = ["x", "y"] * 4
+WORDS = [text.split() for text in TEXTS]
+TAGS = [["B-K" if word in "aeg" else "O" for word in words] for words in WORDS]
+CONTEXT = "c d e f g h i j k l m"
+QUESTIONS = [{"question": "a b", "context": CONTEXT}, {"question": "b", "context": CONTEXT}]
+CHOICES = [{"text": text, "choices": ["k", "l m", "n"]} for text in TEXTS[:4]]
+SQUAD = [("e", 4), ("k", 16)]
+
+
+def squad(answers):
+    asked = [
+        {"id": str(n), "question": row["question"], "answers": [{"text": a[0], "answer_start": a[1]}] if a else []}
+        for n, (row, a) in enumerate(zip(QUESTIONS, answers, strict=True))
+    ]
+    return {
+        "version": "v2.0" if None in answers else "1.1",
+        "data": [{"paragraphs": [{"context": CONTEXT, "qas": asked}]}],
+    }
+
+
+def rows(**named):
+    return [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
+
+
+# The program and its flags, the rows of its files, the arguments of `fit`, and options of `fit`.
+CASES = {
+    "classes": ("run_glue --task=classification", rows(text=TEXTS, label=CLASSES), (TEXTS, CLASSES), {}),
+    "pairs": (
+        "run_glue --task=regression --pair_column=second --nobest",
+        rows(text=TEXTS, second=TEXTS[::-1], label=[n / 3 for n in range(8)]),
+        (PAIRS, np.arange(8) / 3),
+        {},
+    ),
+    "labels": (
+        "run_glue --task=multi_label --threshold=shared --class_weights=balanced",
+        rows(text=TEXTS, label=[["x", "y"], [], ["y"], ["x"]] * 2),
+        (TEXTS, [["x", "y"], [], ["y"], ["x"]] * 2),
+        {"threshold": "shared", "class_weight": "balanced"},
+    ),
+    "tags": ("run_tagging", rows(tokens=WORDS, tags=TAGS), (WORDS, TAGS), {}),
+    "spans": (
+        "run_tagging --lora_rank=2",
+        rows(text=TEXTS, spans=[[[0, 1, "K"]]] * 8),
+        (TEXTS, [[(0, 1, "K")]] * 8),
+        {"lora_rank": 2},
+    ),
+    "answers": ("run_squad --doc_stride=2", squad(SQUAD), (QUESTIONS, ["e", "k"]), {"doc_stride": 2}),
+    "unanswered": ("run_squad --version_2", squad([SQUAD[0], None]), (QUESTIONS, ["e", None]), {}),
+    "choices": (
+        "run_multiple_choice --first_label=0",
+        [row | {"label": n % 3} for n, row in enumerate(CHOICES)],
+        (CHOICES, [n % 3 for n in range(4)]),
+        {},
+    ),
+    "vectors": (
+        "run_embedding",
+        rows(query=TEXTS, passage=TEXTS[::-1]),
+        (PAIRS,),
+        {},
+    ),
+}
+SETTINGS = {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "seed": 3, "sequence_length": 14}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, config, pieces):
+    """A folder with the model to start from."""
+    folder = tmp_path_factory.mktemp("start")
+    keras_bert.save(keras_bert.build_encoder(config), folder, pieces)
+    return folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
+    command, content, arguments, options = CASES[name]
+    path = tmp_path / ("rows.json" if isinstance(content, dict) else "rows.jsonl")
+    path.write_text(json.dumps(content) if isinstance(content, dict) else "\n".join(map(json.dumps, content)))
+    program, *flags = command.split()
+    flags += [f"--{flag}={value}" for flag, value in SETTINGS.items()]
+    files = [f"--train_file={path}", f"--dev_file={path}", f"--model={start}", f"--output_dir={tmp_path / 'out'}"]
+    with mock.patch("keras_bert.experiments.results.export"):
+        call(f"pipelines.{program}", *files, *flags)
+    bert = keras_bert.load(start)
+    before = [weight.numpy() for weight in bert.encoder.weights]
+    options = {**SETTINGS, **options, **({} if "--nobest" in flags else {"validation": arguments})}
+    trained = bert.fit(*arguments, verbose=False, **options)
+    trained.save(tmp_path / "ours")
+    ours, theirs = (load_file(tmp_path / folder / "model.safetensors") for folder in ("ours", "out/model"))
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[tensor], theirs[tensor]) for tensor in theirs)
+    assert all(map(np.array_equal, before, (weight.numpy() for weight in bert.encoder.weights)))
+    best = json.loads((tmp_path / "out" / "results.json").read_text())["best"]["scores"]
+    assert trained.results["scores"] == pytest.approx(best, abs=1e-6)
+    length = {"sequence_length": 14, "doc_stride": 2} if name == "answers" else {}
+    scores = trained.evaluate(*arguments, verbose=False, **length)
+    assert {metric: scores[metric] for metric in best} == pytest.approx(best, abs=1e-6)
