@@ -15,9 +15,11 @@ import tqdm
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checks import check_count, check_not_negative
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.tasks import in_memory
+from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -72,7 +74,8 @@ class _Start:
 
 
 def _classification(kind, start):
-    data = own_data(kind, start.train, start.dev, pair="pair" if start.pairs else None, labels=start.labels)
+    pair = "pair" if start.pairs else None
+    data = own_data(kind, start.train, start.dev, pair=pair, skip_bad_rows=None, labels=start.labels)
     cls = MultiLabelTask if data.task.multi_label else ClassificationTask
     return cls(data, start.name, start.bert, start.length_or(128), **start.options)
 
@@ -141,13 +144,13 @@ def fit(
     **options,
 ):
     """See `LoadedBert.fit`."""
+    _check_numbers(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
+    column = targets if isinstance(targets, str) else None
     rows, targets = in_memory.read(texts, targets)
     task = in_memory.check_task(task) if task else in_memory.infer(rows, targets)
-    held_out = _held_out(rows, targets, validation, validation_split, seed)
+    held_out = _held_out(rows, targets, validation, validation_split, seed, column)
     if not held_out and patience is not None:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
-    if held_out and held_out[0] is rows:
-        raise ValueError("`validation` must be other texts than those to train on")
     parts = {_TRAIN: (rows, targets), _DEV: held_out or (rows, targets)}
     if validation_split:
         parts[_TRAIN] = _without(rows, targets, held_out[2])
@@ -160,6 +163,9 @@ def fit(
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = _make_task(task, folder, parts, start, None, sequence_length, own)
         made.load = _loader(bert, start)
+        if not held_out:  # The validation data are those to train on.
+            made.summary["overlap"] = dict.fromkeys(made.summary["overlap"], 0)
+            made.facts = {title: text for title, text in made.facts.items() if not title.startswith("dev ")}
         choices = {
             "learning_rate": _listed(learning_rate) or list(made.learning_rates[:1]),
             "batch_size": _listed(batch_size) or [made.batch_size],
@@ -173,6 +179,9 @@ def fit(
         finetuning.callbacks = list(callbacks)
         finetuning.run()
         best = finetuning.grid_runs.best()[0]
+        listed = data_summary.listed({name: best["scores"][name] for name in best["scores"] if "loss" not in name})
+        place = f"validation: {listed}; epoch {best['epoch']} of {best['setting']['epochs']}"
+        _LOG.info("  scores on %s", place if held_out else f"the training data: {listed}")
         curves = finetuning.grid_runs.curves()[finetuning.grid_runs.folder(best["setting"]).name]
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
@@ -229,11 +238,12 @@ def _make_task(name, folder, parts, bert, labels, length, options):
 
 def _in_python(message, paths):
     """Names the arguments of Python in a message about files and flags."""
-    for part, path in paths.items():
+    for part, path in zip(("texts", "validation"), paths.values(), strict=True):
         message = re.sub(
             rf"{re.escape(str(path))}:(\d+)", lambda match, part=part: f"{part}[{int(match[1]) - 1}]", message
         )
         message = message.replace(str(path), part).replace(path.name, part)
+    message = message.replace("class_weights", "class_weight")
     return re.sub(r"--(\w+)(=\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message)
 
 
@@ -259,8 +269,21 @@ def _task_of(bert):
     return tasks[bert.head]
 
 
-def _held_out(rows, targets, validation, split, seed):
-    """Returns the texts and targets of the validation data, and their row numbers if they are split off."""
+def _check_numbers(**settings):
+    """Raises for settings of runs, numbers or lists of them, that no run can have."""
+    for name, values in settings.items():
+        for value in _listed(values):
+            if name == "learning_rate":
+                check_not_negative(name, value)
+            else:
+                check_count(name, value, least=0 if name == "seed" else 1)
+
+
+def _held_out(rows, targets, validation, split, seed, column):
+    """Returns the texts and targets of the validation data, and their row numbers if they are split off.
+
+    `column` is the name of the targets in data frames, or `None`.
+    """
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     if split is not None:
@@ -273,7 +296,7 @@ def _held_out(rows, targets, validation, split, seed):
         return *_rows(rows, targets, sorted(chosen)), chosen
     if validation is None:
         return None
-    parts = validation if isinstance(validation, tuple) else (validation,)
+    parts = validation if isinstance(validation, tuple) else (validation, column)
     if len(parts) > 2:
         raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
     return in_memory.read(*parts, place="validation")

@@ -17,6 +17,9 @@ class KerasCallbacks(Callback):
     """
 
     def __init__(self, callbacks, model):
+        for callback in callbacks:  # Higher scores are better, which Keras knows only of its own metrics.
+            if getattr(callback, "mode", None) == "auto" and not callback.monitor.endswith("loss"):
+                callback.mode = "max"
         self._callbacks, self._model = keras.callbacks.CallbackList(callbacks, model=model), model
         self._model.stop_training = False
         self._per_epoch, self._epoch, self._batches, self._sums = 1, None, 0, {}

@@ -1,6 +1,7 @@
 """`LoadedBert.fit` and `evaluate`: the same weights and scores as the commands, for every task; data of all forms."""
 
 import json
+from unittest import mock
 
 import numpy as np
 import pytest

@@ -1,0 +1,112 @@
+"""Texts and targets of all forms, the tasks that follow from them, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks import in_memory
+
+tf = pytest.importorskip("tensorflow")
+TEXTS, PAIRS = ["a", "b c"], [("a", "d"), ("b c", "e")]
+
+
+def frames():
+    """The classes of data frames."""
+    return [pytest.importorskip("pandas").DataFrame, pytest.importorskip("polars").DataFrame]
+
+
+@pytest.mark.parametrize(
+    ("read", "task", "rows", "targets"),
+    [
+        (lambda frame: (frame["text"], frame["kind"]), "classification", TEXTS, ["x", "y"]),
+        (lambda frame: (frame[["text", "kind"]], "kind"), "classification", TEXTS, ["x", "y"]),
+        (lambda frame: (frame[["text", "pair"]], frame["stars"]), "classification", PAIRS, [1, 3]),
+        (lambda frame: (frame[["text", "pair", "share"]], "share"), "regression", PAIRS, [0.5, 0.25]),
+        (lambda frame: (frame["text"], frame[["stars", "none"]]), "multi_label", TEXTS, [["stars"], ["stars"]]),
+        (lambda frame: (frame[["text", "pair"]],), "embedding", PAIRS, None),
+    ],
+)
+def test_frames(read, task, rows, targets):
+    columns = {
+        "text": TEXTS,
+        "pair": ["d", "e"],
+        "kind": ["x", "y"],
+        "stars": [1, 3],
+        "share": [0.5, 0.25],
+        "none": [0, 0],
+    }
+    for make in frames():
+        found = in_memory.read(*read(make(columns)))
+        assert (*found, in_memory.infer(*found)) == (rows, targets, task)
+
+
+@pytest.mark.parametrize(
+    ("texts", "targets", "rows", "found"),
+    [
+        (np.array(TEXTS), np.array([1, 0]), TEXTS, [1, 0]),
+        (np.array(PAIRS), np.float32([0.5, 0.25]), PAIRS, [0.5, 0.25]),
+        ((text for text in TEXTS), (True, np.bool_(False)), TEXTS, [True, False]),
+        ([np.str_("a"), b"b c"], [{"y", "x"}, ()], TEXTS, [["x", "y"], ()]),
+        ([["a"], np.array(["b", "c"])], [["O"], ["O", "O"]], [["a"], ["b", "c"]], [["O"], ["O", "O"]]),
+    ],
+)
+def test_lists_and_arrays(texts, targets, rows, found):
+    assert in_memory.read(texts, targets) == (rows, found)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_datasets(batched):
+    for texts, rows in ((TEXTS, TEXTS), (tuple(zip(*PAIRS, strict=True)), PAIRS)):
+        dataset = tf.data.Dataset.from_tensor_slices((tuple(map(list, texts)) if texts is not TEXTS else texts, [3, 4]))
+        assert in_memory.read(dataset.batch(2) if batched else dataset) == (rows, [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("row", "target", "task"),
+    [
+        ("a", 1, "classification"),
+        ("a", True, "classification"),
+        ("a", 0.5, "regression"),
+        ("a", ["x"], "multi_label"),
+        ("a", [(0, 1, "K")], "tagging"),
+        ("a", [{"start": 0, "end": 1, "label": "K"}], "tagging"),
+        (["a"], ["O"], "tagging"),
+        ({"question": "a", "context": "b"}, "b", "questions"),
+        ({"text": "a", "choices": ["b", "c"]}, 0, "multiple_choice"),
+    ],
+)
+def test_the_task_follows_from_the_first_target(row, target, task):
+    assert in_memory.infer([row, row], [target, target]) == task
+    if isinstance(target, list) and isinstance(row, str):
+        assert in_memory.infer([row, row], [[], target]) == task
+
+
+def test_answers(tmp_path):
+    """Answers without a position are at their first occurrence; those of the hub and of SQuAD have one."""
+    row = {"question": "a", "context": "d é d"}
+    start = {"text": "d", "answer_start": 4}
+    targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
+    in_memory.write(tmp_path / "a.json", "questions", [row] * 7, targets)
+    content = json.loads((tmp_path / "a.json").read_text())
+    asked = [article["paragraphs"][0]["qas"][0]["answers"] for article in content["data"]]
+    starts = [[(answer["text"], answer["answer_start"]) for answer in answers] for answers in asked]
+    assert starts == [[("d", 0)], [("é", 2), ("d", 0)], [("d", 4)], [("d", 4)], [("d", 4)], [], []]
+    assert content["version"] == "v2.0"
+
+
+@pytest.mark.parametrize(
+    ("texts", "targets", "message"),
+    [
+        ("abc", None, "`texts` must be a list, .* Received: 'abc'"),
+        ([], None, "`texts` is empty"),
+        (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
+        (["a"], "label", "the name of a column of a data frame. Received: 'label' for list"),
+        (["a"], None, "does not follow from the data. Received: texts such as 'a' with no targets"),
+        ([1, 2], [0, 1], "does not follow"),
+        (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
+    ],
+)
+def test_mistakes(texts, targets, message):
+    with pytest.raises(ValueError, match=message):
+        in_memory.infer(*in_memory.read(texts, targets))
