@@ -1,10 +1,15 @@
 """`LoadedBert.fit` and `evaluate`: the same weights and scores as the commands, for every task; data of all forms."""
 
+import functools
 import json
+import os
+import signal
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file
 
 import keras_bert
@@ -110,3 +115,75 @@ def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     length = {"sequence_length": 14, "doc_stride": 2} if name == "answers" else {}
     scores = trained.evaluate(*arguments, verbose=False, **length)
     assert {metric: scores[metric] for metric in best} == pytest.approx(best, abs=1e-6)
+
+
+def test_an_interrupted_run_resumes(start, tmp_path):
+    """The same call with the same folder continues; the results are those of a run that was not interrupted."""
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    bert = keras_bert.load(start)
+    arguments = {"validation_split": 0.25, "verbose": False, **SETTINGS, "epochs": 3}
+    whole = bert.fit(TEXTS, CLASSES, **arguments)
+    with mock.patch("keras_bert.experiments.results.export"):
+        with pytest.raises(KeyboardInterrupt):
+            bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[Interrupt()], **arguments)
+        resumed = bert.fit(TEXTS, CLASSES, output_dir=tmp_path, **arguments)
+        with pytest.raises(ValueError, match="other settings: `content"):
+            bert.fit(TEXTS, CLASSES[::-1], output_dir=tmp_path, **arguments)
+    assert len([*(tmp_path / "runs").rglob("metrics.jsonl")]) == 1
+    for first, second in zip(whole.model().weights, resumed.model().weights, strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert resumed.results == whole.results
+    assert (tmp_path / "report.html").exists()
+
+
+def test_fit_again_and_fit_of_a_trained_keras_model(start):
+    """`fit` starts from the present weights, and keeps a head with the same classes."""
+    bert = keras_bert.load(start)
+    still = {"verbose": False, **SETTINGS, "epochs": 1, "learning_rate": 0.0}
+    first = bert.fit(TEXTS, CLASSES, **{**still, "learning_rate": 1e-2}, callbacks=[keras.callbacks.History()])
+    assert first.results["epoch"] == 1
+    first.model().weights[-1].assign([3.0, -1.0])
+    second = first.fit(TEXTS, CLASSES, **still)
+    third = first.fit(TEXTS, ["z", "y"] * 4, **still)
+    for weights, same in ((second.model().weights, True), (third.model().weights, False)):
+        assert same == all(map(np.array_equal, first.model().weights, weights))
+    assert second.predict("a b") == first.predict("a b")
+
+
+def test_two_replicas(start, mirrored):
+    tf.config.run_functions_eagerly(False)  # Replicas only run as graphs.
+    fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, verbose=False, **SETTINGS)
+    one, two = (fit(strategy=strategy).model().weights for strategy in (None, mirrored))
+    for first, second in zip(one, two, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "message"),
+    [
+        ([None, "x"], {}, r"texts\[0\]: column `label` must be a string or a number. Received: None"),
+        (["x", "x"], {}, "must have at least two classes"),
+        (["x", "y"], {"lerning_rate": 1}, "no option 'lerning_rate' .* Did you mean 'learning_rate'?"),
+        (["x", "y"], {"task": "ner"}, "`task` must be one of 'classification'"),
+        (["x", "y"], {"patience": 1}, "`patience` needs `validation`"),
+        (["x", "y"], {"validation": (["a"], ["z"])}, r"validation\[0\]: unknown label 'z'"),
+        (["x", "y"], {"validation_split": 0.1}, "must be a share of the rows"),
+        (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` must be None, 'balanced'"),
+        (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
+        (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
+        (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
+        ([["B-X"], ["O"]], {"task": "tagging"}, "expected .* spans|span"),
+    ],
+)
+def test_mistakes(start, targets, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(start).fit(["a b", "c"], targets, verbose=False, **options)
+
+
+def test_evaluate_needs_a_head(start):
+    with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
+        keras_bert.load(start).evaluate(TEXTS, CLASSES)
