@@ -10,7 +10,8 @@ from keras_bert.baselines.config import explain_names, named_baseline
 from keras_bert.baselines.models import build_baseline, describe
 from keras_bert.checkpoints import locations, tokenizer_files
 from keras_bert.checkpoints.identity import model_identity
-from keras_bert.checkpoints.load import KERAS_FILE, open_keras
+from keras_bert.checkpoints.layout import KERAS_FILE
+from keras_bert.checkpoints.load import open_keras
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels

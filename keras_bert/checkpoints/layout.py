@@ -16,6 +16,7 @@ from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS
 
+KERAS_FILE = "model.keras"
 POSITIONS = "embeddings.position_embeddings.weight"
 _DENSE = {layer: tensor for head in HEADS for layer, tensor in head.tensors.items()}  # Layers of heads.
 _DENSE_AND_NORM = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", *_DENSE.values())

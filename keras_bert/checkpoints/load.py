@@ -17,7 +17,7 @@ from keras_bert.checkpoints import (
     sentence_transformers,
     tokenizer_files,
 )
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, check_sizes, tensors_of
+from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
@@ -26,7 +26,6 @@ from keras_bert.models.description import wing_of
 from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
-KERAS_FILE = "model.keras"
 _HUB_FILES = [
     "config.json",
     peft.CONFIG,

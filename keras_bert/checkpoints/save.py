@@ -4,7 +4,7 @@ import logging
 import pathlib
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
-from keras_bert.checkpoints.load import KERAS_FILE
+from keras_bert.checkpoints.layout import KERAS_FILE
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata

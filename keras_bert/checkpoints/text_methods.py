@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_bert import similarity
+from keras_bert.checkpoints.save import save
 from keras_bert.models.describe import describe
 from keras_bert.models.forward import run_encoder
 from keras_bert.models.head_table import head_named
@@ -196,8 +197,6 @@ class TextMethods:
         Example:
             reviews.save("my_model")
         """
-        from keras_bert.checkpoints.save import save
-
         settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
         save(self.model(), directory, self.vocabulary, **{**settings, **options})
 

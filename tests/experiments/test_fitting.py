@@ -1,5 +1,6 @@
 """`LoadedBert.fit` and `evaluate`: the same weights and scores as the commands, for every task; data of all forms."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -154,12 +155,14 @@ def test_fit_again_and_fit_of_a_trained_keras_model(start):
     assert second.predict("a b") == first.predict("a b")
 
 
-def test_two_replicas(start, mirrored):
+def test_two_replicas(config, pieces, tmp_path, mirrored):
     tf.config.run_functions_eagerly(False)  # Replicas only run as graphs.
-    fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, verbose=False, **SETTINGS)
+    plain = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    keras_bert.save(keras_bert.build_encoder(plain), tmp_path, pieces)
+    fit = functools.partial(keras_bert.load(tmp_path).fit, TEXTS, CLASSES, verbose=False, **SETTINGS)
     one, two = (fit(strategy=strategy).model().weights for strategy in (None, mirrored))
     for first, second in zip(one, two, strict=True):
-        np.testing.assert_allclose(first, second, atol=1e-5)
+        np.testing.assert_allclose(first, second, atol=1e-4)
 
 
 @pytest.mark.parametrize(
