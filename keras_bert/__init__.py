@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 
+from keras_bert.extras import naming_extras
 from keras_bert.version import __version__
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
@@ -73,11 +74,6 @@ _MODULES = {
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
 }
-# Optional packages and the extra that installs each.
-_EXTRAS = dict.fromkeys(("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "sacrebleu"), "tensorflow")
-_EXTRAS |= dict.fromkeys(("scipy", "sklearn", "tqdm"), "tensorflow")
-_EXTRAS |= dict.fromkeys(("onnx", "onnxruntime", "ai_edge_litert"), "convert")
-_EXTRAS["faiss"] = "search"
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
@@ -88,29 +84,16 @@ def __getattr__(name):
         similar = [] if name.startswith("_") else difflib.get_close_matches(name, _PUBLIC, 1)
         hint = f". Did you mean {similar[0]!r}?" if similar else ""
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}{hint}", name=name, obj=None)
-    try:
-        module = _PUBLIC[name]
+    module = _PUBLIC[name]
+    with naming_extras(f"`keras_bert.{name}`"):
         value = (
             importlib.import_module(f"{module}.{name}")
             if module == __name__
             else getattr(importlib.import_module(module), name)
         )
         _register_classes()
-    except ModuleNotFoundError as error:
-        package = (error.name or "").split(".")[0]
-        if package not in _EXTRAS:
-            raise
-        raise ModuleNotFoundError(_missing(name, package), name=error.name) from error
     globals()[name] = value
     return value
-
-
-def _missing(name, package):
-    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with "
-    needs += f"`pip install '.[{_EXTRAS[package]}]'` in a checkout of keras_bert"
-    if package == "tensorflow":
-        needs += ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
-    return needs
 
 
 def __dir__():

@@ -13,6 +13,7 @@ import textwrap
 from absl import flags
 
 import keras_bert
+from keras_bert.extras import naming_extras
 from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
@@ -49,26 +50,10 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         return
     signal.signal(signal.SIGTERM, _terminate)  # `Trainer.fit` has its own handler.
     try:
-        arguments = parse(document, cls, sys.argv[1:])
-        if arguments.positional and not positional:
-            raise ValueError(
-                f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help"
-            )
-        show_messages(arguments.verbose)
-        for old in arguments.given.keys() & old_names(cls):
-            told = "--%s is now --%s; the old name will be removed in the next release"
-            logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
-        if check:
-            check(arguments)
-        if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
-            start_tensorflow()
-        with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
-            main(arguments)
-            sys.stdout.flush()
+        with naming_extras("this command"):
+            _call(document, cls, main, check, positional, tensorflow)
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {_as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
-        if isinstance(error, ModuleNotFoundError) and error.name == "tensorflow":
-            print("This command needs TensorFlow: pip install tensorflow tensorflow-text", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, _Terminated) as error:
         what, status = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
@@ -78,6 +63,24 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         _exit(status)
     except SystemExit as error:
         _exit(error.code)
+
+
+def _call(document, cls, main, check, positional, tensorflow):
+    """Reads the arguments, finds mistakes in them, starts TensorFlow and calls `main`."""
+    arguments = parse(document, cls, sys.argv[1:])
+    if arguments.positional and not positional:
+        raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
+    show_messages(arguments.verbose)
+    for old in arguments.given.keys() & old_names(cls):
+        told = "--%s is now --%s; the old name will be removed in the next release"
+        logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
+    if check:
+        check(arguments)
+    if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
+        start_tensorflow()
+    with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
+        main(arguments)
+        sys.stdout.flush()
 
 
 def parse(document, cls, arguments):

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "files", "lazy", "memory", "version"],
+    ["checks", "extras", "files", "lazy", "memory", "version"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
     ["reports", "models", "corpus"],
@@ -38,11 +38,11 @@ ROOMS = {
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
 ROOMS["serving"] = ["files"]
 # The public face, whose names are imported on first use.
-ROOMS[""] = ["layers", "version"]
+ROOMS[""] = ["extras", "layers", "version"]
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["checks", "config", "files", "lazy", "memory", "metadata", "version"], ()),
+    **dict.fromkeys(["checks", "config", "extras", "files", "lazy", "memory", "metadata", "version"], ()),
     "layers": ("keras",),
 }
 # Modules with lazy imports.

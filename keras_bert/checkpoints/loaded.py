@@ -9,6 +9,7 @@ import keras
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
 from keras_bert.checkpoints.text_methods import TextMethods
+from keras_bert.extras import naming_extras
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
@@ -83,7 +84,8 @@ class LoadedBert(TextMethods):
 
     def preprocessor(self, sequence_length, **options):
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
-        from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
+        with naming_extras("a preprocessor of texts"):
+            from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
         name, limit = self._checkpoint.name, self.config.max_position_embeddings
         if self.vocabulary is None:
