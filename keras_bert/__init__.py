@@ -85,7 +85,8 @@ def __getattr__(name):
         hint = f". Did you mean {similar[0]!r}?" if similar else ""
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}{hint}", name=name, obj=None)
     module = _PUBLIC[name]
-    with naming_extras(f"`keras_bert.{name}`"):
+    jax = ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+    with naming_extras(f"`keras_bert.{name}`", jax):
         value = (
             importlib.import_module(f"{module}.{name}")
             if module == __name__

@@ -12,22 +12,24 @@ _EXTRAS = {
     "beam": "apache_beam google_crc32c",
     "convert": "onnx onnxruntime ai_edge_litert",
 }
-_EXTRA_OF = {package: extra for extra, packages in _EXTRAS.items() for package in packages.split()}
+EXTRA_OF = {package: extra for extra, packages in _EXTRAS.items() for package in packages.split()}
 
 
 @contextlib.contextmanager
-def naming_extras(what):
-    """Names the extra that installs a package that is missing in the block, which `what` needs."""
+def naming_extras(what, advice=""):
+    """Names the extra that installs a package that is missing in the block, which `what` needs.
+
+    `advice` is added to the message about TensorFlow.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRA_OF:
+        if package not in EXTRA_OF:
             raise
         message = f"{what} needs {package}, which is not installed. Install it with "
-        message += f"`pip install '.[{_EXTRA_OF[package]}]'` in a checkout of keras_bert"
-        if package == "tensorflow":
-            message += ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+        message += f"`pip install '.[{EXTRA_OF[package]}]'` in a checkout of keras_bert"
+        message += advice if package == "tensorflow" else ""
         if package == "tensorflow_text" and sys.platform == "win32":
             message += ". There is none for Windows: use WSL 2"
         raise ModuleNotFoundError(message, name=error.name) from error
