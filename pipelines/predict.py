@@ -13,10 +13,11 @@
 the formats of `run_multiple_choice`, labels are ignored; otherwise one text per line, with its pair separated by a tab.
 The default is the standard input.
 
-With `--output`, writes a line of JSON for each text: the text and the fields of `LoadedBert.predict`. Otherwise prints
-a table of labels and probabilities, or of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other
-heads lines to read for arguments, and JSON for files. With `--server` (TensorFlow Serving or `pipelines.serve`),
-`--model` is the name of a served model.
+With `--output`, writes a file in the format of its name: `.csv` and `.tsv` with all columns of `--input`, the fields of
+`LoadedBert.predict` and the score of each class; otherwise a line of JSON for each text, with the same columns. A field
+with the name of a column is called `predicted_...`. Without `--output`, prints a table of labels and probabilities, or
+of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other heads lines to read for arguments, and
+JSON for files. With `--server` (TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model.
 """
 
 import dataclasses
@@ -60,7 +61,9 @@ class Arguments(CommandArguments):
     length_penalty: float = flag(None, "Alpha of the length penalty of translations; default: 0.6.", least=0)
     server: str = flag(None, "Address of a server, host:port.")
     protocol: str = flag("rest", "Protocol of the server.", values=["rest", "grpc"])
-    output: str = flag(None, "File to write, one line of JSON per text; default: prints the answers.", section="output")
+    output: str = flag(
+        None, "File to write: .csv, .tsv, or one line of JSON per text; default: prints the answers.", section="output"
+    )
     n_best: int = flag(None, "Number of answers to a question, of tokens for a [MASK], or of translations.", least=1)
 
     @property
@@ -156,13 +159,20 @@ def main(arguments):
     rows = arguments.questions if arguments.question else _rows(arguments, allowed)
     if tuple(rows[0]) not in allowed:
         raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
-    lines = _lines(arguments, rows, predict)
     if not arguments.output:
-        for line in lines:
+        for line in _lines(arguments, rows, predict):
             print(line, flush=True)
         return
-    with replacing(arguments.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    from keras_bert.tasks import predict_inputs, predict_outputs
+
+    columns = list(rows[0]), arguments.text_column, arguments.pair_column
+    records = predict_inputs.read_records(arguments.input, *columns) if arguments.is_table else []
+    if len(records) != len(rows):  # A table without names of columns.
+        records = [None] * len(rows)
+    answers = itertools.chain.from_iterable(map(predict, _parts(rows, arguments)))
+    delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
+    with replacing(arguments.output) as temporary:
+        predict_outputs.write(temporary, zip(records, rows, answers, strict=True), delimiter)
     print(f"wrote {len(rows):,} answers to {arguments.output}")
 
 
@@ -181,22 +191,26 @@ def _needs_tensorflow(arguments):
     return not arguments.server or arguments.protocol == "grpc"
 
 
+def _parts(rows, arguments):
+    size = arguments.batch_size * _CHUNK
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
 def _lines(arguments, rows, predict):
-    """Yields the lines of the output; arguments have lines to read rather than JSON."""
+    """Yields the lines to print; arguments have lines to read rather than JSON."""
     from keras_bert.tasks import predict_outputs
 
-    to_read, size = arguments.positional or arguments.question, arguments.batch_size * _CHUNK
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
+    to_read = arguments.positional or arguments.question
+    for start, part in enumerate(_parts(rows, arguments)):
         answers = predict(part)
-        table = None if arguments.output else predict_outputs.table(answers)
+        table = predict_outputs.table(answers)
         if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
             table = predict_outputs.with_texts(table, part)
         if table:
             yield from table[1:] if start else table
             continue
         for row, answer in zip(part, answers, strict=True):
-            if to_read and not arguments.output:
+            if to_read:
                 yield from predict_outputs.readable(row, answer)
             else:
                 yield predict_outputs.json_line(row, answer)

@@ -45,6 +45,13 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     return [texts for _, _, texts in converted(path, rows, row)]
 
 
+def read_records(path, names, text_column=None, pair_column=None):
+    """Returns the rows of a file as dicts by column, of which `read_texts` has read those of the inputs `names`."""
+    given = {"text_column": text_column, "pair_column": pair_column}
+    wanted = [given.get(_ARGUMENTS.get(name)) or name for name in names if "choices" not in names]
+    return [record for _, record in read_rows(pathlib.Path(path), wanted)]
+
+
 def _value(place, column, value):
     if not isinstance(value, str):
         raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
@@ -54,6 +61,8 @@ def _value(place, column, value):
 def from_lines(name, lines, allowed):
     """Converts lines, whose parts are separated by tabs, all like the first one; `name` is that of the file."""
     lines = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+    if len(lines) > 1 and tuple(lines[0][1]) in allowed:  # Names of columns, not a text.
+        lines = lines[1:]
     if len(lines[0][1]) > 1:  # For single texts, a blank line is an empty text.
         lines = [(number, parts) for number, parts in lines if not is_blank(parts)]
     fitting = _fitting(lines[0][1], allowed)

@@ -1,5 +1,7 @@
-"""Answers of `LoadedBert.predict` as lines of text: a table, JSON, or lines to read."""
+"""Answers of `LoadedBert.predict` as lines of text: a table, JSON, or lines to read; and as files."""
 
+import csv
+import itertools
 import json
 
 import numpy as np
@@ -25,10 +27,53 @@ def table(answers):
     return None
 
 
-def json_line(row, answer):
-    """Returns a text and its answer as JSON, without the context of a question, which may be long."""
-    values = {name: value for name, value in row.items() if name != "context"} | answer
+def json_line(row, answer, keep=False):
+    """Returns a text and its answer as JSON; unless `keep`, without the context of a question, which may be long."""
+    values = _merged({name: value for name, value in row.items() if keep or name != "context"}, answer)
     return json.dumps(_rounded(values), ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def write(path, parts, delimiter=None):
+    """Writes a file of texts and their answers, with all columns of the file that the texts are from.
+
+    Args:
+        path: the file.
+        parts: iterable of (record, row, answer): the row of the file, or `None`; the texts; the answer.
+        delimiter: str, that of a table. Defaults to `None`: a line of JSON for each text.
+    """
+    if delimiter is None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(
+                f"{json_line(record or row, answer, keep=record is not None)}\n" for record, row, answer in parts
+            )
+        return
+    rows = (_merged(record or row, _flat(answer)) for record, row, answer in parts)
+    with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+        first = next(rows)
+        writer = csv.DictWriter(file, list(first), delimiter=delimiter, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(_cells, itertools.chain([first], rows)))
+
+
+def _merged(columns, answer):
+    """Appends an answer to columns; its fields that have the name of a column are called `predicted_...`."""
+    return {**columns, **{f"predicted_{name}" if name in columns else name: answer[name] for name in answer}}
+
+
+def _flat(answer):
+    """Returns an answer with a field `score_...` for each class."""
+    scores = answer.get("scores")
+    if not isinstance(scores, dict):
+        return answer
+    kept = {name: value for name, value in answer.items() if name != "scores"}
+    return {**kept, **{f"score_{label}": score for label, score in scores.items()}}
+
+
+def _cells(columns):
+    """Returns columns as cells of a table: lists and dicts as JSON."""
+    nested = (dict, list, bool, type(None))
+    cells = _rounded(columns).items()
+    return {name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, nested) else cell for name, cell in cells}
 
 
 def with_texts(lines, rows):

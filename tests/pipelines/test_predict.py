@@ -183,23 +183,45 @@ def approximate(value):
     return pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
 
 
-def test_files_and_json(model, tmp_path):
-    """Tables and JSONL give lines of JSON with the text and the answer; empty texts are allowed."""
+def test_files(model, tmp_path):
+    """The format of the output is that of its name; all columns are kept, and empty texts are allowed."""
     directory, expected = model
-    (tmp_path / "texts.csv").write_text('id;review\n1;"a b; c"\n2;\n')
+    (tmp_path / "texts.csv").write_text('id;label;review\n1;x;"a b; c"\n2;y;\n')
     (tmp_path / "texts.jsonl").write_text('{"text": "a b", "pair": "c", "id": 1}\n{"text": "d", "pair": ""}\n')
-    output = tmp_path / "out" / "answers.jsonl"
-    for name, columns in (("texts.csv", ["--text_column=review"]), ("texts.jsonl", [])):
-        flags = [f"--input={tmp_path / name}", f"--output={output}", "--batch_size=1", *columns]
-        assert call(PROGRAM, f"--model={directory}", *flags) == f"wrote 2 answers to {output}\n"
-        lines = [json.loads(line) for line in output.read_text().splitlines()]
-        texts = ["a b; c", ""] if name == "texts.csv" else (["a b", "d"], ["c", ""])
-        for line, probabilities in zip(lines, expected(texts), strict=True):
-            assert line["label"] == LABELS[probabilities.argmax()]
-            np.testing.assert_allclose(list(line["scores"].values()), probabilities, rtol=1e-4)
-        names = ["text", "pair", "label", "score", "scores"]
-        assert list(lines[0]) == [name for name in names if name != "pair" or isinstance(texts, tuple)]
-        assert [line["text"] for line in lines] == (texts[0] if isinstance(texts, tuple) else texts)
+    for name, output, columns, given in (
+        ("texts.csv", "answers.csv", ["id", "label", "review"], ["a b; c", ""]),
+        ("texts.csv", "answers.tsv", ["id", "label", "review"], ["a b; c", ""]),
+        ("texts.jsonl", "answers.jsonl", ["text", "pair", "id"], (["a b", "d"], ["c", ""])),
+    ):
+        flags = [f"--input={tmp_path / name}", f"--output={tmp_path / output}", "--batch_size=1"]
+        flags += ["--text_column=review"] if "review" in columns else []
+        assert call(PROGRAM, f"--model={directory}", *flags) == f"wrote 2 answers to {tmp_path / output}\n"
+        with open(tmp_path / output, newline="") as file:
+            if output.endswith(".jsonl"):
+                rows = [json.loads(line) for line in file]
+                scores = [list(row.pop("scores").values()) for row in rows]
+            else:
+                rows = list(csv.DictReader(file, delimiter="," if output.endswith(".csv") else "\t"))
+                scores = [[float(row.pop(f"score_{label}")) for label in LABELS] for row in rows]
+                assert [row["review"] for row in rows] == given
+        label = "predicted_label" if "label" in columns else "label"
+        assert list(rows[0]) == [*columns, label, "score"]
+        np.testing.assert_allclose(scores, expected(given), rtol=1e-4)
+        assert [row[label] for row in rows] == [LABELS[index] for index in expected(given).argmax(-1)]
+
+
+def test_a_line_with_the_names_of_columns_is_no_text():
+    assert texts.from_lines("stdin", ["text", "a"], [("text",)]) == [{"text": "a"}]
+    assert texts.from_lines("stdin", ["text\tpair", "a\tb"], [("text", "pair")]) == [{"text": "a", "pair": "b"}]
+    assert texts.from_lines("stdin", ["text"], [("text",)]) == [{"text": "text"}]
+
+
+def test_nested_answers_in_a_table(tmp_path):
+    answer = {"entities": [{"text": "ü", "score": 0.12345678}], "count": 1}
+    printing.write(tmp_path / "a.csv", [(None, {"text": "a,b"}, answer)], ",")
+    assert (tmp_path / "a.csv").read_text() == (
+        'text,entities,count\n"a,b","[{""text"": ""ü"", ""score"": 0.123457}]",1\n'
+    )
 
 
 def test_lines_to_read():
