@@ -1,12 +1,14 @@
 """Distribution strategies: one device, the GPUs of one machine, several machines, a TPU."""
 
 import json
+import logging
 import os
 import socket
 import time
 
 import tensorflow as tf
 
+_LOG = logging.getLogger("keras_bert")
 KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
 
 
@@ -31,6 +33,8 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
     if kind == "one":
         return tf.distribute.get_strategy()
     if kind == "mirrored":
+        if not tf.config.list_physical_devices("GPU"):
+            _LOG.info("no GPU was found: training runs on the CPU")
         return tf.distribute.MirroredStrategy(
             [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
         )

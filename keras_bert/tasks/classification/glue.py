@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import pathlib
+import urllib.request
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from keras_bert.tasks.examples import Examples, converted, finite_number
 from keras_bert.tasks.table_files import check_columns, is_blank, split_tabs, table_row
 from keras_bert.training.metrics import matthews_correlation
 
+_SOURCE = "https://dl.fbaipublicfiles.com"  # From where TensorFlow Datasets download GLUE.
 _LOG = logging.getLogger("keras_bert")
 # Id columns of MRPC, and coarse categories of the diagnostic set.
 _INDEX = ("index", "id")
@@ -195,12 +197,14 @@ def read_tfds(task, split):
     try:
         import tensorflow_datasets as tfds
 
+        if not tfds.builder(name).is_prepared():  # It would try for minutes and print a hundred lines.
+            urllib.request.urlopen(_SOURCE, timeout=10).close()
         dataset, info = tfds.load(name, split=source, with_info=True)
         rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
     # TensorFlow Datasets raises errors of its own, of network libraries and of TensorFlow.
     except Exception as error:
         raise ValueError(
-            f"{name} could not be loaded from TensorFlow Datasets: {error}. "
+            f"{name} could not be loaded from TensorFlow Datasets, {_SOURCE}: {error}. "
             "Download the official files and pass their folder as --data_dir"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):

@@ -255,12 +255,13 @@ def test_tensorflow_datasets(monkeypatch):
     """Uses a fake `load`, to run without a network."""
     asked = []
 
-    def examples(name, split, rows, names=None):
+    def examples(name, split, rows, names=None, prepared=True):
         def load(*arguments, split, with_info):
             asked[:] = *arguments, split
             return rows, types.SimpleNamespace(features={"label": types.SimpleNamespace(names=names)})
 
-        fake = types.SimpleNamespace(load=load, as_numpy=lambda rows: rows)
+        builder = types.SimpleNamespace(is_prepared=lambda: prepared)
+        fake = types.SimpleNamespace(load=load, as_numpy=lambda rows: rows, builder=lambda name: builder)
         monkeypatch.setitem(sys.modules, "tensorflow_datasets", fake)
         return glue.read_tfds(TASKS[name], split)
 
@@ -277,3 +278,6 @@ def test_tensorflow_datasets(monkeypatch):
     assert examples("sst2", "train", [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]).pair is None
     with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* as --data_dir"):
         examples("rte", "train", [{}])
+    monkeypatch.setattr(glue, "_SOURCE", "http://localhost:9")  # Nothing listens there: one try, before any download.
+    with pytest.raises(ValueError, match="could not be loaded .*, http://localhost:9: .*refused.* as --data_dir"):
+        examples("rte", "train", [], prepared=False)
