@@ -49,6 +49,7 @@ class Finetuning:
 
     Attributes:
         callbacks: list of more callbacks of each run, see `Trainer`.
+        save_every: int, steps between snapshots, 0 for none. Defaults to one epoch.
         results: the content of `results.json`, set by `finish`.
         evaluated_on: string, what the scores are from. Defaults to "dev".
         results_class: subclass of `Results`, which writes them.
@@ -80,7 +81,7 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.callbacks, self.results, self._before = [], None, None
+        self.callbacks, self.save_every, self.results, self._before = [], None, None, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -161,6 +162,7 @@ class Finetuning:
             evaluation=dev,
             best=self.task.metric if shared.best else None,
             patience=shared.patience,
+            save_every=self.save_every,
             log_every=self.log_every,
             progress=self.grid_runs.progress,
         )

@@ -124,7 +124,7 @@ class Trainer:
             best: str, metric whose best weights are kept in the directory and restored at the end; `"-name"` if lower
                 is better. NaN is worse than any number; of equal scores, the one with the lower loss is better.
             patience: int, number of evaluations without improvement before stopping.
-            save_every: int, steps between snapshots. Defaults to one epoch.
+            save_every: int, steps between snapshots, 0 for none. Defaults to one epoch.
             log_every: int, steps between lines of `metrics.jsonl`, which also has the first and the last step.
                 Defaults to 50.
             after_save: function that the chief worker calls after each snapshot.
@@ -142,7 +142,8 @@ class Trainer:
         if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")
         batches.segment(total - 1)  # Raises for `Phases` that are too short.
-        save_every, evaluate_every = save_every or batches.steps, evaluate_every or batches.steps
+        save_every = batches.steps if save_every is None else save_every
+        evaluate_every = evaluate_every or batches.steps
         compared = {"best": best, "patience": patience, "evaluate_every": evaluate_every}
         settings = run_settings(self._settings, batches, total, compared, self.optimizer, self.model)
         state = RunState(self.directory, self.strategy, self.model, self._variables(), settings, best, patience, extend)
@@ -152,7 +153,7 @@ class Trainer:
         log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
             log.begin(step, settings, finished, per_epoch=batches.steps if steps is None else None)
-            calls = self._calls.run(batches, step, total, (save_every, evaluate_every))
+            calls = self._calls.run(batches, step, total, (save_every or total, evaluate_every))
             if state.interrupted:  # The evaluation of the last finished step comes first: it was interrupted.
                 calls = itertools.chain([(step, [], {}, False)], calls)
             for step, numbers, rates, signalled in () if finished else calls:
@@ -170,12 +171,13 @@ class Trainer:
                 finished = step == total or state.done
                 if state.done:
                     log.write(step, rates)
-                if self.directory and (step % save_every == 0 or finished or signalled):
+                if self.directory and save_every and (step % save_every == 0 or finished or signalled):
                     self._save(step, state, log, after_save)
                 if finished or signalled:
                     break
             if signalled or self._interruption.requested:  # The latter during the last save.
-                self._interruption.stop(self._goodbye(step, total), log.say)
+                message = stopped(step, total, self.directory if save_every else None) if self._chief else ""
+                self._interruption.stop(message, log.say)
             state.finish()
             log.finish(state.result)
         return state.result
@@ -216,9 +218,6 @@ class Trainer:
         # Several workers would wait for each other: they finish the evaluation.
         if self._interruption.requested and not self._calls.several_workers:
             raise InterruptedEvaluation
-
-    def _goodbye(self, step, total):
-        return stopped(step, total, self.directory) if self._chief else ""
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""

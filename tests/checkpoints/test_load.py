@@ -320,8 +320,8 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
             use(bert, *arguments)
     with pytest.raises(ValueError, match=r"`bert.model\(\)`"):
         keras_bert.save(bert, "nowhere", None)
-    with pytest.raises(AttributeError, match=r"has no attribute 'fit'. Use `bert.encoder` .* or `bert.model\(\)`"):
-        bert.fit()
+    with pytest.raises(AttributeError, match=r"has no attribute 'compile'. Use `bert.encoder` .* or `bert.model\(\)`"):
+        bert.compile()
     with pytest.raises(AttributeError, match="LoadedBert has no attribute 'nothing'"):
         bert.nothing  # noqa: B018
     assert bert.model() is bert.model()

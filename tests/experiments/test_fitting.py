@@ -54,10 +54,10 @@ CASES = {
         {},
     ),
     "labels": (
-        "run_glue --task=multi_label --threshold=shared --class_weights=balanced",
+        "run_glue --task=multi_label --threshold=per_label --class_weights=balanced",
         rows(text=TEXTS, label=[["x", "y"], [], ["y"], ["x"]] * 2),
         (TEXTS, [["x", "y"], [], ["y"], ["x"]] * 2),
-        {"threshold": "shared", "class_weight": "balanced"},
+        {"threshold": "per_label", "class_weight": "balanced"},
     ),
     "tags": ("run_tagging", rows(tokens=WORDS, tags=TAGS), (WORDS, TAGS), {}),
     "spans": (
@@ -92,7 +92,7 @@ def start(tmp_path_factory, config, pieces):
     return folder
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["classes", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CASES][1:])])
 def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     command, content, arguments, options = CASES[name]
     path = tmp_path / ("rows.json" if isinstance(content, dict) else "rows.jsonl")
@@ -155,6 +155,7 @@ def test_fit_again_and_fit_of_a_trained_keras_model(start):
     assert second.predict("a b") == first.predict("a b")
 
 
+@pytest.mark.slow
 def test_two_replicas(config, pieces, tmp_path, mirrored):
     tf.config.run_functions_eagerly(False)  # Replicas only run as graphs.
     plain = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -15,7 +15,7 @@ def choose_thresholds(choice, labels, logits):
 
     Args:
         choice: "shared", one threshold for all labels, by micro F1; "per_label", one for each, by its own F1; or the
-            threshold as a number, which is returned.
+            threshold as a number, or a list of those of all labels, which is returned.
         labels: array of 0 and 1, `(rows, classes)`.
         logits: array `(rows, classes)`.
 
@@ -26,7 +26,9 @@ def choose_thresholds(choice, labels, logits):
     labels, logits = np.asarray(labels, bool), np.asarray(logits, "float64")
     if choice == "per_label":
         return [_best_threshold(*column) for column in zip(labels.T, logits.T, strict=True)]
-    return _best_threshold(labels.ravel(), logits.ravel()) if choice == "shared" else float(choice)
+    if choice == "shared":
+        return _best_threshold(labels.ravel(), logits.ravel())
+    return choice if isinstance(choice, list) else float(choice)
 
 
 def _best_threshold(labels, logits):

@@ -1,0 +1,131 @@
+"""The tasks of `LoadedBert.fit` and `evaluate`, made of data in Python."""
+
+import dataclasses
+import pathlib
+import re
+
+from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.tasks import in_memory
+from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
+from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.embedding import data as embedding
+from keras_bert.tasks.embedding.task import EmbeddingSettings, EmbeddingTask
+from keras_bert.tasks.multiple_choice import data as multiple_choice
+from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
+from keras_bert.tasks.questions import data as questions
+from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+from keras_bert.tasks.tagging import data as tagging
+from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+
+TRAIN, DEV = "train", "validation"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a task is made of.
+
+    Args:
+        train, dev: paths of the files.
+        name: the name of the model to start from.
+        bert: the model.
+        pairs: bool, whether texts are pairs.
+        labels: list of the classes in the order of the model's, or `None` for those of the training data.
+        length: int, maximum number of tokens, or `None` for the default of the task.
+        options: dict of the settings of the task.
+    """
+
+    train: pathlib.Path
+    dev: pathlib.Path
+    name: str
+    bert: LoadedBert
+    pairs: bool
+    labels: list | None
+    length: int | None
+    options: dict
+
+    def length_or(self, default):
+        """Returns the length: by default at most the positions of the model."""
+        return self.length or min(default, self.bert.config.max_position_embeddings)
+
+    def settings(self, cls):
+        """Returns the settings of a task as an object."""
+        return cls(**self.options, sequence_length=self.length_or(cls.sequence_length))
+
+
+def _classification(kind, start):
+    pair = "pair" if start.pairs else None
+    data = own_data(kind, start.train, start.dev, pair=pair, skip_bad_rows=None, labels=start.labels)
+    cls = MultiLabelTask if data.task.multi_label else ClassificationTask
+    return cls(data, start.name, start.bert, start.length_or(128), **start.options)
+
+
+def _tagging(start):
+    train, dev = (tagging.read(path) for path in (start.train, start.dev))
+    train, dev = (dataclasses.replace(part, path=pathlib.Path(part.path.name)) for part in (train, dev))
+    return TaggingTask(train, dev, None, start.name, start.bert, start.settings(TaggingSettings), start.labels)
+
+
+def _questions(start):
+    data = questions.read_all([start.train], start.dev)
+    data = dataclasses.replace(data, files={"train": [start.train.name], "dev": start.dev.name, "test": None})
+    settings = start.settings(QuestionSettings)
+    version_2 = data.train[0].version_2 or data.dev.version_2
+    settings = dataclasses.replace(settings, version_2=version_2)
+    return QuestionAnsweringTask(data, {start.name: start.bert.identity}, start.bert, settings)
+
+
+def _multiple_choice(start):
+    data = multiple_choice.read_all(start.train, start.dev, first_label=0)
+    return MultipleChoiceTask(data, start.name, start.bert, start.length_or(128), **start.options)
+
+
+def _embedding(start):
+    train, dev = (embedding.read(path) for path in (start.train, start.dev))
+    if train.score_range and dev.score_range and train.score_range != dev.score_range:
+        both = max(train.score_range, dev.score_range)
+        train, dev = (embedding.read(path, score_range=both) for path in (start.train, start.dev))
+    names = {"train": start.train.name, "dev": start.dev.name}
+    length, settings = start.bert.sequence_length or start.length_or(128), EmbeddingSettings(**start.options)
+    return EmbeddingTask(train, dev, names, start.name, start.bert, start.length or length, settings)
+
+
+# The tasks by name: what makes them, and the names of their settings.
+_CLASSES = {"class_weight", "language_model_weight"}
+TASKS = {
+    "classification": (lambda start: _classification("classification", start), _CLASSES),
+    "regression": (lambda start: _classification("regression", start), set()),
+    "multi_label": (lambda start: _classification("multi_label", start), {"class_weight", "threshold"}),
+    "tagging": (_tagging, {"first_token_only"}),
+    "questions": (_questions, {"doc_stride", "max_question_length", "max_answer_length"}),
+    "multiple_choice": (_multiple_choice, set()),
+    "embedding": (_embedding, {field.name for field in dataclasses.fields(EmbeddingSettings)}),
+}
+
+
+def make_task(name, folder, parts, bert, labels, length, options):
+    """Writes the rows of the parts as files, and returns the task that reads them."""
+    paths = {}
+    for part, (rows, targets, *_) in parts.items():
+        paths[part] = folder / f"{part}.{'json' if name == 'questions' else 'jsonl'}"
+        in_memory.write(paths[part], name, rows, targets)
+    make, known = TASKS[name]
+    if unknown := options.keys() - known:
+        raise ValueError(f"the task {name} has no option {sorted(unknown)[0]!r}. Expected one of: {sorted(known)}")
+    options = {{"class_weight": "class_weights"}.get(option, option): value for option, value in options.items()}
+    pairs = isinstance(parts[TRAIN][0][0], tuple)
+    try:
+        return make(Parts(*paths.values(), bert.name, bert, pairs, labels, length, options))
+    except ValueError as error:
+        raise ValueError(_in_python(str(error), paths)) from None
+
+
+def _in_python(message, paths):
+    """Names the arguments of Python in a message about files and flags."""
+    for part, path in zip(("texts", "validation"), paths.values(), strict=True):
+        message = re.sub(
+            rf"{re.escape(str(path))}:(\d+)", lambda match, part=part: f"{part}[{int(match[1]) - 1}]", message
+        )
+        message = message.replace(str(path), part).replace(path.name, part)
+    message = message.replace("class_weights", "class_weight")
+    return re.sub(r"--(\w+)(=\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message)
