@@ -3,10 +3,11 @@
     python -m pipelines.serve --saved_models=saved_models --port=8501 --grpc_port=8500
     curl -d '{"instances": ["A charming film."]}' localhost:8501/v1/models/sst2:predict
 
-`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as written by `keras_bert.export`;
-checkpoints in it are skipped. The latest version that loads is served; a version added later replaces it without
-downtime. Concurrent requests are batched. The server starts in about five seconds and then loads the models. On SIGTERM
-it finishes running requests and exits with status 0. Use TensorFlow Serving in production.
+`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as written by `keras_bert.export`, or of the
+outputs of training commands, such as `runs`; checkpoints in it are skipped. The latest version that loads is served; a
+version added later replaces it without downtime. Concurrent requests are batched. The server starts in about five
+seconds and then loads the models. On SIGTERM it finishes running requests and exits with status 0. Use TensorFlow
+Serving in production.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ import sys
 from . import command
 from .arguments import CommandArguments, flag
 
+_MODELS = ("*/*", "*/saved_model/*")  # Models, and outputs of commands.
 _CHECKPOINT, _CHECKPOINTS, _VERSION = "a checkpoint", "a folder of checkpoints", "one version of a model"
 _OTHER_KINDS = {  # What a folder without models is, by a file in it.
     "saved_model.pb": _VERSION,
@@ -86,7 +88,8 @@ def _check_folder(folder):
 
 
 def _has_models(folder):
-    return any(path.parent.name.isdecimal() for path in folder.glob("*/*/saved_model.pb"))
+    found = (path for pattern in _MODELS for path in folder.glob(f"{pattern}/saved_model.pb"))
+    return any(path.parent.name.isdecimal() for path in found)
 
 
 def main(arguments):

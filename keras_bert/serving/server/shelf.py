@@ -196,13 +196,17 @@ def _warm_up(model, file):
 
 
 def _find_models(directory):
-    """Returns the `Files` of each version by model and number; `None` for checkpoint folders."""
+    """Returns the `Files` of each version by model and number; `None` for checkpoint folders.
+
+    A folder that a command has trained in is a model too: its export is in `saved_model`.
+    """
     models = {}
     for folder in sorted(directory.iterdir()):
         if folder.is_dir() and not folder.name.startswith("."):
             versions = {}
             with contextlib.suppress(OSError):  # One unreadable folder must not stop the others.
-                versions = {int(path.name): _files(path) for path in folder.iterdir() if _is_version(path)}
+                place = folder / "saved_model" if (folder / "saved_model").is_dir() else folder
+                versions = {int(path.name): _files(path) for path in place.iterdir() if _is_version(path)}
             is_checkpoint = not versions and (folder / "config.json").is_file()
             models[folder.name] = None if is_checkpoint else versions
     return models
