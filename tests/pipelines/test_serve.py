@@ -157,7 +157,6 @@ def test_wrong_folders(tmp_path):
     (training / "flags.txt").touch()
     export = spelling("export_saved_model")
     for folder, message in {
-        tmp_path / "runs": f"no folder of models. Did you mean --saved_models={run}?",
         run / "model": f"a checkpoint. Did you mean --saved_models={run}?",
         run / "saved_model": f"one model. Did you mean --saved_models={run}?",
         run / "saved_model" / "1": f"one version of a model. Did you mean --saved_models={run}?",
@@ -168,7 +167,7 @@ def test_wrong_folders(tmp_path):
         "--output_dir=saved_models/NAME`, and use --saved_models=saved_models",
     }.items():
         assert mistake(PROGRAM, f"--saved_models={folder}") == f"--saved_models={folder} is {message}"
-    for folder in (run, empty, training):
+    for folder in (run, run.parent, empty, training):
         program, arguments = parsed(PROGRAM, f"--saved_models={folder}", "--port=0", "--grpc_port=0")
         program.check(arguments)
 

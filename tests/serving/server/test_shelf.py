@@ -146,14 +146,16 @@ def test_other_folders_and_damaged_metadata(shelf, shelf_folder):
     (shelf_folder / "text" / "writing-3").mkdir()
     (shelf_folder / "text" / "1" / "assets.extra").mkdir()
     (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
+    shutil.copytree(shelf_folder / "text", shelf_folder / "run" / "saved_model")  # The output of a command.
+    (shelf_folder / "run" / "model").mkdir()
     shelf = shelf()
     shelf.poll()
-    assert shelf.models() == ["text"]
+    assert shelf.models() == ["run", "text"]
     assert shelf.version("text").model.facts == {}  # The file is damaged.
     for name, message in (
         ("checkpoint", "it is a checkpoint; export it first"),
         ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
-        ("other", "unknown model. Expected one of: text"),
+        ("other", "unknown model. Expected one of: run, text"),
     ):
         with pytest.raises(ValueError, match=message) as error:
             shelf.version(name)
