@@ -6,12 +6,14 @@ That no other room of the package imports one is tested by tests/test_architectu
 import ast
 import importlib.util
 import json
+import shutil
 import sys
 
 import pytest
 
 import keras_bert
-from tests.test_architecture import ROOT, imports
+from tests.pipelines.programs import EAGERLY, run
+from tests.test_architecture import ROOT, imports, violations
 
 # Commands that use a wing. `wings` catches that it is missing, and `predict` needs it for the address of a server only.
 USERS = {
@@ -52,3 +54,32 @@ def test_models_of_commands_without_wings(checkpoint, tmp_path, monkeypatch):
         (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
         with pytest.raises(ValueError, match="is not a BERT: keras_bert.*load opens it"):
             wings.load(tmp_path)
+
+
+HERE = """
+import os, sys
+for name in [name for name in sys.modules if name.split(".")[0] in ("keras_bert", "pipelines")]:
+    del sys.modules[name]
+sys.path.insert(0, "")
+import keras_bert
+assert os.path.samefile(os.path.dirname(keras_bert.__file__), "keras_bert")
+"""  # The programs of tests have imported the package of the checkout.
+
+
+@pytest.mark.slow
+def test_fine_tuning_without_wings(tmp_path, checkpoint):
+    """Without all wings at once: none imports another, so that what runs then runs without each."""
+    for folder in ("keras_bert", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "saved_models"))
+    for wing in USERS:
+        shutil.rmtree(tmp_path / "keras_bert" / wing)
+    for name in ("run_translation", "search", "serve"):
+        (tmp_path / "pipelines" / f"{name}.py").unlink()
+    assert violations(tmp_path) == []
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.csv").write_text("text,label\na film,good\na book,bad\n")
+    flags = {"task": "classification", "model": checkpoint, "sequence_length": 8, "epochs": 1, "report_to": ""}
+    flags |= {"train_file": "train.csv", "dev_file": "dev.csv", "output_dir": "run"}
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    run("pipelines.run_glue", *arguments, before=EAGERLY + HERE, cwd=tmp_path, KERAS_BERT_MODELS="")
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
