@@ -43,7 +43,7 @@ def made(tmp_path_factory, config, pieces):
     made = tmp_path_factory.mktemp("squad")
     for version, answerable in (("1", 1.0), ("2", 0.6)):
         dev = 6 if version == "1" else 24
-        for name, count, seed in (("first", 40, 0), ("train", 120, 1), ("dev", dev, 2), ("test", 3, 3)):
+        for name, count, seed in (("first", 16, 0), ("train", 96, 1), ("dev", dev, 2), ("test", 3, 3)):
             write_file(made / f"{name}{version}.json", count, seed, answerable)
     paragraph = {"context": "a b", "qas": [{"id": "alone", "question": "x"}]}
     (made / "unanswered.json").write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": [paragraph]}]}))
@@ -163,7 +163,7 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     assert "threshold of no answer" in (output / "report.html").read_text()
     # Only the curve of the first stage is kept.
     lines = [json.loads(line) for line in (runs[0] / "before_1" / "metrics.jsonl").read_text().splitlines()]
-    assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
+    assert lines[-1]["step"] == 4 * 2  # 16 contexts of two windows, by 16.
     # The resumed run equals an uninterrupted one.
     finetune(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("learning_rate=*")  # A single model is not part of the name.

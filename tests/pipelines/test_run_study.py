@@ -33,6 +33,7 @@ PROGRAM = "pipelines.run_study"
 LETTERS = "abcdefgh"
 CONFIG = {"vocab_size": 100, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
 CONFIG |= {"intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 64}
+ONE_STEP = "length:16,steps:1,batch:8"
 STEPS = {"study": "steps", "rows": "ltr_100,ltr_20", "tasks": "mrpc", "learning_rate": "1e-2"}
 
 
@@ -155,8 +156,8 @@ def test_only_the_settings_asked_for_count():
 @pytest.mark.slow
 @pytest.mark.usefixtures("files")
 def test_rivals():
-    out, messages = study("rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc")
-    assert "2 pre-training runs of 5 steps and 3 fine-tuning runs on MRPC" in messages
+    out, messages = study("rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc", phase=ONE_STEP)
+    assert "2 pre-training runs of 1 steps and 3 fine-tuning runs on MRPC" in messages
     assert re.search(r"estimate: (less than )?\d+ minutes of pre-training and (less than )?\d+ minutes of fi", messages)
     found = results("rivals")
     assert list(found["scores"]) == ["gpt", "bilstm", "elmo"]
