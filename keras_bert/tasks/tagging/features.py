@@ -185,7 +185,7 @@ class TaggingWindows:
         return [Entity(type_, words[start][0], words[end - 1][1]) for type_, start, end in entities]
 
 
-def learned_labels(sentences):
+def labels(sentences):
     """Returns the labels of a model for `Sentences`: B and I of each type, or the plain tags."""
     types = {type_ for types in sentences.types() for type_ in types}
     return sorted(types) if sentences.scheme == PLAIN else schemes.labels(types)

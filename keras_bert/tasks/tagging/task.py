@@ -10,9 +10,9 @@ import scipy.special
 from keras_bert.models.heads import build_token_classifier
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.tagging import data, metrics, published, schemes
+from keras_bert.tasks.tagging import data, features, metrics, published, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
-from keras_bert.tasks.tagging.features import TaggingWindows, learned_labels
+from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.words_report import word_report
@@ -66,7 +66,7 @@ class TaggingTask(FinetuningTask):
         super().__init__(model, bert, settings.sequence_length)
         self.plain = train.scheme == PLAIN
         self.title, self.metric = f"Tagging of {train.path.name}", "accuracy" if self.plain else "f1"
-        self.loss, self.labels = token_loss(), labels or learned_labels(train)
+        self.loss, self.labels = token_loss(), labels or features.labels(train)
         parts = {
             "train": train.first(settings.max_train_examples),
             "dev": dev,

@@ -7,7 +7,7 @@ import pytest
 
 import keras_bert
 from keras_bert.tasks.tagging import data
-from keras_bert.tasks.tagging.features import TaggingWindows, learned_labels
+from keras_bert.tasks.tagging.features import TaggingWindows, labels
 from keras_bert.tasks.tagging.schemes import Entity
 from tests.text.test_spans import slow_max_context, slow_windows
 
@@ -20,9 +20,7 @@ def windows(eager, pieces, tmp_path):
         (tmp_path / name).write_text(content)
         sentences = data.read(tmp_path / name)
         vocabulary = [*pieces[:-1], "."]
-        return TaggingWindows(
-            sentences, keras_bert.TextPreprocessor(vocabulary, length), learned_labels(sentences), **options
-        )
+        return TaggingWindows(sentences, keras_bert.TextPreprocessor(vocabulary, length), labels(sentences), **options)
 
     return make
 
