@@ -81,13 +81,19 @@ def _frame_rows(frame):
 
 def _flags(frame):
     """Returns the names of the columns that are 1 or true in each row."""
-    names = list(map(str, frame.columns))
-    rows = zip(*(as_list(frame[name]) for name in frame.columns), strict=True)
-    return [[name for name, flag in zip(names, row, strict=True) if flag] for row in rows]
+    names, columns = list(map(str, frame.columns)), [as_list(frame[name]) for name in frame.columns]
+    for name, column in zip(names, columns, strict=True):
+        if wrong := [value for value in column if value not in (0, 1)]:
+            raise ValueError(
+                f"the column {name!r} of labels must be 0 and 1, or true and false. Received: {wrong[0]!r}"
+            )
+    return [[name for name, flag in zip(names, row, strict=True) if flag] for row in zip(*columns, strict=True)]
 
 
 def _from_dataset(dataset, place):
     """Returns the texts and targets of a dataset, whose elements may be batches."""
+    if dataset.cardinality() == -1:  # `tf.data.INFINITE_CARDINALITY`.
+        raise ValueError(f"`{place}` is a dataset without an end")
     rows, targets = [], []
     for element in dataset.as_numpy_iterator():
         texts, *rest = element if isinstance(element, tuple) else (element,)
@@ -107,7 +113,7 @@ def _from_dataset(dataset, place):
 def _plain(value):
     """Returns a value with the types of JSON: NumPy's scalars and arrays, bytes, and missing values become those."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", errors="surrogateescape")
+        return value.decode("utf-8")
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     if isinstance(value, dict):
@@ -115,7 +121,8 @@ def _plain(value):
     if hasattr(value, "tolist") or isinstance(value, list | set):
         value = sorted(value) if isinstance(value, set) else as_list(value) if not isinstance(value, list) else value
         return list(map(_plain, value)) if isinstance(value, list) else value
-    return None if isinstance(value, float) and math.isnan(value) else value
+    is_missing = (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"  # That of pandas.
+    return None if is_missing else value
 
 
 def check_task(name):
@@ -163,14 +170,19 @@ def infer(rows, targets):
 def write(path, task, rows, targets):
     """Writes the rows as a file that the task reads: JSONL, or SQuAD's JSON for questions."""
     if task == "questions":
-        write_text(
-            path, json.dumps({"version": "v2.0" if _has_unanswered(targets) else "1.1", "data": _squad(rows, targets)})
-        )
+        version = "v2.0" if _has_unanswered(targets) else "1.1"
+        write_text(path, json.dumps({"version": version, "data": _squad(rows, targets)}, default=_refuse))
         return
     make = {"tagging": _tagging, "multiple_choice": _choices, "embedding": _embedding}.get(task, _texts)
     targets = [None] * len(rows) if targets is None else targets
     records = (make(place, row, target) for place, (row, target) in enumerate(zip(rows, targets, strict=True)))
-    write_text(path, "".join(f"{json.dumps(record)}\n" for record in records))
+    write_text(path, "".join(f"{json.dumps(record, default=_refuse)}\n" for record in records))
+
+
+def _refuse(value):
+    raise ValueError(
+        f"texts and targets must be strings, numbers, or lists, tuples or dicts of these. Received: {value!r:.100}"
+    )
 
 
 def _wrong(place, expected, row):

@@ -23,7 +23,7 @@ def frames():
         (lambda frame: (frame[["text", "kind"]], "kind"), "classification", TEXTS, ["x", "y"]),
         (lambda frame: (frame[["text", "pair"]], frame["stars"]), "classification", PAIRS, [1, 3]),
         (lambda frame: (frame[["text", "pair", "share"]], "share"), "regression", PAIRS, [0.5, 0.25]),
-        (lambda frame: (frame["text"], frame[["stars", "none"]]), "multi_label", TEXTS, [["stars"], ["stars"]]),
+        (lambda frame: (frame["text"], frame[["some", "none"]]), "multi_label", TEXTS, [["some"], []]),
         (lambda frame: (frame[["text", "pair"]],), "embedding", PAIRS, None),
     ],
 )
@@ -34,6 +34,7 @@ def test_frames(read, task, rows, targets):
         "kind": ["x", "y"],
         "stars": [1, 3],
         "share": [0.5, 0.25],
+        "some": [True, False],
         "none": [0, 0],
     }
     for make in frames():
@@ -53,6 +54,15 @@ def test_frames(read, task, rows, targets):
 )
 def test_lists_and_arrays(texts, targets, rows, found):
     assert in_memory.read(texts, targets) == (rows, found)
+
+
+def test_values_that_no_file_has(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="of labels must be 0 and 1, or true and false. Received: 2"):
+        in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2]}))
+    assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
+    with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
+        in_memory.write(tmp_path / "a.jsonl", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -104,6 +114,8 @@ def test_answers(tmp_path):
         (["a"], "label", "the name of a column of a data frame. Received: 'label' for list"),
         (["a"], None, "does not follow from the data. Received: texts such as 'a' with no targets"),
         ([1, 2], [0, 1], "does not follow"),
+        (tf.data.Dataset.from_tensors("a").repeat(), None, "a dataset without an end"),
+        ([b"\xff"], ["x"], "invalid start byte"),
         (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
     ],
 )
