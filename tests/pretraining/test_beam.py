@@ -143,7 +143,13 @@ def test_incompatible_flags():
 @pytest.mark.slow
 def test_command_with_two_processes(beam, text, pieces, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    options = [f"--runner={RUNNER}", f"--beam_options={','.join(PROCESSES)}", "--static", "--duplicates=1", "--shards=4"]
+    options = [
+        f"--runner={RUNNER}",
+        f"--beam_options={','.join(PROCESSES)}",
+        "--static",
+        "--duplicates=1",
+        "--shards=4",
+    ]
     stdout, _ = finish(start(PROGRAM, f"--input={text}", *FLAGS, *options, cwd=tmp_path))
     assert "\nstatistics:   out/manifest.json\n" in stdout
     generate(text, tmp_path / "local", pieces, Settings(static=True), shards=4)
