@@ -95,6 +95,11 @@ def _read(texts, targets, task, validation, split, seed):
         if len(parts) > 2:
             raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
         dev = in_memory.read(*parts, place="validation")
+        if dev[1] is None and train[1] is not None:
+            raise ValueError(
+                "`validation` must be a tuple of texts and targets. Received: only texts, as "
+                f"{type(validation).__name__}"
+            )
     elif split is not None:
         train, dev = _split(*train, split, seed)
     return _Data(task, {TRAIN: train, DEV: dev}, dev is not train)
@@ -212,9 +217,11 @@ def _split_options(task, options):
     shared = {name: value for name, value in options.items() if name in _FIELDS}
     own = {name: value for name, value in options.items() if name in TASKS[task][1]}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
-        known = [*_FIELDS, *sorted(TASKS[task][1])]
-        similar = difflib.get_close_matches(unknown[0], [*known, "learning_rate", "epochs", "batch_size"], 1)
+        known = [*fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
+        similar = difflib.get_close_matches(unknown[0], known, 1)
         hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(known)}"
+        if unknown[0] in ("optimizer", "loss", "metrics"):
+            hint = ", which chooses it. `bert.encoder` builds models to compile with your own"
         raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}{hint}")
     return shared, own
 

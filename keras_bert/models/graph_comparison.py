@@ -77,7 +77,8 @@ class Family:
         return ValueError(
             f"`model` must come from {self.builders}, with nothing added, removed or changed. {reason}."
             f"{self.hint(model)} Received: model={model.name!r}. keras_bert only saves and exports models from its "
-            "builders; Keras saves any model: model.save('model.keras')"
+            "builders; Keras saves any model: model.save('model.keras'), and exports any model on texts: "
+            "keras_bert.build_text_model(model, preprocessor).export(folder)"
         )
 
 

@@ -39,8 +39,8 @@ def read(texts, targets=None, place="texts"):
         if not is_frame(texts) or targets not in texts.columns:
             columns = f"a data frame with the columns {', '.join(map(repr, texts.columns))}" if is_frame(texts) else ""
             raise ValueError(
-                f"targets must be a list, or the name of a column of a data frame. Received: {targets!r} for "
-                f"{columns or type(texts).__name__}"
+                f"targets must be a list, or the name of a column of `{place}`, a data frame. Received: {targets!r} "
+                f"for {columns or type(texts).__name__}"
             )
         names = [name for name in texts.columns if name != targets]
         texts, targets = texts[names], texts[targets]
@@ -70,6 +70,12 @@ def _frame_rows(frame):
     if len(names) == 1:
         return columns[0]
     if len(names) == 2 and not set(_DICTS) & set(names):
+        for name, column in zip(names, columns, strict=True):
+            if isinstance(column[0] if column else None, int | float):
+                raise ValueError(
+                    f"a data frame of pairs must have two columns of texts. Received: {name!r} with values such as "
+                    f"{column[0]!r}. Choose columns, such as frame[['text', 'label']], and name that of the targets"
+                )
         return list(zip(*columns, strict=True))
     if set(_DICTS) & set(names) or not all(isinstance(name, str) for name in names):
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -148,6 +154,11 @@ def infer(rows, targets):
         known = [target for target in targets if target is not None and target != []]
         example = known[0] if known else None
         if isinstance(example, list | tuple):
+            if isinstance(example[0], float):
+                raise ValueError(
+                    "the targets are lists of floats, as one-hot vectors are. Expected the class of each text, such as "
+                    f"targets.argmax(-1), or lists of labels. Received: targets such as {example!r:.100}"
+                )
             return "multi_label" if isinstance(example[0], str | int) else "tagging"
         if isinstance(example, dict):
             return "tagging"

@@ -42,6 +42,17 @@ def test_frames(read, task, rows, targets):
         assert (*found, in_memory.infer(*found)) == (rows, targets, task)
 
 
+def test_frames_without_the_name_of_the_targets():
+    for make in frames():
+        frame = make({"text": TEXTS, "label": [1, 0]})
+        with pytest.raises(ValueError, match="two columns of texts. Received: 'label' with values such as 1. Choose"):
+            in_memory.read(frame)
+        with pytest.raises(
+            ValueError, match="column of `texts`, a data frame. Received: 'stars' for a data frame with"
+        ):
+            in_memory.read(frame, "stars")
+
+
 @pytest.mark.parametrize(
     ("texts", "targets", "rows", "found"),
     [
@@ -111,7 +122,8 @@ def test_answers(tmp_path):
         ("abc", None, "`texts` must be a list, .* Received: 'abc'"),
         ([], None, "`texts` is empty"),
         (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
-        (["a"], "label", "the name of a column of a data frame. Received: 'label' for list"),
+        (["a"], "label", "the name of a column of `texts`, a data frame. Received: 'label' for list"),
+        (["a", "b"], [[1.0, 0.0], [0.0, 1.0]], r"lists of floats, as one-hot vectors are.*argmax\(-1\)"),
         (["a"], None, "does not follow from the data. Received: texts such as 'a' with no targets"),
         ([1, 2], [0, 1], "does not follow"),
         (tf.data.Dataset.from_tensors("a").repeat(), None, "a dataset without an end"),

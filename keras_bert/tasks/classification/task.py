@@ -257,6 +257,10 @@ def _listed(scores):
 def check_class_weights(task, class_weights):
     """Raises an error if the weights are unknown, or the task has no classes."""
     weights = class_weights if isinstance(class_weights, dict) else {}
+    if not task.multi_label and task.labels and (unknown := [name for name in weights if name not in task.labels]):
+        raise ValueError(
+            f"`class_weights` has no class {unknown[0]!r}. Expected one of: {', '.join(map(repr, task.labels))}"
+        )
     if task.multi_label or not task.labels or not weights.keys() <= set(task.labels):
         weights = None
     if not (class_weights is None or weights or (class_weights == "balanced" and task.labels)):
