@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tqdm
@@ -53,7 +54,7 @@ def fit(
     choices = {"learning_rate": learning_rate, "batch_size": batch_size, "epochs": epochs, "seed": seed}
     choices = {name: _listed(value) for name, value in choices.items()}
     _check_choices(choices)
-    data = _read(texts, targets, task, validation, validation_split, choices["seed"][0])
+    data = _read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0])
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
     shared, own = _split_options(data.task, options)
@@ -66,7 +67,7 @@ def fit(
         report_to = ("tensorboard",) if output_dir else ()
         runs = Finetuning if data.held_out else _WithoutValidation
         finetuning = runs(made, choices, Hyperparameters(**shared), output, strategy=strategy, report_to=report_to)
-        finetuning.callbacks, finetuning.save_every = list(callbacks), None if output_dir else 0
+        finetuning.callbacks, finetuning.save_every = keras.tree.flatten(callbacks or []), None if output_dir else 0
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
@@ -84,7 +85,7 @@ class _Data:
 
 def _read(texts, targets, task, validation, split, seed):
     """Returns the `_Data` of the arguments of `fit`."""
-    column = targets if isinstance(targets, str) else None  # Of data frames.
+    column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
     task = in_memory.check_task(task) if task else in_memory.infer(*train)
     if validation is not None and split is not None:
@@ -227,6 +228,7 @@ def _split_options(task, options):
 
 
 def _listed(value):
+    value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 

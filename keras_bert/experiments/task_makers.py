@@ -6,6 +6,7 @@ import re
 
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.tasks import in_memory
+from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -113,6 +114,8 @@ def make_task(name, folder, parts, bert, labels, length, options):
     if unknown := options.keys() - known:
         raise ValueError(f"the task {name} has no option {sorted(unknown)[0]!r}. Expected one of: {sorted(known)}")
     options = {{"class_weight": "class_weights"}.get(option, option): value for option, value in options.items()}
+    if isinstance(weights := options.get("class_weights"), dict):
+        options["class_weights"] = {class_name(label): weight for label, weight in weights.items()}
     pairs = isinstance(parts[TRAIN][0][0], tuple)
     try:
         return make(Parts(*paths.values(), bert.name, bert, pairs, labels, length, options))

@@ -6,6 +6,8 @@ They are written as the files that the tasks read, so that Python and the comman
 import json
 import math
 
+import numpy as np
+
 from keras_bert.files import write_text
 from keras_bert.tasks.class_names import as_list
 
@@ -27,7 +29,8 @@ def read(texts, targets=None, place="texts"):
     Args:
         texts: a list, an array, a Series, a data frame or a `tf.data.Dataset`. The columns of a frame are those of a
             pair, or the keys of dicts; a dataset has texts, or tuples of texts and targets.
-        targets: the same, or the name of a column of the frame. Several columns of 0 and 1 are labels.
+        targets: the same, or the name of a column of the frame. Several columns of 0 and 1, of a frame or an array, are
+            labels.
         place: string, what messages call the texts.
     """
     if hasattr(texts, "as_numpy_iterator"):
@@ -35,7 +38,7 @@ def read(texts, targets=None, place="texts"):
         if own is not None and targets is not None:
             raise ValueError(f"`{place}` has targets, which are its second elements. Expected no others")
         targets = own if targets is None else targets
-    if isinstance(targets, str):
+    if isinstance(targets, str | int):
         if not is_frame(texts) or targets not in texts.columns:
             columns = f"a data frame with the columns {', '.join(map(repr, texts.columns))}" if is_frame(texts) else ""
             raise ValueError(
@@ -53,7 +56,7 @@ def read(texts, targets=None, place="texts"):
         raise ValueError(f"`{place}` is empty. Expected at least one text")
     if targets is None:
         return rows, None
-    targets = _flags(targets) if is_frame(targets) else list(map(_plain, as_list(targets)))
+    targets = _targets(targets)
     if len(targets) != len(rows):
         raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
     return rows, targets
@@ -85,14 +88,22 @@ def _frame_rows(frame):
     )
 
 
-def _flags(frame):
-    """Returns the names of the columns that are 1 or true in each row."""
-    names, columns = list(map(str, frame.columns)), [as_list(frame[name]) for name in frame.columns]
+def _targets(values):
+    """Returns targets as a list; of several columns of 0 and 1 the names of those that are 1."""
+    if is_frame(values):
+        names, columns = list(map(str, values.columns)), [values[name] for name in values.columns]
+    elif getattr(values, "ndim", 1) == 2 and getattr(values.dtype, "kind", "O") in "biu":  # One-hot vectors are floats.
+        names, columns = list(map(str, range(values.shape[1]))), list(values.T)
+    else:
+        return list(map(_plain, as_list(values)))
+    columns = [list(map(_plain, as_list(column))) for column in columns]
+    if len(columns) == 1:
+        return columns[0]
     for name, column in zip(names, columns, strict=True):
-        if wrong := [value for value in column if value not in (0, 1)]:
-            raise ValueError(
-                f"the column {name!r} of labels must be 0 and 1, or true and false. Received: {wrong[0]!r}"
-            )
+        for place, flag in enumerate(column):
+            if flag not in (0, 1):
+                expected = f"the column {name!r} of labels must be 0 and 1, or true and false"
+                raise ValueError(f"targets[{place}]: {expected}. Received: {flag!r}")
     return [[name for name, flag in zip(names, row, strict=True) if flag] for row in zip(*columns, strict=True)]
 
 
@@ -108,11 +119,13 @@ def _from_dataset(dataset, place):
                 f"`{place}`: a dataset must have texts, or tuples of texts and targets. Received: {element!r:.100}"
             )
         several = isinstance(texts, tuple)
-        parts = [as_list(part) if getattr(part, "ndim", 0) else [part] for part in (texts if several else (texts,))]
+        parts = texts if several else (texts,)
+        batched = any(getattr(part, "ndim", 0) for part in parts)
+        parts = [as_list(part) if getattr(part, "ndim", 0) else [part] for part in parts]
         parts = [list(map(_plain, part)) for part in parts]
         rows += zip(*parts, strict=True) if several else parts[0]
         if rest:
-            targets += as_list(rest[0]) if getattr(rest[0], "ndim", 0) else [rest[0]]
+            targets += _targets(rest[0] if batched else np.expand_dims(rest[0], 0))
     return rows, targets or None
 
 
@@ -124,11 +137,12 @@ def _plain(value):
         return tuple(map(_plain, value))
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
-    if hasattr(value, "tolist") or isinstance(value, list | set):
+    if type(value).__name__ in ("NAType", "NaTType"):  # Of pandas.
+        return None
+    if hasattr(value, "tolist") or hasattr(value, "to_list") or isinstance(value, list | set):
         value = sorted(value) if isinstance(value, set) else as_list(value) if not isinstance(value, list) else value
         return list(map(_plain, value)) if isinstance(value, list) else value
-    is_missing = (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"  # That of pandas.
-    return None if is_missing else value
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def check_task(name):
@@ -162,7 +176,7 @@ def infer(rows, targets):
             return "multi_label" if isinstance(example[0], str | int) else "tagging"
         if isinstance(example, dict):
             return "tagging"
-        if isinstance(example, float):
+        if isinstance(example, int | float) and any(isinstance(target, float) for target in known):
             if all(target is None or float(target).is_integer() for target in known):
                 raise ValueError(
                     "the targets are whole numbers as floats. Expected task='regression', or task='classification' if "

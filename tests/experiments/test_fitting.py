@@ -154,6 +154,14 @@ def test_fit_starts_from_the_present_weights(start):
         assert same == (trained.predict("a b") == bert.predict("a b"))
 
 
+def test_equal_settings(start):
+    """Classes of weights may be numbers, as labels; settings may be of NumPy, and `None` is the default."""
+    fit = functools.partial(keras_bert.load(start).fit, TEXTS, [3, 4] * (len(TEXTS) // 2), verbose=False, batch_size=4)
+    plain = fit(class_weight={"3": 2.0}, epochs=1, learning_rate=0.5)
+    other = fit(class_weight={3: 2.0}, epochs=np.int64(1), learning_rate=np.float32(0.5), seed=None, callbacks=None)
+    assert all(map(np.array_equal, plain.model().weights, other.model().weights))
+
+
 @pytest.mark.slow
 def test_two_replicas(config, pieces, tmp_path, mirrored):
     tf.config.run_functions_eagerly(False)  # Replicas only run as graphs.

@@ -24,6 +24,8 @@ def frames():
         (lambda frame: (frame[["text", "pair"]], frame["stars"]), "classification", PAIRS, [1, 3]),
         (lambda frame: (frame[["text", "pair", "share"]], "share"), "regression", PAIRS, [0.5, 0.25]),
         (lambda frame: (frame["text"], frame[["some", "none"]]), "multi_label", TEXTS, [["some"], []]),
+        (lambda frame: (frame[["text"]], frame[["stars"]]), "classification", TEXTS, [1, 3]),
+        (lambda frame: (frame["text"], frame["lists"]), "multi_label", TEXTS, [["x"], ["x", "y"]]),
         (lambda frame: (frame[["text", "pair"]],), "embedding", PAIRS, None),
     ],
 )
@@ -36,6 +38,7 @@ def test_frames(read, task, rows, targets):
         "share": [0.5, 0.25],
         "some": [True, False],
         "none": [0, 0],
+        "lists": [["x"], ["x", "y"]],
     }
     for make in frames():
         found = in_memory.read(*read(make(columns)))
@@ -53,6 +56,14 @@ def test_frames_without_the_name_of_the_targets():
             in_memory.read(frame, "stars")
 
 
+def test_frames_of_pandas():
+    """Missing values of all kinds are `None`; columns may have numbers as names."""
+    pandas = pytest.importorskip("pandas")
+    for missing in (pandas.array([1, None], "Int64"), pandas.array([True, pandas.NA], "boolean")):
+        assert in_memory.read(TEXTS, pandas.Series(missing)) == (TEXTS, [1, None])
+    assert in_memory.read(pandas.DataFrame({0: TEXTS, 1: [3, 4]}), 1) == (TEXTS, [3, 4])
+
+
 @pytest.mark.parametrize(
     ("texts", "targets", "rows", "found"),
     [
@@ -60,6 +71,9 @@ def test_frames_without_the_name_of_the_targets():
         (np.array(PAIRS), np.float32([0.5, 0.25]), PAIRS, [0.5, 0.25]),
         ((text for text in TEXTS), (True, np.bool_(False)), TEXTS, [True, False]),
         ([np.str_("a"), b"b c"], [{"y", "x"}, ()], TEXTS, [["x", "y"], ()]),
+        (TEXTS, np.array([[0, 1, 1], [0, 0, 0]]), TEXTS, [["1", "2"], []]),
+        (TEXTS, np.array([[0], [2]]), TEXTS, [0, 2]),
+        (TEXTS, np.array([["x"], ["y"]]), TEXTS, [["x"], ["y"]]),
         ([["a"], np.array(["b", "c"])], [["O"], ["O", "O"]], [["a"], ["b", "c"]], [["O"], ["O", "O"]]),
     ],
 )
@@ -70,7 +84,7 @@ def test_lists_and_arrays(texts, targets, rows, found):
 def test_values_that_no_file_has(tmp_path):
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="of labels must be 0 and 1, or true and false. Received: 2"):
-        in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2]}))
+        in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
     assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
         in_memory.write(tmp_path / "a.jsonl", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)
@@ -81,6 +95,8 @@ def test_datasets(batched):
     for texts, rows in ((TEXTS, TEXTS), (tuple(zip(*PAIRS, strict=True)), PAIRS)):
         dataset = tf.data.Dataset.from_tensor_slices((tuple(map(list, texts)) if texts is not TEXTS else texts, [3, 4]))
         assert in_memory.read(dataset.batch(2) if batched else dataset) == (rows, [3, 4])
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, [[1, 0], [1, 1]]))
+    assert in_memory.read(dataset.batch(2) if batched else dataset) == (TEXTS, [["0"], ["0", "1"]])
 
 
 @pytest.mark.parametrize(
@@ -101,6 +117,10 @@ def test_the_task_follows_from_the_first_target(row, target, task):
     assert in_memory.infer([row, row], [target, target]) == task
     if isinstance(target, list) and isinstance(row, str):
         assert in_memory.infer([row, row], [[], target]) == task
+
+
+def test_whole_numbers_among_floats_are_values():
+    assert in_memory.infer(TEXTS, [1, 2.5]) == "regression"
 
 
 def test_answers(tmp_path):
@@ -128,6 +148,8 @@ def test_answers(tmp_path):
         ([1, 2], [0, 1], "does not follow"),
         (tf.data.Dataset.from_tensors("a").repeat(), None, "a dataset without an end"),
         ([b"\xff"], ["x"], "invalid start byte"),
+        (["a"], np.array([[1, 2]]), r"targets\[0\]: the column '1' of labels must be 0 and 1"),
+        (["a"], 1, "the name of a column of `texts`, a data frame. Received: 1 for list"),
         (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
     ],
 )
