@@ -54,6 +54,8 @@ def fit(
     choices = {"learning_rate": learning_rate, "batch_size": batch_size, "epochs": epochs, "seed": seed}
     choices = {name: _listed(value) for name, value in choices.items()}
     _check_choices(choices)
+    if not isinstance(callbacks, list | tuple):
+        raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
     data = _read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0])
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")

@@ -190,6 +190,7 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Expected one of: validation, .* learning_rate, .* freeze_layers"),
         (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* which chooses it. `bert.encoder` builds"),
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
+        (["x", "y"], {"callbacks": object()}, "`callbacks` must be a list of Keras callbacks. Received: <object"),
         (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
         (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
