@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import logging
 import pathlib
+import random
 import sys
 import tempfile
 
@@ -54,15 +55,20 @@ def fit(
     choices = {"learning_rate": learning_rate, "batch_size": batch_size, "epochs": epochs, "seed": seed}
     choices = {name: _listed(value) for name, value in choices.items()}
     _check_choices(choices)
-    if not isinstance(callbacks, list | tuple):
+    if not isinstance(callbacks, list | tuple | keras.callbacks.Callback | None):
         raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
     data = _read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0])
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
     shared, own = _split_options(data.task, options)
-    shared = {"precision": bert.encoder.dtype_policy.name, "best": data.held_out, "patience": patience, **shared}
+    shared = {
+        "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
+        "best": data.held_out,
+        "patience": patience,
+        **shared,
+    }
     strategy = create_strategy(strategy) if isinstance(strategy, str) else strategy
-    with _messages(verbose), tempfile.TemporaryDirectory() as folder:
+    with _messages(verbose), _kept_state(), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
         choices = {name: values or _defaults(made)[name] for name, values in choices.items()}
         output = pathlib.Path(output_dir).expanduser() if output_dir else pathlib.Path(folder) / "run"
@@ -232,6 +238,18 @@ def _split_options(task, options):
 def _listed(value):
     value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+@contextlib.contextmanager
+def _kept_state():
+    """Keeps the random numbers of Python and NumPy, and the dtype policy of Keras, which runs reset."""
+    python, numpy, policy = random.getstate(), np.random.get_state(), keras.config.dtype_policy()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        keras.config.set_dtype_policy(policy)
 
 
 @contextlib.contextmanager

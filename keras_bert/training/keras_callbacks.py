@@ -17,6 +17,12 @@ class KerasCallbacks(Callback):
     """
 
     def __init__(self, callbacks, model):
+        for callback in callbacks:
+            if isinstance(callback, keras.callbacks.LearningRateScheduler | keras.callbacks.ReduceLROnPlateau):
+                raise ValueError(
+                    "`callbacks` must not set the learning rate, which has a schedule of warm-up and decay. "
+                    f"Received: {type(callback).__name__}"
+                )
         for callback in callbacks:  # Higher scores are better, which Keras knows only of its own metrics.
             if getattr(callback, "mode", None) == "auto" and not callback.monitor.endswith("loss"):
                 callback.mode = "max"

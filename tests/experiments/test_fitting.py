@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import os
+import random
 import signal
 from unittest import mock
 
@@ -162,6 +163,21 @@ def test_equal_settings(start):
     assert all(map(np.array_equal, plain.model().weights, other.model().weights))
 
 
+def test_state_of_the_program(start):
+    """Random numbers and the dtype policy of the program are kept; the model trains in the precision it has."""
+    expected = random.Random(7).random(), np.random.RandomState(7).rand()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        bert = keras_bert.load(start)
+        random.seed(7), np.random.seed(7)
+        trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=4, epochs=1)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert trained.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
+    assert (random.random(), np.random.rand()) == expected
+
+
 @pytest.mark.slow
 def test_two_replicas(config, pieces, tmp_path, mirrored):
     tf.config.run_functions_eagerly(False)  # Replicas only run as graphs.
@@ -185,12 +201,13 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"validation_split": 0.1}, "must be a share of the rows"),
         (["x", "y"], {"class_weight": "most"}, "`class_weight` must be None, 'balanced'"),
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
-        ([0, 1], {"class_weight": {0: 1, 1: 2}}, "`class_weight` has no class 0. Expected one of: '0', '1'"),
+        ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
         (["x", "y"], {"validation_data": (["a"], ["x"])}, "no option 'validation_data' .* Did you mean 'validation'?"),
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Expected one of: validation, .* learning_rate, .* freeze_layers"),
         (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* which chooses it. `bert.encoder` builds"),
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
         (["x", "y"], {"callbacks": object()}, "`callbacks` must be a list of Keras callbacks. Received: <object"),
+        (["x", "y"], {"callbacks": [keras.callbacks.ReduceLROnPlateau()]}, "must not set the learning rate"),
         (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
         (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
