@@ -12,6 +12,7 @@ from keras_bert.exporting.head_signatures import is_regression, signatures_of, s
 from keras_bert.exporting.results import results
 from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
+from keras_bert.tasks import in_memory
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 
@@ -186,6 +187,12 @@ def read_rows(texts):
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
     if is_single:
         return [_row("texts", texts)], True
+    if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator"):  # Iterating gives names or tensors.
+        texts, targets = in_memory.read(texts)
+        if targets is not None:
+            raise ValueError(
+                "`texts` is a dataset with targets. Expected texts alone, such as dataset.map(lambda x, y: x)"
+            )
     return [_row(f"texts[{index}]", text) for index, text in enumerate(texts)], False
 
 

@@ -255,10 +255,28 @@ def _kept_state():
 @contextlib.contextmanager
 def _messages(verbose):
     """Shows what the commands show, on standard output; without `verbose` only warnings."""
-    if not verbose:
-        with hidden():
-            yield
-        return
+    with _without_retracing_warnings(), _shown() if verbose else hidden():
+        yield
+
+
+@contextlib.contextmanager
+def _without_retracing_warnings():
+    """Each call has graphs of its own, of which TensorFlow warns when there are five."""
+    logger = logging.getLogger("tensorflow")
+
+    def is_other(record):
+        return "triggered tf.function retracing" not in record.getMessage()
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
+
+
+@contextlib.contextmanager
+def _shown():
+    """Shows messages and progress on standard output."""
     level, handler = _LOG.level, _Handler()
     configured = _LOG.handlers or logging.getLogger().handlers  # By the user.
     with contextlib.redirect_stderr(sys.stdout):

@@ -20,6 +20,7 @@ TASKS = {
     "multiple_choice": "dicts with text and choices, with the index of the right choice",
     "embedding": "pairs of query and passage, alone or with scores",
 }
+_TARGETS = {"label", "labels", "target", "targets", "class", "score", "tags"}  # Columns of forgotten targets.
 _DICTS = {"question": "questions", "choices": "multiple_choice"}
 
 
@@ -47,6 +48,9 @@ def read(texts, targets=None, place="texts"):
             )
         names = [name for name in texts.columns if name != targets]
         texts, targets = texts[names], texts[targets]
+    if targets is None and is_frame(texts) and (named := _TARGETS & set(map(str, texts.columns))):
+        name = sorted(named)[0]
+        raise ValueError(f"`{place}` has a column {name!r}. Name the column of the targets, {name!r}, or leave it out")
     if isinstance(texts, str | bytes | dict) or not hasattr(texts, "__iter__"):
         raise ValueError(f"`{place}` must be a list, an array, a data frame or a dataset. Received: {texts!r:.100}")
     rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))

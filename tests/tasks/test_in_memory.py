@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from keras_bert.checkpoints.answers import read_rows
 from keras_bert.tasks import in_memory
 
 tf = pytest.importorskip("tensorflow")
@@ -47,8 +48,8 @@ def test_frames(read, task, rows, targets):
 
 def test_frames_without_the_name_of_the_targets():
     for make in frames():
-        frame = make({"text": TEXTS, "label": [1, 0]})
-        with pytest.raises(ValueError, match="two columns of texts. Received: 'label' with values such as 1. Choose"):
+        frame = make({"text": TEXTS, "number": [1, 0]})
+        with pytest.raises(ValueError, match="two columns of texts. Received: 'number' with values such as 1. Choose"):
             in_memory.read(frame)
         with pytest.raises(
             ValueError, match="column of `texts`, a data frame. Received: 'stars' for a data frame with"
@@ -79,6 +80,23 @@ def test_frames_of_pandas():
 )
 def test_lists_and_arrays(texts, targets, rows, found):
     assert in_memory.read(texts, targets) == (rows, found)
+
+
+def test_frames_and_datasets_of_predict():
+    for make in frames():
+        pairs = make({"text": TEXTS, "pair": ["d", "e"]})
+        assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
+        assert read_rows(pairs["text"]) == ([{"text": "a"}, {"text": "b c"}], False)
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
+    assert read_rows(dataset.batch(2)) == ([{"text": "a"}, {"text": "b c"}], False)
+    with pytest.raises(ValueError, match="a dataset with targets. Expected texts alone"):
+        read_rows(tf.data.Dataset.zip(dataset, dataset))
+
+
+def test_forgotten_targets():
+    for make in frames():
+        with pytest.raises(ValueError, match="has a column 'label'. Name the column of the targets"):
+            in_memory.read(make({"text": TEXTS, "label": ["x", "y"]}))
 
 
 def test_values_that_no_file_has(tmp_path):
