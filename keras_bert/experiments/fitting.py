@@ -27,6 +27,7 @@ from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.progress import hidden
 
+_TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
@@ -57,6 +58,8 @@ def fit(
     _check_choices(choices)
     if not isinstance(callbacks, list | tuple | keras.callbacks.Callback | None):
         raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
+    if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
+        raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
     data = _read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0])
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
@@ -79,7 +82,8 @@ def fit(
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
-        return _trained(finetuning, str(output / "model") if output_dir else f"{bert.name}, fine-tuned")
+        name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
+        return _trained(finetuning, str(output / "model") if output_dir else name)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -219,6 +219,13 @@ def test_mistakes(start, targets, options, message):
         keras_bert.load(start).fit(["a b", "c"], targets, verbose=False, **options)
 
 
+def test_frozen_layers_of_the_loaded_model(start):
+    bert = keras_bert.load(start)
+    bert.encoder.trainable = False
+    with pytest.raises(ValueError, match="does not know of `trainable`. Expected freeze_layers"):
+        bert.fit(TEXTS, CLASSES)
+
+
 def test_evaluate_needs_a_head(start):
     with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
         keras_bert.load(start).evaluate(TEXTS, CLASSES)
