@@ -6,18 +6,17 @@ import difflib
 import logging
 import pathlib
 import random
-import sys
 import tempfile
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_count, check_not_negative
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.tasks import in_memory
@@ -25,7 +24,6 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.training.distribution import create_strategy
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
-from keras_bert.training.progress import hidden
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")
@@ -71,7 +69,7 @@ def fit(
         **shared,
     }
     strategy = create_strategy(strategy) if isinstance(strategy, str) else strategy
-    with _messages(verbose), _kept_state(), tempfile.TemporaryDirectory() as folder:
+    with messages(verbose), _kept_state(), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
         choices = {name: values or _defaults(made)[name] for name, values in choices.items()}
         output = pathlib.Path(output_dir).expanduser() if output_dir else pathlib.Path(folder) / "run"
@@ -170,7 +168,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     rows, targets = in_memory.read(texts, targets)
     task = _task_of(bert)
     length = sequence_length or bert.sequence_length
-    with _messages(verbose), tempfile.TemporaryDirectory() as folder:
+    with messages(verbose), tempfile.TemporaryDirectory() as folder:
         parts = {TRAIN: (rows, targets), DEV: (rows, targets)}
         labels = bert.labels if task in ("classification", "multi_label", "tagging") else None
         options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
@@ -254,49 +252,3 @@ def _kept_state():
         random.setstate(python)
         np.random.set_state(numpy)
         keras.config.set_dtype_policy(policy)
-
-
-@contextlib.contextmanager
-def _messages(verbose):
-    """Shows what the commands show, on standard output; without `verbose` only warnings."""
-    with _without_retracing_warnings(), _shown() if verbose else hidden():
-        yield
-
-
-@contextlib.contextmanager
-def _without_retracing_warnings():
-    """Each call has graphs of its own, of which TensorFlow warns when there are five."""
-    logger = logging.getLogger("tensorflow")
-
-    def is_other(record):
-        return "triggered tf.function retracing" not in record.getMessage()
-
-    logger.addFilter(is_other)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_other)
-
-
-@contextlib.contextmanager
-def _shown():
-    """Shows messages and progress on standard output."""
-    level, handler = _LOG.level, _Handler()
-    configured = _LOG.handlers or logging.getLogger().handlers  # By the user.
-    with contextlib.redirect_stderr(sys.stdout):
-        if not configured:
-            _LOG.addHandler(handler)
-            _LOG.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            _LOG.removeHandler(handler)
-            _LOG.setLevel(level)
-
-
-class _Handler(logging.Handler):
-    """Writes messages above the progress line."""
-
-    def emit(self, record):
-        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        tqdm.tqdm.write(f"{level}{record.getMessage()}", sys.stdout)
