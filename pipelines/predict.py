@@ -229,7 +229,7 @@ def _loaded_model(arguments):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates
     allowed = [("text",)] if is_plain else signatures_of(bert.head).inputs(bert)
-    return allowed, lambda rows: bert.predict(rows, arguments.batch_size, **options)
+    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options)
 
 
 def _served_model(arguments):

@@ -111,7 +111,7 @@ class LoadedBaseline:
             raise ValueError(f"{self._name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
-    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+    def predict(self, texts, *, batch_size=32, sequence_length=None, n_best=None, **options):
         """Answers texts, see `LoadedBert.predict`."""
         if self.config.kind == "bilm":
             raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")

@@ -14,7 +14,7 @@ from keras_bert.similarity import unit
 class TextMethods:
     """The methods of `LoadedBert` that take texts."""
 
-    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, candidate_labels=None, **options):
+    def predict(self, texts, *, batch_size=32, sequence_length=None, n_best=None, candidate_labels=None, **options):
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
 
         A question's context and a text to tag may have any length; other texts are truncated as in training. The model
@@ -26,8 +26,8 @@ class TextMethods:
                 regression model refuses pairs if it was trained without them, and texts if it was trained with pairs;
                 if the checkpoint does not say (`bert.pair` is `None`), it takes both.
             batch_size: int, number of texts to compute together. Defaults to 32.
-            n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+            n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
@@ -60,7 +60,7 @@ class TextMethods:
             return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
         return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
 
-    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
+    def encode(self, texts, *, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
         Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
@@ -200,7 +200,7 @@ class TextMethods:
         settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
         save(self.model(), directory, self.vocabulary, **{**settings, **options})
 
-    def export(self, directory, sequence_length=None, **options):
+    def export(self, directory, *, sequence_length=None, **options):
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
 
         Args:

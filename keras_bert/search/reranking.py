@@ -41,7 +41,7 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
         asked = zip(queries[part], hits[part], strict=True)
         pairs = [[(query, _content(hit)) for hit in candidates] for query, candidates in asked]
         different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))  # Equal pairs differ by rounding.
-        answers = dict(zip(different, bert.predict(different, batch_size, logits=True), strict=True))
+        answers = dict(zip(different, bert.predict(different, batch_size=batch_size, logits=True), strict=True))
         for candidates, asked in zip(hits[part], pairs, strict=True):
             reordered.append(_reordered(candidates, [answers[pair] for pair in asked], label))
     return reordered

@@ -25,5 +25,5 @@ def embed(bert, texts, batch_size, prompt, similarity):
         prompt: str, put before each text.
         similarity: str, "cosine" or "dot".
     """
-    vectors = bert.encode(texts, batch_size, prompt=prompt)
+    vectors = bert.encode(texts, batch_size=batch_size, prompt=prompt)
     return unit(vectors) if similarity == "cosine" else vectors

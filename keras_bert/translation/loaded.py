@@ -49,7 +49,7 @@ class LoadedTransformer:
             )
         return LosslessTokenizer(self.vocabulary)
 
-    def predict(self, texts, batch_size=32, n_best=None, beam_size=None, length_penalty=0.6):
+    def predict(self, texts, *, batch_size=32, n_best=None, beam_size=None, length_penalty=0.6):
         """Translates texts by beam search, as the SavedModel of `export` does. Needs TensorFlow.
 
         Args:
