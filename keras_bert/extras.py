@@ -11,6 +11,7 @@ _EXTRAS = {
     "datasets": "tensorflow_datasets importlib_resources",
     "beam": "apache_beam google_crc32c",
     "convert": "onnx onnxruntime ai_edge_litert",
+    "jax": "jax jaxlib",
 }
 EXTRA_OF = {package: extra for extra, packages in _EXTRAS.items() for package in packages.split()}
 
@@ -32,4 +33,4 @@ def naming_extras(what, advice=""):
         message += advice if package == "tensorflow" else ""
         if package == "tensorflow_text" and sys.platform == "win32":
             message += ". There is none for Windows: use WSL 2"
-        raise ModuleNotFoundError(message, name=error.name) from error
+        raise ModuleNotFoundError(message, name=error.name) from None
