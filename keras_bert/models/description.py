@@ -10,6 +10,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers import BiLSTM, MultiLabelDense, SigmoidDense
 from keras_bert.models import graph_comparison
 from keras_bert.models.forward import blocks_of
+from keras_bert.models.text_check import check_texts
 
 # What a prefix, the name of an encoder, precedes.
 _ENCODER_LAYER = r"(?=(token_embedding|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
@@ -122,7 +123,8 @@ def layers_of(model):
 
 
 def built(model):
-    """Notes that a builder made a model, so that `describe` need not compare its graph."""
+    """Notes that a builder made a model, so that `describe` need not compare its graph; the model refuses texts."""
+    check_texts(model)
     return graph_comparison.built(model, layers_of(model))
 
 
