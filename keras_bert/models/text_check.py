@@ -25,7 +25,8 @@ def _checked(method, name):
             if isinstance(first, str | bytes):
                 raise ValueError(
                     f"`{name}` of a model on token ids takes no texts. Expected what "
-                    "`bert.preprocessor(sequence_length)` returns for them, best in `tf.data.Dataset.map`; or `bert.fit` and `bert.predict` of "
+                    "`bert.preprocessor(sequence_length)` returns for them, best in `tf.data.Dataset.map`; or "
+                    "`bert.fit` and `bert.predict` of "
                     f"`keras_bert.load`, which take texts. Received: {str(first)!r:.50}"
                 )
         return method(x, *args, **kwargs)
