@@ -78,6 +78,9 @@ class _FoldResults(Results):
             "scores of all rows": scores,
         }
 
+    def measured(self, findings):
+        return self.results["best"]["scores"]  # The means over the folds.
+
 
 class _FoldRuns(GridRuns):
     """Runs that are the folds of each setting and seed."""

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.reports.names import base_name, is_hub_name
-from keras_bert.tasks.summary import warnings
+from keras_bert.tasks.summary import headline, warnings
 from keras_bert.version import __version__
 
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
@@ -43,6 +43,7 @@ def text(name, task, evaluated_on, settings, scores, title="BERT", package="kera
         f"# {escaped(name)}\n",
         f"A {title} model for {task.card['purpose']}, {trained} with keras_bert on {escaped(task.card['trained_on'])}. "
         f"It started from {escaped(settings['start'])}.\n",
+        f"{escaped(headline(task, scores, evaluated_on).text)}\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
         f"## Use\n\n{_use(task.card, title, package)}",

@@ -41,12 +41,12 @@ class Results:
         best = self.best_facts(findings.scores)
         problems = data_summary.warnings(task.summary)
         facts = {
-            **task.facts,
-            **({"data warning": "; ".join(problems)} if problems else {}),
             **best,
             **self._lora_facts(),
-            **({"warning": warning} if warning else {}),
             **findings.facts,
+            **task.facts,
+            **({"data warning": "; ".join(problems)} if problems else {}),
+            **({"warning": warning} if warning else {}),
         }
         self.results = {
             **findings.results,
@@ -84,10 +84,15 @@ class Results:
         setting, epoch = best[0]["setting"], best[0].get("epoch")
         before = {"scores before training": data_summary.listed(best[0]["before"])} if "before" in best[0] else {}
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
-        chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
+        which = "best epoch" if self.finetuning.hyperparameters.best else "epoch"
+        chosen = f"; {which} {epoch} of {setting['epochs']}" if epoch else ""
         if len(self.grid_runs.results) == 1:
             return {"settings": grid.setting_text(setting), **before, "scores on dev": scores + chosen}
         return {"best run": grid.setting_text(setting) + chosen, **before, "scores on dev": scores + together}
+
+    def measured(self, findings):
+        """Returns the scores of the headline, a dict."""
+        return findings.measured
 
     def _lora_facts(self):
         """Returns an entry about the number of trained weights."""
@@ -120,6 +125,7 @@ class Results:
             environment(grid_runs.seconds(), replicas),
             {**settings, **finetuning.common()},
             [f"Warning: {warning}." for warning in warnings],
+            data_summary.headline(self.task, self.measured(findings), finetuning.evaluated_on),
         )
         path, runs = self.output / "report.html", grid_runs.results
         write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)

@@ -7,8 +7,11 @@ import re
 import jinja2
 import markupsafe
 
+from keras_bert.reports.headline import Headline
+
 NOTHING = "\N{EN DASH}"
 _ROOM = pathlib.Path(__file__).parent
+_SECTION = re.compile(r'<section id="(.+?)"><h2>(.+?)</h2>')
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
@@ -39,6 +42,16 @@ def readable(value):
     return "; ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def _anchor(name):
+    """Returns the id of a section."""
+    return re.sub(r"\W+", "-", name.lower()).strip("-")
+
+
+def _contents(body):
+    """Returns pairs of id and name of the sections of a rendered page."""
+    return [(anchor, markupsafe.Markup(name)) for anchor, name in _SECTION.findall(body)]
+
+
 _ENVIRONMENT = jinja2.Environment(
     # Shared templates, and those beside the modules that fill them, such as "tasks/tagging/report.html".
     loader=jinja2.FileSystemLoader([_ROOM / "templates", _ROOM.parent]),
@@ -48,8 +61,7 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters["cut"] = cut
-_ENVIRONMENT.filters["readable"] = readable
+_ENVIRONMENT.filters |= {"cut": cut, "readable": readable, "anchor": _anchor, "contents": _contents}
 _ENVIRONMENT.filters["px"] = "{:.1f}".format
 _ENVIRONMENT.filters["percent"] = "{:.2f}%".format
 _ENVIRONMENT.globals["nothing"] = NOTHING
@@ -75,6 +87,7 @@ class Head:
         run: dict of texts about date, machine and versions.
         settings: dict of all settings.
         warnings: list of sentences to show first.
+        headline: `Headline`, the score to show before all else. Defaults to `None`.
     """
 
     title: str
@@ -82,3 +95,4 @@ class Head:
     run: dict = dataclasses.field(default_factory=dict)
     settings: dict = dataclasses.field(default_factory=dict)
     warnings: list = dataclasses.field(default_factory=list)
+    headline: Headline | None = None

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.reports.headline import Headline
 from keras_bert.tasks.class_names import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
@@ -145,6 +146,19 @@ def no_better(summary, metric, scores, same=None):
         return None
     numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
     return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
+
+
+def headline(task, scores, evaluated_on):
+    """Returns the `Headline` of a task's main score, beside the majority baseline.
+
+    Args:
+        task: the `FinetuningTask`.
+        scores: dict of the scores of the model.
+        evaluated_on: string, what the scores are from, such as "dev".
+    """
+    name = f"{task.metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
+    reference = task.summary["majority"].get(task.metric)
+    return Headline(name, scores[task.metric], task.summary.get("baseline", ""), reference)
 
 
 def facts(summary):

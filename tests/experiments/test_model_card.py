@@ -26,12 +26,14 @@ ODD = ["<img src=x onerror=alert(1)>", "</td></table><script>x</script>", "<!-- 
 ODD += ["`c`", "*", "_d_", "__e_f__", "[g](http://h)", "![i](j)", "<http://k.l>", "~~m~~", "\\", "\\<b>", "a_b", "#"]
 
 
-def task(**card):
+def task(metric="f1", **card):
     card = {"pipeline_tag": "text-classification", "example": '["A text."]', "arguments": '"A text."', **card}
     card |= {"purpose": "text classification", "trained_on": "MRPC", "hub_metrics": {"spearman": "spearmanr"}}
     card.setdefault("auto_class", "AutoModelForSequenceClassification")
     facts = {"start": "/home/user/bert, 2 layers", "training examples": "3,668; equivalent: 2,474 (67.4%)"}
-    return types.SimpleNamespace(title="MRPC", model="google-bert/bert", facts=facts, summary=SUMMARY, card=card)
+    return types.SimpleNamespace(
+        title="MRPC", metric=metric, model="google-bert/bert", facts=facts, summary=SUMMARY, card=card
+    )
 
 
 def test_metadata_of_an_official_data_set():
@@ -48,6 +50,7 @@ def test_metadata_of_an_official_data_set():
     assert (f1.dataset_type, f1.dataset_config, f1.dataset_split) == ("nyu-mll/glue", "mrpc", "validation")
     assert accuracy.metric_value == 0.8333
     for line in (
+        "88.1% F1 on dev, 6.9 points above the baseline (always equivalent: 81.2%).",
         "- training examples: 3,668; equivalent: 2,474 (67.4%)",
         "- 2 of 408 dev rows are also in train, which raises the dev scores",
         "| f1 | 88.12 | 81.22 |",
@@ -63,7 +66,9 @@ def test_use_of_a_multiple_choice_model():
     """transformers takes all choices of a text as one example, `(1, choices, length)`."""
     card = {"pipeline_tag": "multiple-choice", "auto_class": "AutoModelForMultipleChoice", "datasets": []}
     card |= {"arguments": '["A"] * 2, ["B", "C"]', "example": "[]"}
-    text = model_card.text("no", task(**card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5})
+    text = model_card.text(
+        "no", task("accuracy", **card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5}
+    )
     call = 'tokenizer(["A"] * 2, ["B", "C"], truncation=True, return_tensors="pt")'
     assert f"outputs = model(**{{name: ids[None] for name, ids in {call}.items()}})" in text
     assert 'AutoModelForMultipleChoice.from_pretrained("path/to/this/folder")' in text
@@ -73,7 +78,7 @@ def test_use_of_a_multiple_choice_model():
 def test_local_paths_are_not_published(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "mine").mkdir(parents=True)
-    own = task(datasets=[], dataset={"type": "csv", "name": "dev: 'mine' \"x\".csv"})
+    own = task("macro_f1", datasets=[], dataset={"type": "csv", "name": "dev: 'mine' \"x\".csv"})
     starts = {"/home/user/models/mine": "mine", "runs/mine": "mine", "mine": "mine", "/home/user/x/model": "x/model"}
     for start, name in starts.items():
         text = model_card.text("a: b", own, "5 folds", {"model": start}, {"spearman": -0.5, "macro_f1": 1.0})
@@ -103,9 +108,10 @@ def test_names_are_shown_as_they_are(name):
     tree = SyntaxTreeNode(parser.parse(text.split("---\n")[2]))
     parts = {"paragraph", "bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td", "heading", "fence"}
     assert {node.type for node in tree.walk()} <= {"root", "inline", "text", "text_special", *parts}
-    heading, purpose, _, facts, *_ = map(shown, tree.children)
+    heading, purpose, headline, _, facts, *_ = map(shown, tree.children)
     start = base_name(name)
     assert (heading, purpose.split(" with keras_bert on ")[1]) == (name, f"{name}. It started from {start}.")
+    assert headline == f"50.0% F1 on dev, 31.2 points below the baseline (always {name}: 81.2%)."
     assert facts.startswith(f"labels: {name} {name}all training rows have the label {name}: ")
     assert {f"always {name}", name, start} <= {shown(node) for node in tree.walk() if node.type in ("th", "td")}
     assert f"The teacher is {name}." in map(shown, tree.children)

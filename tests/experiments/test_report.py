@@ -14,6 +14,7 @@ from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, preci
 from keras_bert.experiments import grid
 from keras_bert.experiments.report import write_report
 from keras_bert.reports.environment import command, duration, environment
+from keras_bert.reports.headline import Headline
 from keras_bert.reports.names import short_name
 from keras_bert.reports.page import NOTHING, Head
 from keras_bert.tasks.classification.multi_label_report import label_set_report
@@ -83,7 +84,10 @@ def test_sections_and_no_external_resources(write):
         assert part not in page.source
     assert "default-src 'none'; style-src 'unsafe-inline'" in {meta.get("content") for meta in page.root.iter("meta")}
     assert not {"src", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
-    assert [link.get("href") for link in page.root.iter() if link.get("href")] == ["errors.tsv"]
+    contents = [f"#{section.get('id')}" for section in page.sections.values()]
+    assert contents[:2] == ["#scores-of-the-runs", "#learning-curves"]
+    assert [link.get("href") for link in page.root.iter() if link.get("href")] == [*contents, "errors.tsv"]
+    assert [link.text for link in page.root.find("body/nav")] == names
 
 
 def test_scores_and_spread(write):
@@ -256,6 +260,28 @@ def test_head(write, monkeypatch):
     assert {seconds: duration(seconds) for seconds in expected} == expected
     names = {"google-bert/bert-base-uncased": "bert-base-uncased", "runs/mnli/model": "mnli/model", "bert/": "bert"}
     assert list(map(short_name, names)) == list(names.values())
+
+
+@pytest.mark.parametrize(
+    ("score", "reference", "sentence", "widths"),
+    [
+        (0.7395, 0.5, "74.0% accuracy, 24.0 points above the baseline (always <b>: 50.0%).", ["0.740", "0.500"]),
+        (-0.12, 0.0, "-12.0% accuracy, 12.0 points below the baseline (always <b>: 0.0%).", ["0.000", "0.000"]),
+        (0.50049, 0.5, "50.0% accuracy, no better than the baseline (always <b>: 50.0%).", ["0.500", "0.500"]),
+        (0.5, None, "50.0% accuracy.", []),
+    ],
+)
+def test_headline(write, score, reference, sentence, widths):
+    headline = Headline("accuracy", score, "always <b>", reference)
+    page = write(head=Head("a", {}, headline=headline))
+    assert headline.text == sentence
+    assert text_of(having(page.root, "headline")[0]) == sentence.split(" (")[0].rstrip(".")
+    assert [bar.get("style") for bar in having(page.root, "track")] == [f"--share:{width}" for width in widths]
+
+
+def test_best_epochs(write):
+    page = write(results=[result(0.8, seed=1) | {"epoch": 2}, result(0.7, seed=2)])
+    assert [row[3:] for row in rows_of(page.sections["Scores of the runs"], "list")] == [["2", "1"], [NOTHING, "2"]]
 
 
 def test_confusion_matrix(write):

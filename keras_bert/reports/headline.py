@@ -1,0 +1,48 @@
+"""The headline of a report: a score beside that of a baseline."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Headline:
+    """A score and the baseline that it should exceed.
+
+    Args:
+        name: string, what the score is, such as "accuracy on dev".
+        score: float, from 0 to 1; correlations from -1.
+        baseline: string, what the baseline predicts, such as "always negative".
+        reference: float, the score of the baseline. Defaults to `None`, there is none.
+
+    Example:
+        Headline("accuracy on dev", 0.74, "always negative", 0.5).text
+    """
+
+    name: str
+    score: float
+    baseline: str = ""
+    reference: float | None = None
+
+    @property
+    def percent(self):
+        return f"{100 * self.score:.1f}%"
+
+    @property
+    def comparison(self):
+        """How far the score is above the baseline; empty without one."""
+        if self.reference is None:
+            return ""
+        points = round(100 * self.score, 1) - round(100 * self.reference, 1)
+        side = "above" if points > 0 else "below"
+        return f"{abs(points):.1f} points {side} the baseline" if round(points, 1) else "no better than the baseline"
+
+    @property
+    def text(self):
+        """The headline as a sentence."""
+        compared = f", {self.comparison} ({self.baseline}: {100 * self.reference:.1f}%)" if self.comparison else ""
+        return f"{self.percent} {self.name}{compared}."
+
+    @property
+    def bars(self):
+        """Name, number and share of the width of both bars; none without a baseline."""
+        rows = [("this model", self.score), (self.baseline, self.reference)] if self.comparison else []
+        return [(name, f"{100 * value:.1f}%", min(max(value, 0.0), 1.0)) for name, value in rows]
