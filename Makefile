@@ -36,6 +36,7 @@ jax: .venv/installed .venv-jax/installed
 lint: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/mypy
 
 format: .venv/installed
 	.venv/bin/ruff check --fix .

@@ -18,7 +18,16 @@ _STORED = {
     "features": _STRING,
 }
 # What neither the weights nor the layers of a model tell, but its user.
-_SETTINGS = ("lowercase", "labels", "task", "pair", "sequence_length", "null_threshold", "thresholds", "prompts")
+_SETTINGS: tuple[str, ...] = (
+    "lowercase",
+    "labels",
+    "task",
+    "pair",
+    "sequence_length",
+    "null_threshold",
+    "thresholds",
+    "prompts",
+)
 _SETTINGS += ("default_prompt_name", "similarity_function")
 
 

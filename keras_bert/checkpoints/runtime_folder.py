@@ -12,7 +12,7 @@ from keras_bert.models.description import Description
 from keras_bert.models.head_table import HEADS
 from keras_bert.text.vocabulary import Vocabulary
 
-_SETTINGS = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md")
+_SETTINGS: tuple[str, ...] = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md")
 _SETTINGS += sentence_transformers.FILES
 _HEADS = [head.name for head in HEADS if head.run is not None]
 

@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 if __name__ == "__main__":
-    sys.modules["keras_bert"] = None  # Importing this package fails.
+    sys.modules["keras_bert"] = None  # type: ignore[assignment]  # Importing this package fails.
 
 import numpy as np
 import tensorflow as tf

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import pathlib
 import types
+from collections.abc import Callable
 from typing import Any
 
 from keras_bert.tasks import summary as data_summary
@@ -127,7 +128,8 @@ class FinetuningTask(abc.ABC):
         learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
     """
 
-    load, load_options, compares_start, can_pack = None, types.MappingProxyType({}), False, False
+    load: Callable | None = None
+    load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
     options = types.MappingProxyType({})
     learning_rates, batch_size, epochs = (5e-5,), 32, 3
     combine = staticmethod(mean_logits)

@@ -10,7 +10,7 @@ import numpy as np
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
 # What word processors write for - and ', and the selectors of emoji and text.
-_SIGNS = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
+_SIGNS: dict = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
 _SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
 
 

@@ -30,7 +30,8 @@ class Rows:
         places: tuple of the names of the fields that tell where the rows are from.
     """
 
-    content, places = (), ()
+    content: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     def __len__(self):
         return len(getattr(self, self.content[0]))

@@ -158,7 +158,7 @@ class TrackingService(Callback):
         run_name: str, name of the run.
     """
 
-    name = None
+    name: str
 
     def __init__(self, directory, run_name):
         self._file, self._run_name = pathlib.Path(directory) / f"{self.name}.json", run_name
