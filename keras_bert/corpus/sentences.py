@@ -7,12 +7,11 @@ _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*\s+|[。！？]+[」
 _OPENING = "\"'“‘«([¿¡—-"
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]*$")
 # A full stop after these does not end a sentence.
-_ABBREVIATIONS = frozenset(
-    """
+_WORDS = """
     mr mrs ms messrs dr prof st rev hon gen col maj capt lt sgt gov sen rep pres mt ft vs cf viz e.g i.e al fig eq sec
     vol vols chap ch pp p no nos art ed eds jan feb mar apr jun jul aug sep sept oct nov dec
-    """.split()
-)
+"""
+_ABBREVIATIONS = frozenset(_WORDS.split())
 
 
 def split_sentences(paragraph):
