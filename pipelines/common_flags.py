@@ -76,13 +76,7 @@ class FinetuningFlags(Training):
 
     def choices(self, task):
         """Returns the grid of the runs; flags that are not given have the task's defaults."""
-        rates = [1e-3] if set(task.load_options) - {"num_layers"} else list(task.learning_rates)  # For new models.
-        return {
-            "learning_rate": self.learning_rate or rates,
-            "batch_size": self.batch_size or [task.batch_size],
-            "epochs": self.epochs or [task.epochs],
-            "seed": self.seed,
-        }
+        return task.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
 
     def check_model(self, example="google-bert/bert-base-uncased"):
         """Raises an error if no model is given, if it does not exist, or if flags contradict each other."""

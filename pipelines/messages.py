@@ -8,18 +8,16 @@ import sys
 import tempfile
 import warnings
 
-import tqdm
+from keras_bert.training.log_handler import LogHandler, is_harmless
 
 # TensorFlow prints these at every start. Whether a machine without an NVIDIA device has no driver is of no interest.
 _NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
 _NOISE += ["oneDNN custom operations are on"] + ["cuInit"] * (not os.path.exists("/dev/nvidiactl"))
-_HARMLESS = re.compile("unsupported characters|triggered tf.function retracing")
 
 
 def show_messages(verbose=False):
     """Shows this package's messages and the warnings of all others, without prefixes."""
-    handler = _Handler()
-    handler.setFormatter(_Formatter())
+    handler = LogHandler()
     if not verbose:
         handler.addFilter(_of_interest)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -27,23 +25,10 @@ def show_messages(verbose=False):
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-class _Handler(logging.StreamHandler):
-    """Writes messages above the progress line."""
-
-    def emit(self, record):
-        tqdm.tqdm.write(self.format(record), self.stream)
-
-
-class _Formatter(logging.Formatter):
-    def format(self, record):
-        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        return level + super().format(record)
-
-
 def _of_interest(record):
     """Keeps this package's messages and the warnings of others, except those of every export and every grid."""
     own = record.name.startswith("keras_bert")
-    return own or (record.levelno >= logging.WARNING and not _HARMLESS.search(record.getMessage()))
+    return own or (record.levelno >= logging.WARNING and not is_harmless(record))
 
 
 def start_tensorflow():

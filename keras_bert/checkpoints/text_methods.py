@@ -171,11 +171,22 @@ class TextMethods:
             reviews = bert.fit(texts, labels, validation=(dev_texts, dev_labels), epochs=3)
             reviews.predict("A charming film.")
         """
-        from keras_bert.experiments import fitting  # A higher floor, which loads models itself.
+        from keras_bert.experiments import fit_data, fitting  # A higher floor, which loads models itself.
 
         self._check_backend("fit")
-        settings = {name: value for name, value in locals().items() if name not in ("self", "fitting", "options")}
-        return fitting.fit(self, **settings, **options)
+        choices = fitting.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
+        return fitting.fit(
+            self,
+            fit_data.read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0]),
+            choices,
+            options,
+            output_dir=output_dir,
+            sequence_length=sequence_length,
+            patience=patience,
+            callbacks=callbacks,
+            strategy=strategy,
+            verbose=verbose,
+        )
 
     def evaluate(self, texts, targets=None, *, sequence_length=None, verbose=True, **options):
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.

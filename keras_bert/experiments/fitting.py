@@ -1,15 +1,12 @@
 """`LoadedBert.fit` and `evaluate`: the tasks and the runs of the commands, on data in Python."""
 
-import contextlib
 import dataclasses
 import difflib
 import logging
 import pathlib
-import random
 import tempfile
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_bert.checkpoints.load import load
@@ -18,6 +15,7 @@ from keras_bert.checks import check_count, check_not_negative
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
@@ -30,35 +28,29 @@ _LOG = logging.getLogger("keras_bert")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
 
-def fit(
-    bert,
-    texts,
-    targets=None,
-    *,
-    validation=None,
-    validation_split=None,
-    task=None,
-    output_dir=None,
-    learning_rate=None,
-    batch_size=None,
-    epochs=None,
-    seed=1,
-    sequence_length=None,
-    patience=None,
-    callbacks=(),
-    strategy=None,
-    verbose=True,
-    **options,
-):
-    """See `LoadedBert.fit`."""
-    choices = {"learning_rate": learning_rate, "batch_size": batch_size, "epochs": epochs, "seed": seed}
-    choices = {name: _listed(value) for name, value in choices.items()}
-    _check_choices(choices)
+def choices(**values):
+    """Returns the values of a grid as lists by name, of `None` an empty one; raises for those that no run can have."""
+    listed = {name: _listed(value) for name, value in values.items()}
+    for name, numbers in listed.items():
+        for value in numbers:
+            if name == "learning_rate":
+                check_not_negative(name, value)
+            else:
+                check_count(name, value, least=0 if name == "seed" else 1)
+    return listed
+
+
+def _listed(value):
+    value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, callbacks, strategy, verbose):
+    """See `LoadedBert.fit`; `data` is a `FitData`."""
     if not isinstance(callbacks, list | tuple | keras.callbacks.Callback | None):
         raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
     if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
         raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
-    data = _read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0])
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
     shared, own = _split_options(data.task, options)
@@ -69,63 +61,20 @@ def fit(
         **shared,
     }
     strategy = create_strategy(strategy) if isinstance(strategy, str) else strategy
-    with messages(verbose), _kept_state(), tempfile.TemporaryDirectory() as folder:
+    with messages(verbose), kept_state(), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
-        choices = {name: values or _defaults(made)[name] for name, values in choices.items()}
         output = pathlib.Path(output_dir).expanduser() if output_dir else pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
-        runs = Finetuning if data.held_out else _WithoutValidation
-        finetuning = runs(made, choices, Hyperparameters(**shared), output, strategy=strategy, report_to=report_to)
+        runs, hyperparameters = Finetuning if data.held_out else _WithoutValidation, Hyperparameters(**shared)
+        finetuning = runs(
+            made, made.choices(**choices), hyperparameters, output, strategy=strategy, report_to=report_to
+        )
         finetuning.callbacks, finetuning.save_every = keras.tree.flatten(callbacks or []), None if output_dir else 0
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
         return _trained(finetuning, str(output / "model") if output_dir else name)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Data:
-    """Texts and targets of a task, by part; `held_out` is whether those of validation differ from those to train on."""
-
-    task: str
-    parts: dict
-    held_out: bool
-
-
-def _read(texts, targets, task, validation, split, seed):
-    """Returns the `_Data` of the arguments of `fit`."""
-    column = targets if isinstance(targets, str | int) else None  # Of data frames.
-    train = in_memory.read(texts, targets)
-    task = in_memory.check_task(task) if task else in_memory.infer(*train)
-    if validation is not None and split is not None:
-        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
-    dev = train
-    if validation is not None:
-        parts = validation if isinstance(validation, tuple) else (validation, column)
-        if len(parts) > 2:
-            raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
-        dev = in_memory.read(*parts, place="validation")
-        if dev[1] is None and train[1] is not None:
-            raise ValueError(
-                "`validation` must be a tuple of texts and targets. Received: only texts, as "
-                f"{type(validation).__name__}"
-            )
-    elif split is not None:
-        train, dev = _split(*train, split, seed)
-    return _Data(task, {TRAIN: train, DEV: dev}, dev is not train)
-
-
-def _split(rows, targets, share, seed):
-    """Returns the texts and targets to train on, and those of a share of the rows, drawn at random."""
-    count = round(share * len(rows)) if isinstance(share, float) and 0 < share < 1 else 0
-    if not 0 < count < len(rows):
-        raise ValueError(
-            f"`validation_split` must be a share of the rows, such as 0.1. Received: {share!r} of {len(rows)} rows"
-        )
-    order = np.random.default_rng(seed).permutation(len(rows))
-    numbers = sorted(order[count:].tolist()), sorted(order[:count].tolist())
-    return [([rows[n] for n in part], None if targets is None else [targets[n] for n in part]) for part in numbers]
 
 
 def _start(data, bert, folder, length, options):
@@ -137,16 +86,6 @@ def _start(data, bert, folder, length, options):
         made.summary["overlap"] = dict.fromkeys(made.summary["overlap"], 0)
         made.facts = {title: text for title, text in made.facts.items() if not title.startswith("dev ")}
     return made
-
-
-def _defaults(task):
-    """Returns the settings of the runs of a task; of a grid of rates the first."""
-    return {
-        "learning_rate": list(task.learning_rates[:1]),
-        "batch_size": [task.batch_size],
-        "epochs": [task.epochs],
-        "seed": [1],
-    }
 
 
 def _trained(finetuning, name):
@@ -213,42 +152,15 @@ def _task_of(bert):
     return tasks[bert.head]
 
 
-def _check_choices(choices):
-    """Raises for settings that no run can have."""
-    for name, values in choices.items():
-        for value in values:
-            if name == "learning_rate":
-                check_not_negative(name, value)
-            else:
-                check_count(name, value, least=0 if name == "seed" else 1)
-
-
 def _split_options(task, options):
     """Returns the options of all runs and those of the task; raises for others."""
     shared = {name: value for name, value in options.items() if name in _FIELDS}
     own = {name: value for name, value in options.items() if name in TASKS[task][1]}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
-        known = [*fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
+        known = [*LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
         similar = difflib.get_close_matches(unknown[0], known, 1)
         hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(known)}"
         if unknown[0] in ("optimizer", "loss", "metrics"):
             hint = ", which chooses it. `bert.encoder` builds models to compile with your own"
         raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}{hint}")
     return shared, own
-
-
-def _listed(value):
-    value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
-
-
-@contextlib.contextmanager
-def _kept_state():
-    """Keeps the random numbers of Python and NumPy, and the dtype policy of Keras, which runs reset."""
-    python, numpy, policy = random.getstate(), np.random.get_state(), keras.config.dtype_policy()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        keras.config.set_dtype_policy(policy)

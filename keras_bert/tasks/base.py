@@ -13,6 +13,8 @@ from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.packed_batches import PackedBatches
 
+_NEW_MODEL_RATE = 1e-3
+
 
 @dataclasses.dataclass(frozen=True)
 class Split:
@@ -187,6 +189,20 @@ class FinetuningTask(abc.ABC):
     def dev(self):
         """`Batches` to evaluate on; `None` without dev data."""
         return self.splits["dev"][0].batches if self.splits["dev"] else None
+
+    def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
+        """Returns the grid of the runs: lists of values by name; what is not given has the task's default."""
+        return {
+            "learning_rate": learning_rate or self.default_rates,
+            "batch_size": batch_size or [self.batch_size],
+            "epochs": epochs or [self.epochs],
+            "seed": seed or [1],
+        }
+
+    @property
+    def default_rates(self):
+        """The default learning rates, a list; those of new models are higher."""
+        return [_NEW_MODEL_RATE] if self.load_options.keys() - {"num_layers"} else list(self.learning_rates)
 
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""

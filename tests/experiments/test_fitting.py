@@ -164,18 +164,26 @@ def test_equal_settings(start):
 
 
 def test_state_of_the_program(start):
-    """Random numbers and the dtype policy of the program are kept; the model trains in the precision it has."""
-    expected = random.Random(7).random(), np.random.RandomState(7).rand()
+    """The program keeps its random numbers, names and dtype policy; the model trains in the precision it has."""
+
+    def draw():
+        return random.random(), np.random.rand(), float(keras.random.uniform([])), float(tf.random.uniform([]))
+
+    keras.utils.set_random_seed(7)
+    expected = draw()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         bert = keras_bert.load(start)
-        random.seed(7), np.random.seed(7)
+        inputs = keras.Input([3])
+        hidden = keras.layers.Dense(3)(inputs)
+        keras.utils.set_random_seed(7)
         trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=4, epochs=1)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert draw() == expected
+        keras.Model(inputs, keras.layers.Dense(3)(hidden))  # Layers have different names.
     finally:
         keras.config.set_dtype_policy("float32")
     assert trained.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
-    assert (random.random(), np.random.rand()) == expected
 
 
 @pytest.mark.slow

@@ -1,0 +1,58 @@
+"""The data of `LoadedBert.fit`: texts and targets to train on, and those of validation."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_bert.experiments.task_makers import DEV, TRAIN
+from keras_bert.tasks import in_memory
+
+
+@dataclasses.dataclass(frozen=True)
+class FitData:
+    """Texts and targets of `LoadedBert.fit`.
+
+    Args:
+        task: the name of the task.
+        parts: dict of texts and targets by part, `TRAIN` and `DEV`.
+        held_out: bool, whether the rows of `DEV` are others than those to train on.
+    """
+
+    task: str
+    parts: dict
+    held_out: bool
+
+
+def read(texts, targets, task, validation, split, seed):
+    """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
+    column = targets if isinstance(targets, str | int) else None  # Of data frames.
+    train = in_memory.read(texts, targets)
+    task = in_memory.check_task(task) if task else in_memory.infer(*train)
+    if validation is not None and split is not None:
+        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
+    dev = train
+    if validation is not None:
+        parts = validation if isinstance(validation, tuple) else (validation, column)
+        if len(parts) > 2:
+            raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
+        dev = in_memory.read(*parts, place="validation")
+        if dev[1] is None and train[1] is not None:
+            raise ValueError(
+                "`validation` must be a tuple of texts and targets. Received: only texts, as "
+                f"{type(validation).__name__}"
+            )
+    elif split is not None:
+        train, dev = _split(*train, split, seed)
+    return FitData(task, {TRAIN: train, DEV: dev}, dev is not train)
+
+
+def _split(rows, targets, share, seed):
+    """Returns the texts and targets to train on, and those of a share of the rows, drawn at random."""
+    count = round(share * len(rows)) if isinstance(share, float) and 0 < share < 1 else 0
+    if not 0 < count < len(rows):
+        raise ValueError(
+            f"`validation_split` must be a share of the rows, such as 0.1. Received: {share!r} of {len(rows)} rows"
+        )
+    order = np.random.default_rng(seed).permutation(len(rows))
+    numbers = sorted(order[count:].tolist()), sorted(order[:count].tolist())
+    return [([rows[n] for n in part], None if targets is None else [targets[n] for n in part]) for part in numbers]

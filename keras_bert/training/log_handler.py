@@ -1,0 +1,40 @@
+"""How log messages are shown: above the progress line, and without the warnings that mean nothing to users."""
+
+import contextlib
+import logging
+import re
+
+import tqdm
+
+# Every export has characters that names of tensors cannot have; every call of `fit`, every grid and every set of
+# options of `predict` has graphs of its own, of which TensorFlow warns when there are five.
+_HARMLESS = re.compile("unsupported characters|triggered tf.function retracing")
+_PLAIN = logging.Formatter()  # `logging.basicConfig` would replace that of the handler.
+
+
+class LogHandler(logging.StreamHandler):
+    """Writes messages above the progress line, with their level only if it is a warning or worse."""
+
+    def emit(self, record):
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        tqdm.tqdm.write(level + _PLAIN.format(record), self.stream)
+
+
+def is_harmless(record):
+    """Returns whether a message of another package is of no interest."""
+    return bool(_HARMLESS.search(record.getMessage()))
+
+
+@contextlib.contextmanager
+def without_harmless_warnings():
+    """Suppresses TensorFlow's harmless warnings in a block, or in a function as its decorator."""
+    logger = logging.getLogger("tensorflow")
+
+    def is_other(record):
+        return not is_harmless(record)
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
