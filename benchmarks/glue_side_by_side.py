@@ -74,8 +74,8 @@ def ours(job, precision, packed=False):
     trainer = keras_bert.Trainer(
         lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
         lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
-        keras_bert.classification_loss(),
-        rewire=keras_bert.build_packed if packed else keras_bert.build_trimmed,
+        keras_bert.losses.classification_loss(),
+        rewire=keras_bert.models.build_packed if packed else keras_bert.models.build_trimmed,
     )
     variables = [*trainer.model.variables, *trainer.optimizer.variables]
     values = [variable.numpy() for variable in variables]
@@ -84,7 +84,7 @@ def ours(job, precision, packed=False):
         return preprocessor.ragged((job.text, job.pair) if job.pair else job.text)
 
     def batches(job, **options):
-        make = keras_bert.PackedBatches if packed else keras_bert.Batches
+        make = keras_bert.data.PackedBatches if packed else keras_bert.data.Batches
         return make(tokenize(job), np.array(job.labels, "int32"), BATCH, **options)
 
     def run(seed):

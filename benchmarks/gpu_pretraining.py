@@ -69,7 +69,7 @@ def ours(size, length, rows, steps):
 
     data = batch(size, length, rows)
     encoder = keras_bert.build_encoder(config(size), dtype="mixed_bfloat16")
-    model = keras_bert.build_trimmed(keras_bert.build_pretrainer(encoder))
+    model = keras_bert.models.build_trimmed(keras_bert.build_pretrainer(encoder))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras_bert.create_optimizer(model, RATE, 10**6), dict.fromkeys(data[1], loss))
     dataset = Repeated()

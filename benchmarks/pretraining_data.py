@@ -37,7 +37,7 @@ DUPLICATES = 10
 
 
 def ours(paths, vocabulary, output, processes, static):
-    from keras_bert.pretraining.generate import generate
+    from keras_bert.pretraining.generation import generate
     from keras_bert.pretraining.settings import Settings
 
     begin = time.perf_counter()

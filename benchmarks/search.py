@@ -56,9 +56,9 @@ def sentences(pattern, count):
 def build(model, texts, directory):
     """Returns the seconds of building an index, without loading the model and tracing its graph, and peak megabytes."""
     bert = keras_bert.load(model)
-    keras_bert.build_index(bert, texts[:64], f"{directory}/first")
+    keras_bert.search.build_index(bert, texts[:64], f"{directory}/first")
     start = time.perf_counter()
-    keras_bert.build_index(bert, texts, f"{directory}/embedded")
+    keras_bert.search.build_index(bert, texts, f"{directory}/embedded")
     return [time.perf_counter() - start, peak()]
 
 
@@ -86,7 +86,7 @@ def write_index(directory, path, options):
 
 
 def with_keras_bert(directory, *rest):
-    index = keras_bert.open_index(directory)
+    index = keras_bert.search.open_index(directory)
     return measured(lambda queries: index.nearest(queries, TOP)[0], *rest)
 
 
@@ -183,7 +183,7 @@ def main(_):
         seconds, memory = contest.in_own_process("build", build, _MODEL.value or contest.minilm(), texts, name)
         print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
         embedded = folder / "embedded"
-        index = vector_files.open_vectors(embedded, keras_bert.open_index(embedded).facts)
+        index = vector_files.open_vectors(embedded, keras_bert.search.open_index(embedded).facts)
         stored = index.reconstruct_n(0, index.ntotal)
         np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
         graphs = {f"{dtype}, graph": (dtype, True) for dtype in exact}

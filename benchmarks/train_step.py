@@ -24,7 +24,7 @@ def our_step(*arguments):
     import keras_bert
 
     def build(*arguments):
-        return keras_bert.build_trimmed(models.ours(*arguments))
+        return keras_bert.models.build_trimmed(models.ours(*arguments))
 
     return keras_step(keras_bert.AdamW, build, *arguments)
 

@@ -46,7 +46,7 @@ def make_batches(data_dir, count, path):
     pairs = data.without_blank(data.read(data_dir / "train.de", data_dir / "train.en"))
     vocabulary = open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocabulary"))
     features = TranslationFeatures(pairs, LosslessTokenizer(vocabulary), 128)
-    batches = keras_bert.PairBatches(features.sources, features.targets, features.labels, 4096)
+    batches = keras_bert.data.PairBatches(features.sources, features.targets, features.labels, 4096)
     arrays = {}
     for index, (inputs, labels, _) in enumerate(batches.dataset().take(count).as_numpy_iterator()):
         arrays |= {f"{index}/{name}": value for name, value in {**inputs, "labels": labels}.items()}
@@ -76,8 +76,8 @@ def smoothed_loss(labels, logits):
 def our_model(dropout=DROPOUT):
     import keras_bert
 
-    config = keras_bert.TransformerConfig(VOCABULARY, WIDTH, LAYERS, LAYERS, HEADS, INNER, dropout=dropout)
-    return keras_bert.build_transformer(config)
+    config = keras_bert.translation.TransformerConfig(VOCABULARY, WIDTH, LAYERS, LAYERS, HEADS, INNER, dropout=dropout)
+    return keras_bert.translation.build_transformer(config)
 
 
 def our_training(path):
@@ -85,7 +85,7 @@ def our_training(path):
 
     import keras_bert
 
-    keras_bert.keep_freed_memory()  # As `Trainer` does.
+    keras_bert.memory.keep_freed_memory()  # As `Trainer` does.
     model = our_model()
     model = keras.Model(model.input, model.output["logits"])
     return keras_training(model, keras_bert.AdamW(1e-4, weight_decay=0.0, beta_2=0.98, epsilon=1e-9), path)
@@ -195,7 +195,7 @@ def our_decoding(batch, jit_compile=False):
     import keras
     import tensorflow as tf
 
-    from keras_bert.translation.beam_search import Beam, beam_search
+    from keras_bert.translation.beams import Beam, beam_search
     from keras_bert.translation.decoding import Decoder
 
     keras.utils.set_random_seed(1)

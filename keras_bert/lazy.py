@@ -1,22 +1,50 @@
 """Public names of a package that are imported on first use (PEP 562)."""
 
+import difflib
 import importlib
 import sys
 
+from keras_bert.extras import naming_extras
+
+# Modules of classes that `.keras` files may contain.
+_SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
+_SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
+_JAX = ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+
 
 def lazy_names(package, modules):
-    """Returns the `__getattr__` of a package.
+    """Returns `__getattr__`, `__dir__` and `__all__` of a package.
 
     Args:
         package: str, the name of the package.
-        modules: dict of the modules in the package, by the public names that they define.
+        modules: dict of the public names by the module that defines them, separated by spaces. The names of the
+            package itself are those of its modules.
     """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    names = sorted(module_of)
 
     def __getattr__(name):
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        if name not in module_of:
+            similar = [] if name.startswith("_") else difflib.get_close_matches(name, names, 1)
+            hint = f". Did you mean {similar[0]!r}?" if similar else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
+        module = module_of[name]
+        with naming_extras(f"`{package}.{name}`", _JAX):
+            is_module = module == package
+            value = importlib.import_module(f"{module}.{name}" if is_module else module)
+            value = value if is_module else getattr(value, name)
+            register_classes()
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__
+    return __getattr__, lambda: names, names
+
+
+def register_classes():
+    """Tells Keras about the classes in `.keras` files. It is called with the first name that is used, not by a hook in
+    the import of Keras, which takes seconds: most commands would wait for it in vain."""
+    if "keras" not in sys.modules:
+        return
+    on_tensorflow = sys.modules["keras"].config.backend() == "tensorflow"
+    for module in (*_SAVED, *(_SAVED_WITH_TENSORFLOW if on_tensorflow else ())):
+        importlib.import_module(module)

@@ -78,7 +78,7 @@ def _call(document, cls, main, check, positional, tensorflow):
         check(arguments)
     if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
         start_tensorflow()
-    with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
+    with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
         main(arguments)
         sys.stdout.flush()
 

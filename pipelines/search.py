@@ -159,10 +159,10 @@ def main(arguments):
 def _open_index(arguments):
     passages, *_ = arguments.sources
     if passages is None:
-        return keras_bert.open_index(arguments.index, arguments.model)
+        return keras_bert.search.open_index(arguments.index, arguments.model)
     with announced(f"loading {arguments.model}"):
         bert = keras_bert.load(arguments.model)
-    index = keras_bert.build_index(bert, passages, arguments.index, **arguments.build_options)
+    index = keras_bert.search.build_index(bert, passages, arguments.index, **arguments.build_options)
     print(f"index:        {arguments.index}, {len(index):,} passages")
     return index
 

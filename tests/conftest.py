@@ -135,7 +135,7 @@ def pieces():
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters[:19])]
 
 
-TRANSFORMER = keras_bert.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=24)
+TRANSFORMER = keras_bert.translation.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=24)
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +152,7 @@ def reversible():
     """A tokenizer for `TRANSFORMER` that knows lower-case letters, so that most characters are bytes."""
     letters = string.ascii_lowercase
     pieces = [*REVERSIBLE, *BYTES, WORD_START, *letters, *(f"##{letter}" for letter in letters)]
-    return keras_bert.LosslessTokenizer(pieces)
+    return keras_bert.translation.LosslessTokenizer(pieces)
 
 
 @pytest.fixture(scope="session")
@@ -213,7 +213,7 @@ MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "Bert
 SPAN = {"start_logits": (3, 12), "end_logits": (3, 12)}
 pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifier
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
-bilstm = partial(keras_bert.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
+bilstm = partial(keras_bert.models.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
 chooser = keras_bert.build_multiple_choice
 CLASSES, SCORES, TAGS = [0, 2, 1], [[0.5], [1.0], [4.0]], np.arange(36).reshape(3, 12) % 9

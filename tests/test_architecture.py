@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "extras", "files", "lazy", "memory", "version"],
+    ["checks", "extras", "files", "memory", "version"],
+    ["lazy"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
     ["reports", "models", "corpus"],
@@ -37,8 +38,8 @@ ROOMS = {
 }
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
 ROOMS["serving"] = ["files"]
-# The public face, whose names are imported on first use.
-ROOMS[""] = ["extras", "layers", "version"]
+# The public face and two of its modules, whose names are imported on first use.
+ROOMS |= {"": ["lazy", "version"], "data": ["lazy"], "losses": ["lazy"]}
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

@@ -1,6 +1,7 @@
 """`import keras_bert` and the lazy imports of its public names."""
 
 import importlib.util
+import operator
 import subprocess
 import sys
 
@@ -14,23 +15,47 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+def public_names():
+    """All public names with the path to them, such as "losses.span_loss"."""
+    modules = ("baselines", "data", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
+    inner = (f"{module}.{name}" for module in modules for name in getattr(keras_bert, module).__all__)
+    return [*keras_bert.__all__, *inner]
+
+
 @pytest.fixture
 def importable():
     """The public names whose packages are installed."""
-    converters = {"export_onnx": "onnxruntime", "export_litert": "ai_edge_litert"}  # Installed by `make convert`.
-    missing = {name for name, package in converters.items() if importlib.util.find_spec(package) is None}
-    return sorted(set(keras_bert.__all__) - missing)
+    packages = {"export_onnx": "onnxruntime", "export_litert": "ai_edge_litert"}  # Installed by `make convert`.
+    packages["pretraining.generate_with_beam"] = "apache_beam"
+    missing = {name for name, package in packages.items() if importlib.util.find_spec(package) is None}
+    return sorted(set(public_names()) - missing)
 
 
 def test_public_names(importable):
     for name in importable:
-        assert getattr(keras_bert, name) is not None
-    assert set(keras_bert.__all__) <= set(dir(keras_bert))
+        assert operator.attrgetter(name)(keras_bert) is not None
+    assert len(keras_bert.__all__) < 55
+    for module in (keras_bert, keras_bert.losses):
+        assert set(module.__all__) <= set(dir(module))
 
 
-def test_an_unknown_name():
-    with pytest.raises(AttributeError, match="module 'keras_bert' has no attribute 'nothing'"):
-        keras_bert.nothing  # noqa: B018
+@pytest.mark.parametrize("path", ["nothing", "losses.nothing"])
+def test_an_unknown_name(path):
+    module = "keras_bert.losses" if "." in path else "keras_bert"
+    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
+        operator.attrgetter(path)(keras_bert)
+    with pytest.raises(AttributeError, match="'span_los'. Did you mean 'span_loss'"):
+        keras_bert.losses.span_los  # noqa: B018
+
+
+def test_old_names_warn():
+    message = "^keras_bert.token_loss is now keras_bert.losses.token_loss; the old name goes with the next release$"
+    with pytest.warns(DeprecationWarning, match=message) as warned:
+        assert keras_bert.token_loss is keras_bert.losses.token_loss
+    assert warned[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match="keras_bert.search.rerank"):
+        from keras_bert import rerank
+    assert rerank is keras_bert.search.rerank
 
 
 @pytest.mark.tensorflow
@@ -40,19 +65,18 @@ import sys
 import keras_bert
 print([name for name in ("keras", "tensorflow", "numpy") if name in sys.modules])
 sys.modules["tensorflow"] = None
-try:
-    keras_bert.layers
-except ModuleNotFoundError as error:
-    print(error)
+for module, name in (keras_bert, "layers"), (keras_bert.losses, "span_loss"):
+    try:
+        getattr(module, name)
+    except ModuleNotFoundError as error:
+        print(error)
 """
-    modules, message = python(code).splitlines()
+    modules, *messages = python(code).splitlines()
     assert modules == "[]"
-    for part in (
-        "`keras_bert.layers` needs tensorflow, which is not installed",
-        "pip install '.[tensorflow]'",
-        "KERAS_BACKEND=jax",
-    ):
-        assert part in message
+    for name, message in zip(("layers", "losses.span_loss"), messages, strict=True):
+        assert f"`keras_bert.{name}` needs tensorflow, which is not installed" in message
+        for part in ("pip install '.[tensorflow]'", "KERAS_BACKEND=jax"):
+            assert part in message
 
 
 # In a process that has imported nothing of the package.
@@ -77,14 +101,14 @@ for name in ("export", "export_onnx", "export_litert"):
         print(error)
 """
 EACH_FIRST = """
-import os, sys, traceback
+import operator, os, sys, traceback
 import keras, scipy, tqdm
 del sys.modules["keras"]
 import keras_bert
 for name in {arguments}:
     if os.fork() == 0:
         try:
-            getattr(keras_bert, name)
+            operator.attrgetter(name)(keras_bert)
         except BaseException:
             print(name, traceback.format_exc())
         os._exit(0)
@@ -104,7 +128,7 @@ def test_every_module_can_be_used_first(importable):
 
     By default, tests/test_architecture.py finds circles of imports.
     """
-    names = {getattr(getattr(keras_bert, name), "__module__", name): name for name in importable}
+    names = {getattr(operator.attrgetter(name)(keras_bert), "__module__", name): name for name in importable}
     assert fresh(EACH_FIRST, *names.values()) == ""
 
 

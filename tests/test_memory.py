@@ -14,7 +14,7 @@ from pipelines.arguments import CommandArguments
 
 def test_an_error_of_numpy_is_explained():
     message = "out of memory at a batch of 32 sequences of length 512. Lower the batch size.* remat=True"
-    with pytest.raises(MemoryError, match=message), keras_bert.explain_out_of_memory(batch_size=32, length=512):
+    with pytest.raises(MemoryError, match=message), keras_bert.memory.explain_out_of_memory(batch_size=32, length=512):
         np.empty((1 << 20, 1 << 30))
 
 
@@ -45,7 +45,7 @@ print(faults)
 @pytest.mark.slow  # TensorFlow retries for ten seconds.
 def test_an_error_of_the_backend_is_explained():
     length = 1 << 24  # 1 PB of attention scores, more than the address space.
-    with pytest.raises(MemoryError, match="of length 16777216"), keras_bert.explain_out_of_memory(length=length):
+    with pytest.raises(MemoryError, match="of length 16777216"), keras_bert.memory.explain_out_of_memory(length=length):
         keras.ops.ones((length, length)) + 1
 
 
@@ -57,7 +57,7 @@ class ResourceExhaustedError(Exception):
     "error", [ZeroDivisionError(), ResourceExhaustedError("model/variables.data; No space left on device")]
 )
 def test_other_errors_are_unchanged(error):
-    with pytest.raises(type(error)), keras_bert.explain_out_of_memory(batch_size=1, length=1):
+    with pytest.raises(type(error)), keras_bert.memory.explain_out_of_memory(batch_size=1, length=1):
         raise error
 
 
@@ -77,7 +77,7 @@ def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, li
     """A training step knows the shape of its batch; other code does not."""
 
     def main(_):
-        with contextlib.nullcontext() if facts is None else keras_bert.explain_out_of_memory(**facts):
+        with contextlib.nullcontext() if facts is None else keras_bert.memory.explain_out_of_memory(**facts):
             raise error
 
     monkeypatch.setattr("sys.argv", ["program"])

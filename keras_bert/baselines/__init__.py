@@ -2,8 +2,13 @@
 
 from keras_bert.lazy import lazy_names
 
-# Imported lazily: commands read names of models without Keras.
-_MODULES = {"describe": "models", "load": "loaded"}
-
-__all__ = sorted(_MODULES)
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "keras_bert.baselines.bidaf": "build_bidaf",
+        "keras_bert.baselines.bilm": "build_bilm",
+        "keras_bert.baselines.bilstm_classifier": "build_bilstm_classifier",
+        "keras_bert.baselines.loaded": "load",
+        "keras_bert.baselines.models": "describe",
+    },
+)

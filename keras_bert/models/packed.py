@@ -25,7 +25,7 @@ def build_packed(model):
         `(batch * texts, ...)`.
 
     Example:
-        trainer = keras_bert.Trainer(model_fn, optimizer_fn, keras_bert.classification_loss(), rewire=build_packed)
+        trainer = Trainer(model_fn, optimizer_fn, classification_loss(), rewire=build_packed)
     """
     # Layers
     description = describe(model)

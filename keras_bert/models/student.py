@@ -25,7 +25,7 @@ def take_layers(encoder, layers, **encoder_options):
         A model like that of `build_encoder`, whose config has this number of layers.
 
     Example:
-        student = keras_bert.take_layers(keras_bert.load("runs/mrpc/model").encoder, 3)
+        student = keras_bert.models.take_layers(keras_bert.load("runs/mrpc/model").encoder, 3)
         model = keras_bert.build_classifier(student, num_classes=2)
     """
     source = describe_encoder(encoder)

@@ -23,7 +23,7 @@ def build_trimmed(model):
         A `keras.Model` with the inputs and outputs of `model`, or `model` itself if its head reads all positions.
 
     Example:
-        trainer = keras_bert.Trainer(model_fn, optimizer_fn, keras_bert.classification_loss(), rewire=build_trimmed)
+        trainer = Trainer(model_fn, optimizer_fn, classification_loss(), rewire=build_trimmed)
     """
     # Layers
     description = _describe(model)

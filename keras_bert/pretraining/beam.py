@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from keras_bert.corpus import documents
-from keras_bert.pretraining import generate, sentence_pairs, token_store
+from keras_bert.pretraining import generation, sentence_pairs, token_store
 from keras_bert.pretraining.record_files import MANIFEST
 from keras_bert.pretraining.settings import ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
@@ -40,7 +40,7 @@ def generate_with_beam(
         generate_with_beam("/mnt/text/*.txt", "gs://me/128", "vocab.txt", Settings(), "DataflowRunner", options)
     """
     beam, vocabulary, output = _beam(), Vocabulary(vocabulary), str(output)
-    paths, header = generate.find_corpus(files, vocabulary, settings, shards, compress)
+    paths, header = generation.find_corpus(files, vocabulary, settings, shards, compress)
     if header["shards"] < 1:
         raise ValueError(f"`shards` must be at least 1. Received: shards={shards}")
     options = beam.options.pipeline_options.PipelineOptions(list(pipeline_options))
@@ -48,7 +48,7 @@ def generate_with_beam(
     file_systems.set_options(options)
     manifest = file_systems.join(output, MANIFEST)
     if file_systems.exists(manifest):
-        generate.check_settings(output, _read(manifest), header)
+        generation.check_settings(output, _read(manifest), header)
         return _read(manifest)
     _write(file_systems.join(output, "vocab.txt"), "".join(f"{piece}\n" for piece in vocabulary.pieces))
     try:
@@ -93,7 +93,7 @@ def _build(pipeline, files, ranges, output, header, make):
     sink = beam.io.tfrecordio.WriteToTFRecord(join(output, "examples"), file_name_suffix=suffix, num_shards=len(ranges))
     written = made | "records" >> beam.FlatMap(lambda some: some[0]) | sink
     # Generated again, since the sink does not return all names if its last step was interrupted and repeated.
-    names = generate.record_names(header)
+    names = generation.record_names(header)
     paths = pipeline | "names" >> beam.Create([join(output, name) for name in names])
     lengths = (
         paths
@@ -128,7 +128,7 @@ def _size(item):
 def _check(sizes, files, vocabulary, settings):
     """Returns the sizes in the order of the shards, after checking that there are enough documents."""
     sizes = [size for _, size in sorted(sizes)]
-    generate.check_corpus(files, _before(sizes)[-1], settings)
+    generation.check_corpus(files, _before(sizes)[-1], settings)
     return sizes
 
 
@@ -145,7 +145,7 @@ def _ask(item, sizes, vocabulary, settings):
         if plans:
             # All plans at once, since Beam has an overhead per element, and there are shards squared of them.
             plan = sentence_pairs.Plan(*map(np.hstack, zip(*plans, strict=True)))
-            for other, *which in generate.find_others(plan, before):
+            for other, *which in generation.find_others(plan, before):
                 yield other, ((shard, duplicate), *which)
 
 
@@ -165,7 +165,7 @@ def _pairs(item, sizes, vocabulary, settings):
     """Yields the records of a requester. Planning the pairs again is cheaper than sending the plans."""
     (shard, duplicate), joined = item
     (tokens,), builder = joined["shard"], _builder(vocabulary, settings)
-    ids, lengths = generate.sort_others(joined["texts"])
+    ids, lengths = generation.sort_others(joined["texts"])
     ends, first = np.cumsum([0, *lengths]), 0
     for plan in builder.plans(tokens, _before(sizes)[shard], duplicate):
         last = first + np.count_nonzero(plan.wanted)
@@ -198,7 +198,7 @@ def _write_manifest(header, sizes, counts, lengths, output, names, settings):
     size = file_systems.get_filesystem(output).size
     paths = [file_systems.join(output, name) for name in names]
     files = [(name, lengths.get(path, 0), size(path)) for name, path in zip(names, paths, strict=True)]
-    manifest = generate.make_manifest(header, sizes, files, counts, settings)
+    manifest = generation.make_manifest(header, sizes, files, counts, settings)
     _write(file_systems.join(output, MANIFEST), json.dumps(manifest, indent=1) + "\n")
 
 

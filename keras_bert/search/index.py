@@ -26,7 +26,7 @@ def open_index(directory, bert=None):
         A `SearchIndex`.
 
     Example:
-        keras_bert.open_index("my_index").search("weather", top=3)
+        keras_bert.search.open_index("my_index").search("weather", top=3)
     """
     return SearchIndex(directory, bert)
 

@@ -75,7 +75,7 @@ def build_index(
         A `SearchIndex`.
 
     Example:
-        index = keras_bert.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
+        index = keras_bert.search.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
         index.search("weather", top=1)
     """
     directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)

@@ -28,7 +28,7 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
         one string, its list.
 
     Example:
-        hits = keras_bert.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
+        hits = keras_bert.search.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
     """
     if isinstance(queries, str):
         return rerank(bert, [queries], [hits], label, batch_size)[0]

@@ -272,6 +272,6 @@ def _check_inputs(model, inputs):
     if missing := sorted(set(expected) - set(inputs)):
         raise ValueError(
             f"the batches lack {', '.join(missing)}. `PackedBatches` and `PackedRecords` are for "
-            "`rewire=keras_bert.build_packed`, all others for a trainer without it. Received: batches with "
+            "`rewire=keras_bert.models.build_packed`, all others for a trainer without it. Received: batches with "
             f"{', '.join(sorted(inputs))}"
         )

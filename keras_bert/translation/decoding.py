@@ -1,6 +1,6 @@
 """The decoder of a Transformer, one token at a time, with cached keys and values.
 
-The loops of `beam_search.py` and `sampling.py` run in one graph for any batch and source length. The new tokens of all
+The loops of `beams.py` and `sampling.py` run in one graph for any batch and source length. The new tokens of all
 targets of a source are the rows of one `(batch, rows, width)` tensor, so that they read the encoder's keys and values
 without copies. The cache has the keys and values of each row.
 """

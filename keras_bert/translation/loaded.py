@@ -8,7 +8,7 @@ from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
-from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.beams import Beam
 from keras_bert.translation.model import describe
 
 

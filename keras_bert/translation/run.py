@@ -18,7 +18,7 @@ from keras_bert.training.losses import Score, token_loss
 from keras_bert.training.progress import announced, track
 from keras_bert.training.schedule import InverseSquareRootSchedule
 from keras_bert.training.trainer import Trainer
-from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.beams import Beam
 from keras_bert.translation.data import listed_lines
 from keras_bert.translation.signature import Translator
 

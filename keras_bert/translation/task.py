@@ -14,7 +14,7 @@ from keras_bert.training.losses import token_loss
 from keras_bert.training.pair_bucketing import PairBatches
 from keras_bert.training.progress import announced
 from keras_bert.translation import data, metrics
-from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.beams import Beam
 from keras_bert.translation.features import TranslationFeatures
 from keras_bert.translation.loaded import load
 from keras_bert.translation.model import build_transformer

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-import keras_bert.baselines
 from keras_bert.baselines.bilm import frozen_states
 from keras_bert.baselines.config import named_baseline
 from keras_bert.baselines.models import build_baseline
@@ -104,7 +103,7 @@ def test_dtypes(tmp_path, rows):
     computed = outputs(narrow, few)
     for name, value in outputs(exact, few).items():
         np.testing.assert_allclose(to_numpy(computed[name]), to_numpy(value), rtol=0.05, atol=0.02)
-    language_model = keras_bert.build_bilm(13, width=4, dtype="bfloat16")
+    language_model = keras_bert.baselines.build_bilm(13, width=4, dtype="bfloat16")
     assert np.isfinite(to_numpy(outputs(language_model, few)["mlm_logits"])).all()
 
 
@@ -161,7 +160,7 @@ def test_names():
 
 
 def test_states_of_a_deep_language_model(rows):
-    model = keras_bert.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
+    model = keras_bert.baselines.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
     inputs = {name: rows[name][:1, :1] for name in model.input}
     found = frozen_states(model, **inputs)
     for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
@@ -187,8 +186,11 @@ def test_mistakes(bilm, language_model, tmp_path):
         (lambda: load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]), "`vocabulary` must be that of `language"),
         (lambda: bert.predict("a b"), "answers no texts. A bilm serves as `language_model` .--language_model"),
         (lambda: bert.encode("a b"), "is not a BERT and has no 'encode'. A bilm serves as"),
-        (lambda: keras_bert.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
-        (lambda: keras_bert.build_bidaf(14, language_model=bert.model()), "the same vocabulary. Received: vocab_"),
+        (lambda: keras_bert.baselines.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
+        (
+            lambda: keras_bert.baselines.build_bidaf(14, language_model=bert.model()),
+            "the same vocabulary. Received: vocab_",
+        ),
         (lambda: bert.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
         (lambda: other.span_labeler(), "question answering needs a bidaf. Received: a bilstm"),
         (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
@@ -198,8 +200,8 @@ def test_mistakes(bilm, language_model, tmp_path):
             "head='language_model' is saved with format='keras'. Received: format='google'",
         ),
         (lambda: save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
-        (lambda: keras_bert.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: keras_bert.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: keras_bert.baselines.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: keras_bert.baselines.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
         (lambda: keras_bert.baselines.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
         (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to keras_bert.baselines.describe f"),
     ):

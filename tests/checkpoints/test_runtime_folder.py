@@ -100,7 +100,7 @@ def test_quantized_models(build, preprocessor, tmp_path):
 def test_models_without_a_graph(build, models, config, preprocessor, tmp_path):
     narrow, encoder = build("encoder", dtype="bfloat16"), keras_bert.build_encoder(config)
     for export in (keras_bert.export_onnx, keras_bert.export_litert):
-        for model in (models("bilstm_tagging"), keras_bert.build_bilstm_encoder(encoder)):
+        for model in (models("bilstm_tagging"), keras_bert.models.build_bilstm_encoder(encoder)):
             message = r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"
             with pytest.raises(ValueError, match=message):
                 export(model, preprocessor, tmp_path / "new")

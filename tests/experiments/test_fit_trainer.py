@@ -249,7 +249,12 @@ def test_equals_google_tf1(golden, tmp_path):
     batches = Stream(tf.data.Dataset.from_tensor_slices((rows, targets)))
     schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
     devices = keras.distribution.list_devices()[:4]
-    options = {"directory": tmp_path / "run", "settings": {}, "callbacks": [], "rewire": keras_bert.build_trimmed}
+    options = {
+        "directory": tmp_path / "run",
+        "settings": {},
+        "callbacks": [],
+        "rewire": keras_bert.models.build_trimmed,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.distribution, "list_devices", lambda: devices)
         trainer = FitTrainer(

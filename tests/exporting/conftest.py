@@ -20,7 +20,7 @@ OPTIONS = {
     "bilstm_tagging": {"labels": TAGS, "stride": np.int64(7)},
     "question_answering": {"top": 2, "null_threshold": 0.5},
     "projection": {"prompts": {"query": "a b "}, "zero_shot": keras_bert.ZeroShot()},
-    "translation": {"n_best": 2, "beam": keras_bert.Beam(3)},
+    "translation": {"n_best": 2, "beam": keras_bert.translation.Beam(3)},
 }
 NO_MASK = ["a b c", ""]
 CALIBRATIONS = {"pretraining": NO_MASK}  # In int8; other heads have none.
@@ -34,7 +34,7 @@ def model_of(config):
     def build(head, **options):
         keras.utils.set_random_seed(1)
         if head == "translation":
-            return keras_bert.build_transformer(TRANSFORMER, **options)
+            return keras_bert.translation.build_transformer(TRANSFORMER, **options)
         model = HEADS[head].build(keras_bert.build_encoder(config, **options))
         rng = np.random.default_rng(0)
         for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence"):

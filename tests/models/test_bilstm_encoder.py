@@ -14,7 +14,7 @@ from tests.conftest import HEADS, to_numpy
 @pytest.mark.parametrize("causal", [False, True])
 def test_outputs_equal_the_formulas(config, batch, causal):
     encoder = keras_bert.build_encoder(config, causal=causal)
-    model = keras_bert.build_bilstm_encoder(encoder)
+    model = keras_bert.models.build_bilstm_encoder(encoder)
     outputs, states = model(batch), to_numpy(encoder(batch)["sequence_output"])
     mask, lengths = batch["padding_mask"], batch["padding_mask"].sum(1)
     layers = keras_bert.describe(model).layers
@@ -38,7 +38,7 @@ def test_the_pooled_token_of_left_to_right_encoders(config, batch):
 
 @pytest.mark.parametrize(("format", "head"), [("huggingface", "question_answering"), ("keras", "classification")])
 def test_models_on_it_are_saved_and_loaded(config, pieces, tmp_path, format, head):
-    encoder = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config, causal=True, name="tower"))
+    encoder = keras_bert.models.build_bilstm_encoder(keras_bert.build_encoder(config, causal=True, name="tower"))
     model = HEADS[head].build(encoder)
     keras_bert.save(model, tmp_path / head, pieces, format=format)
     bert = keras_bert.load(tmp_path / head)
@@ -63,14 +63,14 @@ def test_it_is_added_to_a_loaded_encoder(config, batch, pieces, tmp_path):
 
 
 def test_what_is_refused(config, pieces, tmp_path):
-    encoder = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config))
+    encoder = keras_bert.models.build_bilstm_encoder(keras_bert.build_encoder(config))
     for build in (
-        lambda: keras_bert.build_bilstm_encoder(encoder),
-        lambda: keras_bert.build_bilstm_tagger(encoder, 3, "last"),
+        lambda: keras_bert.models.build_bilstm_encoder(encoder),
+        lambda: keras_bert.models.build_bilstm_tagger(encoder, 3, "last"),
     ):
         with pytest.raises(ValueError, match="must be a model from build_encoder. Received: an encoder with a BiLSTM"):
             build()
-    left_to_right = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config, causal=True))
+    left_to_right = keras_bert.models.build_bilstm_encoder(keras_bert.build_encoder(config, causal=True))
     with pytest.raises(ValueError, match="a BiLSTM, which would show a left-to-right model the tokens to predict"):
         keras_bert.build_pretrainer(left_to_right, next_sentence=False)
     # transformers pools [CLS] of a left-to-right model, which sees only itself.

@@ -70,8 +70,8 @@ def test_features():
 
 
 def test_the_split(encoder, batch):
-    model = keras_bert.build_bilstm_tagger(encoder, 3, "sum_last_four", width=8, dropout=0.4)
-    extractor, tagger = keras_bert.split_bilstm_tagger(model)
+    model = keras_bert.models.build_bilstm_tagger(encoder, 3, "sum_last_four", width=8, dropout=0.4)
+    extractor, tagger = keras_bert.models.split_bilstm_tagger(model)
     extracted = to_numpy(extractor(batch, training=True)["features"])  # Without dropout, also in training.
     np.testing.assert_allclose(
         extracted, to_numpy(keras.ops.concatenate(encoder(batch)["hidden_states"][1:], -1)), atol=1e-5
@@ -95,10 +95,10 @@ def test_bad_arguments(config, encoder):
         ((short, 3, "last", 7), "`width` must be a positive even integer. Received: width=7"),
     ):
         with pytest.raises(ValueError, match=message):
-            keras_bert.build_bilstm_tagger(*arguments)
+            keras_bert.models.build_bilstm_tagger(*arguments)
     with pytest.raises(ValueError, match="`model` must come from build_bilstm_tagger. Received: .*'encoder'"):
-        keras_bert.split_bilstm_tagger(encoder)
-    model = keras_bert.build_bilstm_tagger(short, 3, "last", width=8)
+        keras_bert.models.split_bilstm_tagger(encoder)
+    model = keras_bert.models.build_bilstm_tagger(short, 3, "last", width=8)
     model.get_layer("bilstm_dropout_0").rate = 0.1
     with pytest.raises(ValueError, match="The layer 'bilstm_dropout_0' has rate=0.1, where 0.5 is expected"):
         keras_bert.describe(model)

@@ -146,7 +146,8 @@ def test_no_gradient_of_a_frozen_kernel_is_computed(build):
 
 def test_errors(build):
     stranger = keras.Sequential([keras.layers.Dense(1)], name="stranger")
-    transformer = keras_bert.build_transformer(keras_bert.TransformerConfig(313, 16, 1, 1, 2, 32))
+    wing = keras_bert.translation
+    transformer = wing.build_transformer(wing.TransformerConfig(313, 16, 1, 1, 2, 32))
     model, quantized = build("classification"), build("classification")
     attention(quantized).output_dense.quantize("int8")
     twice = build("encoder")

@@ -40,7 +40,7 @@ TEXTS = [0, 2, 3]  # The rows of the outputs of texts; the first packed row has 
 def test_outputs(build, batch, head, positions):
     model = build(head, positions=positions)
     inputs = {**pack(batch), "text_starts": TEXT_STARTS}
-    packed = keras_bert.build_packed(model)
+    packed = keras_bert.models.build_packed(model)
     assert [id(weight) for weight in packed.trainable_weights] == [id(weight) for weight in model.trainable_weights]
     expected, found = model(batch), packed({name: inputs[name] for name in packed.input})
     assert found.keys() == expected.keys()
@@ -59,7 +59,7 @@ def test_pretraining_outputs(build, batch, head, causal):
     alone = model({**batch, "mask_positions": np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")})
     inputs = {**pack(batch), "text_starts": TEXT_STARTS}
     inputs["mask_positions"] = np.array([[1, 5, 9, 0, 0, 0], [2, 3, 6, 8, 9, 7]], "int32")
-    packed = keras_bert.build_packed(model)
+    packed = keras_bert.models.build_packed(model)
     found = packed({name: inputs[name] for name in packed.input})
     logits = to_numpy(found["mlm_logits"])
     np.testing.assert_allclose(
@@ -78,4 +78,4 @@ def test_pretraining_outputs(build, batch, head, causal):
 )
 def test_models_that_cannot_be_packed(build, head, options, message):
     with pytest.raises(ValueError, match=message):
-        keras_bert.build_packed(build(head, **options))
+        keras_bert.models.build_packed(build(head, **options))

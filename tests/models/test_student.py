@@ -17,7 +17,7 @@ def deep(config):
 
 @pytest.mark.parametrize(("layers", "taken"), [(3, [2, 4, 6]), (4, [2, 3, 4, 6]), ([1, 5], [1, 5])])
 def test_the_layers_of_a_student(deep, layers, taken):
-    student = keras_bert.take_layers(deep, layers)
+    student = keras_bert.models.take_layers(deep, layers)
     found, expected = keras_bert.describe(student), keras_bert.describe(deep)
     assert (found.config.num_hidden_layers, found.positions) == (len(taken), "sinusoid")
     origins = {f"block_{index}": f"block_{number - 1}" for index, number in enumerate(taken)}
@@ -48,30 +48,30 @@ def test_a_teacher_beside_a_student(config, batch):
     sizes = dataclasses.replace(config, hidden_size=16, num_attention_heads=2)
     student = keras_bert.build_pretrainer(keras_bert.build_encoder(sizes))
     teacher = keras_bert.build_pretrainer(keras_bert.build_encoder(config), next_sentence=False)
-    model = keras_bert.add_teacher(student, teacher)
+    model = keras_bert.pretraining.add_teacher(student, teacher)
     inputs = {**batch, "mask_positions": np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")}
     found = model(inputs, training=True)
     for name, value in teacher(inputs).items():
         np.testing.assert_allclose(to_numpy(found[f"teacher_{name}"]), to_numpy(value), rtol=1e-5, atol=1e-6)
     assert found.keys() == {"mlm_logits", "nsp_logits", "teacher_mlm_logits"}
     assert [id(weight) for weight in model.weights] == [id(weight) for weight in student.weights]
-    alone = keras_bert.without_teacher(model)
+    alone = keras_bert.pretraining.without_teacher(model)
     assert keras_bert.describe(alone).config == sizes
     assert [id(weight) for weight in alone.weights] == [id(weight) for weight in student.weights]
-    assert keras_bert.without_teacher(student) is student
+    assert keras_bert.pretraining.without_teacher(student) is student
 
 
 def test_mistakes(config, deep):
     for layers in (0, 7, [], [0, 1], [2, 7], [3, 2], [2, 2]):
         with pytest.raises(ValueError, match="`layers` must be a number of layers, from 1 to 6, or increasing layer"):
-            keras_bert.take_layers(deep, layers)
+            keras_bert.models.take_layers(deep, layers)
     encoder = keras_bert.build_encoder(config)
     pretrainer, classifier = keras_bert.build_pretrainer(encoder), keras_bert.build_classifier(encoder, 2)
     for student, teacher, name in ((classifier, pretrainer, "student"), (pretrainer, classifier, "teacher")):
         with pytest.raises(ValueError, match=f"`{name}` must be a model from build_pretrainer. Received: a model with"):
-            keras_bert.add_teacher(student, teacher)
+            keras_bert.pretraining.add_teacher(student, teacher)
     with pytest.raises(ValueError, match="`encoder` must not have a BiLSTM"):
-        keras_bert.take_layers(keras_bert.build_bilstm_encoder(encoder), 1)
+        keras_bert.models.take_layers(keras_bert.models.build_bilstm_encoder(encoder), 1)
     keras_bert.enable_lora(classifier, 2)
     with pytest.raises(ValueError, match="`encoder` must not have LoRA adapters; merge_lora merges them into its ker"):
-        keras_bert.take_layers(encoder, 1)
+        keras_bert.models.take_layers(encoder, 1)

@@ -12,7 +12,7 @@ from tests.conftest import to_numpy
 def test_outputs(build, task, head):
     model = build(head)
     inputs, _, _ = task(head)
-    trimmed = keras_bert.build_trimmed(model)
+    trimmed = keras_bert.models.build_trimmed(model)
     assert {id(weight) for weight in trimmed.weights} == {id(weight) for weight in model.weights}
     expected, found = model(inputs), trimmed(inputs)
     assert list(found) == list(expected)
@@ -31,7 +31,7 @@ def test_gradients(build, task, head, options):
     model = build(head, **options)
     inputs, _, _ = task(head)
     gradients = []
-    for called in (model, keras_bert.build_trimmed(model)):
+    for called in (model, keras_bert.models.build_trimmed(model)):
         with tf.GradientTape() as tape:
             loss = sum(tf.reduce_sum(tf.sin(value)) for value in called(inputs).values())
         found = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
@@ -48,7 +48,7 @@ def test_the_last_block_computes_less(build, task, config, monkeypatch):
     monkeypatch.setattr(
         last.feed_forward, "call", lambda hidden, **options: widths.append(hidden.shape) or forward(hidden, **options)
     )
-    keras_bert.build_trimmed(model)(task("pretraining")[0])
+    keras_bert.models.build_trimmed(model)(task("pretraining")[0])
     assert widths[-1] == (3, 1 + 3, 32)
 
 
@@ -57,6 +57,6 @@ def test_other_models(build):
     stranger = keras.Model(inputs, keras.layers.Dense(2)(inputs))
     whole = [build(head) for head in ("encoder", "token_classification", "embedding", "bilstm_tagging")]
     for model in (*whole, build("classification", causal=True), stranger):
-        assert keras_bert.build_trimmed(model) is model
+        assert keras_bert.models.build_trimmed(model) is model
     with pytest.raises(ValueError, match="is for training only: use the one that it was made from"):
-        keras_bert.build_embedder(keras_bert.build_trimmed(build("classification")))
+        keras_bert.build_embedder(keras_bert.models.build_trimmed(build("classification")))

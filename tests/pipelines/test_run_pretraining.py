@@ -19,7 +19,7 @@ import keras_bert  # noqa: E402
 from keras_bert.experiments import pretraining_run  # noqa: E402
 from keras_bert.experiments.unchanged_inputs import data_facts  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
-from keras_bert.pretraining.generate import generate  # noqa: E402
+from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.bucketing import Batches  # noqa: E402

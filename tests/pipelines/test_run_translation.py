@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import keras_bert.translation
+import keras_bert
 from keras_bert.translation import run as translation
 from tests.conftest import eagerly
 from tests.pipelines.programs import call, cut_if, flags_of, mistake
@@ -95,7 +95,11 @@ def test_the_task_is_learned(trained):
     output, printed, exported = trained
     assert "test: BLEU 100.00" in printed
     assert (output / "test.txt").read_text().splitlines() == TARGETS
-    assert exported == {"beam": str(keras_bert.Beam(2)), "n_best": "2", "example": str({"text": SOURCES[0]})}
+    assert exported == {
+        "beam": str(keras_bert.translation.Beam(2)),
+        "n_best": "2",
+        "example": str({"text": SOURCES[0]}),
+    }
     results = json.loads((output / "results.json").read_text())
     assert results["best"]["scores"]["bleu"] == results["scores"]["bleu"] == pytest.approx(1)
     assert results["weights"] == max(

@@ -34,7 +34,7 @@ def test_a_query(folder):
     """The index knows its model. Lines have no line breaks; with more passages than there are, all are printed."""
     index = f"--index={folder}/index"
     lines = [line.split("\t") for line in call(PROGRAM, index, "--query=a b c", "--top=9").splitlines()]
-    expected = keras_bert.open_index(folder / "index").search("a b c", top=9)
+    expected = keras_bert.search.open_index(folder / "index").search("a b c", top=9)
     assert [line[1] for line in lines] == [hit["id"].replace("\n", " ") for hit in expected]
     assert [float(line[0]) for line in lines] == pytest.approx([hit["score"] for hit in expected], abs=1e-4)
     assert sorted(line[2] for line in lines) == sorted(["a b c", "", "d e f", "x y z", "q r"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.beam import generate_with_beam
 from keras_bert.pretraining.dataset import Records, find_damage
-from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
 from tests.pipelines.programs import finish, mistake, start

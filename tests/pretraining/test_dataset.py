@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage
-from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered

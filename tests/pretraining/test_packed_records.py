@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered

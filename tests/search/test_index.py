@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.search import index_builder
+from keras_bert.search import build_index, index_builder, open_index
 from keras_bert.search.data import Passage
 from keras_bert.similarity import unit
 from tests.search.conftest import TEXTS
@@ -20,7 +20,7 @@ INT8 = {"dtype": "int8", "block": 4}
 
 @pytest.fixture(scope="module")
 def index(bert, tmp_path_factory):
-    return keras_bert.build_index(bert, TEXTS, tmp_path_factory.mktemp("index") / "index", block=4)
+    return build_index(bert, TEXTS, tmp_path_factory.mktemp("index") / "index", block=4)
 
 
 @pytest.fixture
@@ -88,12 +88,12 @@ def test_default_similarity(bert, tmp_path):
         model = keras_bert.build_embedder(bert.encoder)
         keras_bert.save(model, tmp_path / function, bert.vocabulary, similarity_function=function)
         found[function] = keras_bert.load(tmp_path / function)
-    index = keras_bert.build_index(found["dot"], TEXTS, tmp_path / "index")
+    index = build_index(found["dot"], TEXTS, tmp_path / "index")
     expected = np.sort(scores_in_numpy(found["dot"], "a c", "dot"))[::-1]
     np.testing.assert_allclose([hit["score"] for hit in index.search("a c", top=len(TEXTS))], expected, rtol=1e-3)
     with pytest.raises(ValueError, match="by euclidean distance, which an index does not. Expected similarity=cosine"):
-        keras_bert.build_index(found["euclidean"], TEXTS, tmp_path / "other")
-    assert len(keras_bert.build_index(found["euclidean"], TEXTS, tmp_path / "other", similarity="dot")) == len(TEXTS)
+        build_index(found["euclidean"], TEXTS, tmp_path / "other")
+    assert len(build_index(found["euclidean"], TEXTS, tmp_path / "other", similarity="dot")) == len(TEXTS)
 
 
 def test_several_queries_and_all_passages(index):
@@ -114,7 +114,7 @@ def test_titles_and_ids(bert, quick, tmp_path):
         Passage("y", "x\ny", ""),
         "d e\ud800",
     ]
-    index = keras_bert.build_index(bert, passages, tmp_path / "index")
+    index = build_index(bert, passages, tmp_path / "index")
     (hit,) = index.search("a b c", top=1)
     assert hit == {"id": "5", "title": "a", "text": "b c", "score": pytest.approx(1, abs=1e-3)}
     assert [index.passage(number)["text"] for number in range(4)] == ["b c", "a", "x\ny", "d e?"]
@@ -122,17 +122,17 @@ def test_titles_and_ids(bert, quick, tmp_path):
 
 
 def test_prompts(bert, tmp_path):
-    index = keras_bert.build_index(bert, ["b"], tmp_path / "index", query_prompt="q ", passage_prompt="a ")
+    index = build_index(bert, ["b"], tmp_path / "index", query_prompt="q ", passage_prompt="a ")
     expected = float(unit(bert.encode(["q x"]))[0] @ unit(bert.encode(["a b"]))[0])
-    assert keras_bert.open_index(index.directory, bert).search("x")[0]["score"] == pytest.approx(expected, abs=1e-3)
+    assert open_index(index.directory, bert).search("x")[0]["score"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_int8(bert, quick, tmp_path):
     """int8 changes scores by less than a hundredth."""
-    expected = scores_by_id(keras_bert.build_index(bert, TEXTS, tmp_path / "float16").search("a c", top=9))
+    expected = scores_by_id(build_index(bert, TEXTS, tmp_path / "float16").search("a c", top=9))
     for approximate in (False, True):
         options = {"dtype": "int8", "approximate": approximate, "block": 4}
-        small = keras_bert.build_index(bert, TEXTS, tmp_path / str(approximate), **options)
+        small = build_index(bert, TEXTS, tmp_path / str(approximate), **options)
         assert scores_by_id(small.search("a c", top=9)) == pytest.approx(expected, abs=1e-2)
 
 
@@ -144,7 +144,7 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
     vectors[150:] = vectors[rng.integers(0, 50, 150)]
     monkeypatch.setattr(index_builder, "embed", lambda bert, texts, *_: vectors[[int(text or 0) for text in texts]])
     texts = list(map(str, range(300)))
-    index = keras_bert.build_index(bert, texts, tmp_path / "index", approximate=approximate, block=64)
+    index = build_index(bert, texts, tmp_path / "index", approximate=approximate, block=64)
     queries = rng.standard_normal((70, 32)).astype("float32")
     expected = queries.astype("float64") @ vectors.astype("float64").T
     for top in (1, 10, 300):
@@ -161,7 +161,7 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
 def test_indexes_of_many_passages_are_graphs(bert, quick, tmp_path, monkeypatch):
     monkeypatch.setattr(index_builder, "EXACT", 8)
     for texts, approximate in ((TEXTS[:8], False), (TEXTS, True)):
-        index = keras_bert.build_index(bert, texts, tmp_path / f"{len(texts)}")
+        index = build_index(bert, texts, tmp_path / f"{len(texts)}")
         assert index.facts.approximate == approximate
         assert len(index.search("a c", top=20)) == len(texts)
 
@@ -183,7 +183,7 @@ def test_an_interrupted_build_continues(bert, quick, tmp_path, monkeypatch, kill
     """The last index.json is the one of the complete index."""
     file, seen = tmp_path / "passages.txt", []
     file.write_text("\n".join(TEXTS))
-    expected = content(keras_bert.build_index(bert, file, tmp_path / "whole", **INT8).directory)
+    expected = content(build_index(bert, file, tmp_path / "whole", **INT8).directory)
     replace = type(file).replace
 
     def killed(self, target):
@@ -194,12 +194,12 @@ def test_an_interrupted_build_continues(bert, quick, tmp_path, monkeypatch, kill
 
     monkeypatch.setattr(type(file), "replace", killed)
     with pytest.raises(Killed):
-        keras_bert.build_index(bert, file, tmp_path / "index", **INT8)
+        build_index(bert, file, tmp_path / "index", **INT8)
     monkeypatch.setattr(type(file), "replace", replace)
     with pytest.raises(ValueError, match="the index is not complete. Repeat the build, which continues"):
-        keras_bert.open_index(tmp_path / "index")
+        open_index(tmp_path / "index")
     quick.clear()
-    keras_bert.build_index(bert, file, tmp_path / "index", **INT8)
+    build_index(bert, file, tmp_path / "index", **INT8)
     assert content(tmp_path / "index") == expected
     assert sorted(quick[1:]) == sorted(TEXTS[done:])  # The first text finds the width.
 
@@ -214,42 +214,42 @@ def test_a_build_only_continues_its_own_index(bert, saved, index, quick):
         (other, TEXTS, {}, "Different: the weights; `sequence_length`"),
     ):
         with pytest.raises(ValueError) as error:
-            keras_bert.build_index(model, texts, index.directory, **{"block": 4, **options})
+            build_index(model, texts, index.directory, **{"block": 4, **options})
         assert message in str(error.value)
     before = content(index.directory)
-    assert len(keras_bert.build_index(bert, TEXTS, index.directory, block=4)) == len(TEXTS)
+    assert len(build_index(bert, TEXTS, index.directory, block=4)) == len(TEXTS)
     assert content(index.directory) == before
 
 
 def test_the_model_of_an_index(bert, saved, index, tmp_path):
     with pytest.raises(ValueError, match="built with another model.* Different: the weights; `sequence_length`"):
-        keras_bert.open_index(index.directory, keras_bert.load(saved("embedding")))
-    unnamed = keras_bert.open_index(index.directory)
+        open_index(index.directory, keras_bert.load(saved("embedding")))
+    unnamed = open_index(index.directory)
     with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`, or with --model"):
         unnamed.search("a")
-    named = keras_bert.build_index(bert, TEXTS, tmp_path / "index", name=str(saved("encoder")))
-    assert keras_bert.open_index(named.directory).search("a c") == named.search("a c")
+    named = build_index(bert, TEXTS, tmp_path / "index", name=str(saved("encoder")))
+    assert open_index(named.directory).search("a c") == named.search("a c")
     # A build without the name opens the index and keeps the name.
-    assert keras_bert.build_index(bert, TEXTS, named.directory).facts.name == named.facts.name
-    assert keras_bert.open_index(index.directory, saved("encoder")).search("a c") == index.search("a c")
+    assert build_index(bert, TEXTS, named.directory).facts.name == named.facts.name
+    assert open_index(index.directory, saved("encoder")).search("a c") == index.search("a c")
     with pytest.raises(ValueError, match="built with another model"):
-        keras_bert.open_index(index.directory, str(saved("embedding"))).search("a")
+        open_index(index.directory, str(saved("embedding"))).search("a")
 
 
 def test_the_settings_of_the_model_of_an_index(bert, without_pooler, tmp_path):
     """A pooler that the checkpoint lacks, which is random, is none of them."""
-    index = keras_bert.build_index(keras_bert.load(without_pooler), TEXTS, tmp_path / "index", name=str(without_pooler))
-    hits = keras_bert.open_index(index.directory).search("a c")
+    index = build_index(keras_bert.load(without_pooler), TEXTS, tmp_path / "index", name=str(without_pooler))
+    hits = open_index(index.directory).search("a c")
     assert hits == index.search("a c")
     config = without_pooler / "config.json"
     edited(config, layer_norm_eps=0.1)
     with pytest.raises(ValueError, match="another model.* `layer_norm_eps`, 0.1 instead of its default. Exp"):
-        keras_bert.open_index(index.directory).search("a c")
+        open_index(index.directory).search("a c")
     facts = json.loads((index.directory / "index.json").read_text())
     for name in ("config", "tokenizer"):  # Indexes of earlier versions do not have them.
         del facts["model"][name]
     (index.directory / "index.json").write_text(json.dumps(facts))
-    assert len(keras_bert.open_index(index.directory).search("a c")) == len(hits)
+    assert len(open_index(index.directory).search("a c")) == len(hits)
 
 
 def shorten(path):
@@ -297,7 +297,7 @@ def enlarge(path):
 def test_damaged_indexes(copy, name, damage, message):
     damage(copy / name)
     with pytest.raises(ValueError) as error:
-        keras_bert.open_index(copy)
+        open_index(copy)
     assert message in str(error.value)
 
 
@@ -305,13 +305,13 @@ def test_damage_that_is_found_in_a_search(bert, copy):
     path = copy / "passages-00000.jsonl"
     path.write_text(path.read_text().replace('"text": "a b c"', '"texd": "a b c"'))
     with pytest.raises(ValueError, match=r"passages-00000.jsonl:1: not a passage: 'text'. The index is damaged"):
-        keras_bert.open_index(copy, bert).search("a b c", top=9)
+        open_index(copy, bert).search("a b c", top=9)
     vectors = np.full([9, 32], np.nan, "float32")
     index = faiss.IndexScalarQuantizer(32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
     faiss.write_index(index, f"{copy}/vectors.faiss")
     with pytest.raises(ValueError, match="the index has vectors with NaN. The index is damaged"):
-        keras_bert.open_index(copy, bert).search("a b c", top=1)
+        open_index(copy, bert).search("a b c", top=1)
 
 
 def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
@@ -322,7 +322,7 @@ def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(bert), "encode", encode)
     with pytest.raises(FloatingPointError, match="NaN or infinity for the passage with the id '5'"):
-        keras_bert.build_index(bert, TEXTS, tmp_path / "index")
+        build_index(bert, TEXTS, tmp_path / "index")
 
 
 @pytest.mark.parametrize(
@@ -342,18 +342,18 @@ def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
 )
 def test_bad_arguments(bert, quick, tmp_path, passages, options, message):
     with pytest.raises(ValueError, match=message):
-        keras_bert.build_index(bert, passages, tmp_path / "index", **options)
+        build_index(bert, passages, tmp_path / "index", **options)
     assert not (tmp_path / "index").exists()
 
 
 def test_other_folders_are_not_overwritten(bert, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="must be a new folder. Received: .* with notes.txt, without index.json"):
-        keras_bert.build_index(bert, TEXTS, tmp_path)
+        build_index(bert, TEXTS, tmp_path)
     with pytest.raises(ValueError, match="the index must be a folder. Received: the file"):
-        keras_bert.build_index(bert, TEXTS, tmp_path / "notes.txt")
+        build_index(bert, TEXTS, tmp_path / "notes.txt")
     with pytest.raises(ValueError, match="an index needs a BERT that `keras_bert.load` returns. Received: 'model'"):
-        keras_bert.build_index("model", TEXTS, tmp_path / "index")
+        build_index("model", TEXTS, tmp_path / "index")
 
 
 def test_bad_searches(index):

@@ -23,17 +23,17 @@ def classifier(saved):
 
 
 def test_regression(regression):
-    found = keras_bert.rerank(regression, ["a c", "x"], HITS)
+    found = keras_bert.search.rerank(regression, ["a c", "x"], HITS)
     expected = {hit["id"]: regression.predict(("a c", f"t {hit['text']}".strip()))["value"] for hit in HITS[0]}
     assert {hit["id"]: hit["score"] for hit in found[0]} == pytest.approx(expected, abs=1e-5)
     assert [hit["id"] for hit in found[0]] == sorted(expected, key=expected.get, reverse=True)
     assert {hit["similarity"] for hit in found[0]} == {0.5}
     assert found[1] == []
-    assert keras_bert.rerank(regression, "a c", HITS[0]) == found[0]
+    assert keras_bert.search.rerank(regression, "a c", HITS[0]) == found[0]
 
 
 def test_probability_of_a_label(classifier):
-    (found,) = keras_bert.rerank(classifier, ["a c"], HITS[:1], label="maybe")
+    (found,) = keras_bert.search.rerank(classifier, ["a c"], HITS[:1], label="maybe")
     best = classifier.predict(("a c", f"t {found[0]['text']}".strip()))["scores"]["maybe"]
     assert found[0]["score"] == pytest.approx(best, abs=1e-5)
     assert found[0]["score"] == max(hit["score"] for hit in found)
@@ -58,7 +58,7 @@ def test_the_order_is_that_of_the_logits(config, pieces, tmp_path, options):
     order = logits[:, -1] - (logits[:, 0] if options["num_classes"] == 2 else 0.0)
     expected = sorted(range(len(texts)), key=lambda number: (-order[texts.index(texts[number])], number))
     label = "LABEL_2" if "multi_label" in options else None
-    found = keras_bert.rerank(cross_encoder, "x y", hits, label)
+    found = keras_bert.search.rerank(cross_encoder, "x y", hits, label)
     assert [int(hit["id"]) for hit in found] == expected
     assert {hit["score"] for hit in found} == {1.0}
 
@@ -71,17 +71,17 @@ def test_errors(bert, regression, classifier):
         (regression, {"label": "yes"}, "is a regression model, without labels. Received: 'yes'"),
     ):
         with pytest.raises(ValueError, match=message):
-            keras_bert.rerank(model, ["a"], HITS[:1], **options)
+            keras_bert.search.rerank(model, ["a"], HITS[:1], **options)
     with pytest.raises(ValueError, match="`hits` must have 2 lists, one per query. Received: 1"):
-        keras_bert.rerank(regression, ["a", "b"], HITS[:1])
+        keras_bert.search.rerank(regression, ["a", "b"], HITS[:1])
 
 
 def test_asking_in_parts(bert, regression, tmp_path, monkeypatch):
     monkeypatch.setattr("keras_bert.search.asking._TOGETHER", 2)
-    index = keras_bert.build_index(bert, TEXTS, tmp_path / "index")
+    index = keras_bert.search.build_index(bert, TEXTS, tmp_path / "index")
     queries = [Query(str(number), text) for number, text in enumerate(["a", "b c", "x"])]
     found = list(ask(index, queries, top=3, cross_encoder=regression))
     assert [query for query, _ in found] == queries
     for query, hits in found:
-        expected = keras_bert.rerank(regression, [query.text], [index.search(query.text, top=3)])[0]
+        expected = keras_bert.search.rerank(regression, [query.text], [index.search(query.text, top=3)])[0]
         assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]

@@ -239,7 +239,7 @@ def exported_heads(config, pieces, reversible, shared_folder):
         export("vectors", lambda encoder: encoder)
         prompts = {"prompts": {"query": "q: "}, "zero_shot": keras_bert.ZeroShot()}
         export("sentences", keras_bert.build_embedder, **prompts)
-        transformer = keras_bert.build_transformer(TRANSFORMER)
+        transformer = keras_bert.translation.build_transformer(TRANSFORMER)
         keras_bert.export(transformer, reversible, folder / "translations" / "3", n_best=3)
 
     return shared_folder("heads", fill)

@@ -22,7 +22,7 @@ def test_predict_keeps_every_row_in_order(mirrored):
     ragged = {"x": tf.RaggedTensor.from_row_lengths(x.reshape(-1), [3] * 7)}
     run = linear(strategy=mirrored)
     expected = x @ run.model.get_weights()[0] + run.model.get_weights()[1]
-    for dataset in (inputs.filter(lambda batch: True), keras_bert.Batches(ragged)):
+    for dataset in (inputs.filter(lambda batch: True), keras_bert.data.Batches(ragged)):
         np.testing.assert_allclose(run.predict(dataset)["logits"], expected, atol=1e-5)
 
 
@@ -33,7 +33,7 @@ def test_padding_of_ragged_targets_does_not_count():
     lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
     classes = rng.integers(0, 3, 15).astype("int32")
     inputs, targets = (tf.RaggedTensor.from_row_lengths(values, lengths) for values in (x, classes))
-    batches = keras_bert.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
+    batches = keras_bert.data.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
     found = []
 
     def model():

@@ -22,7 +22,7 @@ def test_each_row_goes_to_one_replica(mirrored):
     assert found == [[0, 1, 2, 3], [4, 4, 4, 4]]
     assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
     assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
-    batches = keras_bert.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
+    batches = keras_bert.data.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
     alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset)
     assert alone.element_spec[2].shape == (2,)  # Static shapes, as TPUs and XLA need.
 
@@ -62,7 +62,7 @@ def test_streams():
 
 def test_phases_locate_a_step():
     """3 and 2 steps per epoch."""
-    first, second = (keras_bert.Batches(tf.ragged.constant([[1]] * rows), batch_size=1) for rows in (3, 2))
+    first, second = (keras_bert.data.Batches(tf.ragged.constant([[1]] * rows), batch_size=1) for rows in (3, 2))
     phases = Phases([(first, 4), (second, 1), (first, 3)])
     assert phases.steps == 8
 

@@ -89,8 +89,8 @@ def test_training_equals_that_of_single_texts(config, mirrored):
     plain = {**inputs, "padding_mask": tf.ones_like(inputs["token_ids"])}
     packed = PackedBatches(inputs, targets, batch_size=8, sequence_length=14)
     assert (packed.steps, packed.batch_size) == (1, 4)
-    found = trained(config, packed, rewire=keras_bert.build_packed, micro_batches=2, strategy=mirrored)
-    expected = trained(config, keras_bert.Batches(plain, targets, 8, boundaries=[12]))
+    found = trained(config, packed, rewire=keras_bert.models.build_packed, micro_batches=2, strategy=mirrored)
+    expected = trained(config, keras_bert.data.Batches(plain, targets, 8, boundaries=[12]))
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     for together, alone in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(together, alone, atol=1e-5)
@@ -102,7 +102,7 @@ def test_packed_batches_need_a_packed_model():
     model = keras.Model(inputs, {"logits": keras.layers.Dense(3)(keras.ops.sum(inputs["token_ids"], 1, True))})
     trainer = keras_bert.Trainer(lambda: model, lambda model: keras_bert.AdamW(0.1), losses.classification_loss())
     packed = PackedBatches(*texts(np.array([9, 3])), batch_size=2)
-    with pytest.raises(ValueError, match="the batches lack padding_mask. .*`rewire=keras_bert.build_packed`"):
+    with pytest.raises(ValueError, match="the batches lack padding_mask. .*`rewire=keras_bert.models.build_packed`"):
         trainer.fit(packed)
     with pytest.raises(ValueError, match="`evaluation` must have single texts, such as `Batches`"):
         trainer.fit(packed, evaluation=packed)

@@ -15,9 +15,9 @@ def test_the_schedule_equals_googles():
 
 def test_the_schedule_of_the_transformer():
     """The formula of section 5.3, whose steps count from 1."""
-    schedule = keras_bert.InverseSquareRootSchedule((512 * 4000) ** -0.5)
+    schedule = keras_bert.translation.InverseSquareRootSchedule((512 * 4000) ** -0.5)
     steps = np.array([1, 10, 3999, 4000, 4001, 100_000])
     expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
     np.testing.assert_allclose([float(schedule(step - 1)) for step in steps], expected, rtol=1e-5)
-    again = keras_bert.InverseSquareRootSchedule.from_config(schedule.get_config())
+    again = keras_bert.translation.InverseSquareRootSchedule.from_config(schedule.get_config())
     assert again.get_config() == schedule.get_config()

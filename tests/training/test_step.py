@@ -88,7 +88,7 @@ def test_frozen_weights_stay_equal(config, batch):
         return keras_bert.create_optimizer(model, 1e-2, 4, kind="lamb")
 
     run = Trainer(build, optimizer, classification_loss(), micro_batches=2)
-    run.fit(keras_bert.Batches(inputs, np.array([0, 2, 1]), batch_size=2))
+    run.fit(keras_bert.data.Batches(inputs, np.array([0, 2, 1]), batch_size=2))
     trained = {id(weight) for weight in run.model.trainable_weights}
     for weight, start in zip(run.model.weights, before, strict=True):
         assert np.array_equal(weight.numpy(), start) == (id(weight) not in trained), weight.path

@@ -40,7 +40,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     """With dropout; interrupted mid-epoch by SIGTERM, then by an error three steps after the last snapshot."""
     rng = np.random.default_rng(0)
     rows = tf.RaggedTensor.from_row_lengths(rng.normal(size=22 * 3).astype("float32"), [3] * 22)
-    batches = keras_bert.Batches({"x": rows}, rng.normal(size=22).astype("float32"), batch_size=4)
+    batches = keras_bert.data.Batches({"x": rows}, rng.normal(size=22).astype("float32"), batch_size=4)
 
     def fit(directory, after_save=None):
         run = linear(directory, total=12, dropout=0.5, steps_per_call=2)
@@ -197,7 +197,7 @@ def test_one_trace_for_all_epochs_and_lengths(mirrored):
 
     def batches(batch_size):
         rows = tf.RaggedTensor.from_row_lengths(np.ones([28, 3], "float32"), [1, 2, 3, 4, 5, 6, 7])
-        return keras_bert.Batches({"x": rows}, np.zeros(7), batch_size, boundaries=[3, 7])
+        return keras_bert.data.Batches({"x": rows}, np.zeros(7), batch_size, boundaries=[3, 7])
 
     def model():
         x = keras.Input((None, 3), name="x")
@@ -261,7 +261,7 @@ def test_out_of_memory_error_message(monkeypatch):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[16,12,512,512]")
 
     inputs = {"x": tf.RaggedTensor.from_row_lengths(np.ones(12, "float32"), [3] * 4)}
-    data = keras_bert.Batches(inputs, np.zeros(4), batch_size=4)
+    data = keras_bert.data.Batches(inputs, np.zeros(4), batch_size=4)
     run = linear(loss=Loss("full", full))
     message = "^out of memory at a batch of 4 sequences of length 3. Lower the batch size .*remat=True$"
     with pytest.raises(MemoryError, match=message):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-import keras_bert.translation
 from keras_bert.translation.model import build_transformer
 from tests.translation.conftest import CONFIG, batch, logits
 

@@ -8,7 +8,6 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-import keras_bert.translation
 from keras_bert.translation import marian
 from tests.translation.conftest import CONFIG
 

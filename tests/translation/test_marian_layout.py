@@ -7,7 +7,6 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-import keras_bert.translation
 from keras_bert.translation.model import build_transformer
 from tests.translation.conftest import CONFIG
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.beams import Beam
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.model import build_transformer
 from keras_bert.translation.signature import Translator

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from keras_bert.corpus import processes
-from keras_bert.pretraining import generate as module
-from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining import generation as module
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
@@ -303,7 +303,7 @@ def test_invalid_arguments(corpus, tmp_path):
         ({"workers": -1}, "`shards` and `workers` must be at least 1. Received: shards=.*, workers=-1"),
         ({"vocabulary": SOURCE.pieces[:4] + SOURCE.pieces[5:]}, r"the vocabulary has no piece '\[MASK\]'"),
         ({"vocabulary": "none.txt"}, "none.txt: there is no such vocabulary file"),
-        ({"output": __file__}, "test_generate.py"),
+        ({"output": __file__}, "test_generation.py"),
     ):
         arguments = {"output": tmp_path, "vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], **options}
         with pytest.raises((ValueError, OSError), match=message):
