@@ -195,6 +195,13 @@ def test_answers_are_highlighted_in_the_context(visit, heads, client):
         assert (parts[1], len(parts[0].encode())) == (answer["answer"], answer["start"])
         assert page.locator("#shown ol").count() == 0  # One answer, and never none: there is nothing to compare.
 
+    # The answer at the end of a long text is in view, in its box and on the page.
+    outputs = {"answer": ["end"], "start": [40_000], "end": [40_003], "score": [1.0]}
+    page.evaluate("outputs => show({ context: 'long '.repeat(8000) + 'end' }, outputs, 1)", outputs)
+    inside = """mark => [mark.closest(".text").getBoundingClientRect(), { top: 0, bottom: innerHeight }].map(
+      (box) => box.top <= mark.getBoundingClientRect().top && mark.getBoundingClientRect().bottom <= box.bottom)"""
+    assert page.locator("#shown mark").evaluate(inside) == [True, True]
+
     ask(page, "more_answers", question="a", context=ODD)
     answer = predict(client, "more_answers", question="a", context=ODD)
     assert bars(page) == expected_bars(answer["answers"], answer["probabilities"])
@@ -421,6 +428,7 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     path.write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8")
     page.locator("#file").set_input_files(path)
     page.get_by_text("texts.csv: 300 rows.", exact=True).wait_for()
+    assert page.locator("#file_name").text_content() == "texts.csv"
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data.removeprefix(b"\xef\xbb\xbf"))
     assert (name, data[:3]) == ("texts.answers.csv", b"\xef\xbb\xbf")

@@ -30,7 +30,10 @@ const SHOW = {
     })).filter((each) => each.start >= 0);
     const text = passage();
     const mark = (words) => node("mark", {}, words);
-    const point = (spans) => text.replaceChildren(...marked(context, spans, mark));
+    const point = (spans) => {
+      text.replaceChildren(...marked(context, spans, mark));
+      reveal(text);
+    };
     point(found.slice(0, 1));
     const none = noAnswer(row);
     const known = found.filter((each) => each.share !== undefined || none !== null);
@@ -106,8 +109,9 @@ const SHOW = {
     const shown = rows.slice(0, most);
     const matrix = rows.length > 1 ? [node("h3", {}, "Cosine similarity"), similarities(shown, embedding)] : [];
     const first = embedding.map((vector) => vector.slice(0, 5).map((value) => Number(value).toFixed(4)));
+    const names = rows.length > 1 ? shown.map((_, index) => `${index + 1}`) : shown;
     const values = table(["Text", ...first[0].map((_, index) => `[${index}]`)],
-      shown.map((text, index) => [`${index + 1}  ${text}`, ...first[index]]));
+      names.map((name, index) => [name, ...first[index]]), rows.length > 1 ? {} : { class: "pairs" });
     const headline = `${count(rows.length, "text")}, ${count(embedding[0].length, "value")} each`;
     return [headline, ...note, ...matrix, node("h3", {}, "First values"), values];
   },
@@ -212,6 +216,13 @@ function marked(text, spans, make) {
     at = span.end;
   }
   return [...parts, part(at)];
+}
+
+// Scrolls a text, not the page, to its first mark.
+function reveal(text) {
+  const mark = text.querySelector("mark");
+  const distance = mark ? mark.getBoundingClientRect().top - text.getBoundingClientRect().top : 0;
+  text.scrollTop += distance - text.clientHeight / 3;
 }
 
 function entity(words, { type, score }) {

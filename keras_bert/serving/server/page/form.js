@@ -266,5 +266,7 @@ function show(given, outputs, milliseconds) {
   byId("headline").hidden = false;
   byId("headline").textContent = headline;
   byId("shown").replaceChildren(...parts);
+  byId("shown").querySelectorAll(".text").forEach(reveal);
+  byId("shown").querySelector("mark")?.scrollIntoView({ block: "nearest" }); // The page, on a small screen.
   if (kind !== "raw") byId("shown").append(folded("Full response", () => json(outputs)));
 }

@@ -116,7 +116,7 @@ function split() {
 function setText(text, file = null, mark = "") {
   stopTable();
   Object.assign(sheet, { text, file, mark });
-  byId("rows").placeholder = file ?? "";
+  byId("file_name").textContent = file ?? "";
   readRows();
 }
 
