@@ -1,4 +1,4 @@
-"""BERT for TensorFlow 2 and Keras 3. See README.md; all public names are listed here and in the modules of `_MODULES`.
+"""BERT for TensorFlow 2 and Keras 3. See README.md; all public names are listed in `__init__.pyi`.
 
 They are imported on first use (PEP 562), so that `import keras_bert` takes a few milliseconds.
 """
@@ -12,33 +12,6 @@ from keras_bert.version import __version__
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
 
-_MODULES = {
-    "keras_bert": "baselines data layers losses memory models pretraining search serving translation",
-    "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
-    "keras_bert.models.encoder": "build_encoder",
-    "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
-    "keras_bert.models.heads": (
-        "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
-    ),
-    "keras_bert.models.describe": "describe",
-    "keras_bert.models.freezing": "freeze_layers",
-    "keras_bert.models.lora": "enable_lora merge_lora",
-    "keras_bert.checkpoints.load": "load",
-    "keras_bert.checkpoints.save": "save",
-    "keras_bert.checkpoints.keras_hub": "to_keras_hub",
-    "keras_bert.checkpoints.litert_export": "export_litert",
-    "keras_bert.checkpoints.onnx_export": "export_onnx",
-    "keras_bert.text.tokenizer_json": "AddedToken",
-    "keras_bert.text.vocabulary": "Vocabulary",
-    "keras_bert.text.tokenizer": "BertTokenizer",
-    "keras_bert.text.preprocessor": "TextPreprocessor",
-    "keras_bert.training.optimizer": "LAMB AdamW create_optimizer",
-    "keras_bert.training.schedule": "LinearSchedule",
-    "keras_bert.exporting.export": "build_text_model export",
-    "keras_bert.tasks.classification.zero_shot": "ZeroShot",
-    "keras_bert.training.trainer": "Trainer",
-    "keras_bert.training.distribution": "create_strategy",
-}
 # Flat names of earlier versions, by the module that has them now. They go with the next release.
 _MOVED = {
     "baselines": "build_bidaf build_bilm build_bilstm_classifier",
@@ -55,8 +28,7 @@ _MOVED = {
 }
 _PLACES = {name: f"keras_bert.{module}" for module, names in _MOVED.items() for name in names.split()}
 
-_import, _, _names = lazy_names(__name__, _MODULES)
-__all__ = ["__version__", *_names]
+_import, __dir__, __all__ = lazy_names(__name__, __file__)
 
 
 def __getattr__(name):
@@ -66,10 +38,6 @@ def __getattr__(name):
     message = f"keras_bert.{name} is now {place}.{name}; the old name goes with the next release"
     warnings.warn(message, DeprecationWarning, stacklevel=2)
     return getattr(importlib.import_module(place), name)
-
-
-def __dir__():
-    return __all__
 
 
 register_classes()

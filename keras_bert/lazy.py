@@ -2,6 +2,8 @@
 
 import difflib
 import importlib
+import pathlib
+import re
 import sys
 
 from keras_bert.extras import naming_extras
@@ -12,15 +14,18 @@ _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
 _JAX = ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
 
 
-def lazy_names(package, modules):
-    """Returns `__getattr__`, `__dir__` and `__all__` of a package.
+def lazy_names(package, file):
+    """Returns `__getattr__`, `__dir__` and `__all__` of a module.
+
+    The names and their places are those of the stub beside it, `*.pyi`, which editors and type checkers read: lines
+    `from module import name as name`.
 
     Args:
-        package: str, the name of the package.
-        modules: dict of the public names by the module that defines them, separated by spaces. The names of the
-            package itself are those of its modules.
+        package: str, the name of the module.
+        file: str, its path.
     """
-    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    stub = pathlib.Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+)", stub, re.MULTILINE)}
     names = sorted(module_of)
 
     def __getattr__(name):

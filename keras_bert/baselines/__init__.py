@@ -2,13 +2,4 @@
 
 from keras_bert.lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "keras_bert.baselines.bidaf": "build_bidaf",
-        "keras_bert.baselines.bilm": "build_bilm",
-        "keras_bert.baselines.bilstm_classifier": "build_bilstm_classifier",
-        "keras_bert.baselines.loaded": "load",
-        "keras_bert.baselines.models": "describe",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

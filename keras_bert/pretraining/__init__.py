@@ -2,16 +2,4 @@
 
 from keras_bert.lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "keras_bert.corpus.word_counts": "count_words",
-        "keras_bert.corpus.wordpiece_trainer": "learn_vocabulary",
-        "keras_bert.models.student": "add_teacher without_teacher",
-        "keras_bert.pretraining.beam": "generate_with_beam",
-        "keras_bert.pretraining.dataset": "Records",
-        "keras_bert.pretraining.generation": "generate",
-        "keras_bert.pretraining.masking": "Masking",
-        "keras_bert.pretraining.settings": "Settings",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
