@@ -8,7 +8,7 @@ import os
 import warnings
 
 from keras_bert.lazy import lazy_names, register_classes
-from keras_bert.version import __version__
+from keras_bert.version import __version__ as __version__
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
 
