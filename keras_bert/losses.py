@@ -1,4 +1,4 @@
-"""Terms of the loss of `Trainer`, imported on first use."""
+"""Losses of `Trainer`, imported on first use. Those of `model.compile` are Keras' own."""
 
 from keras_bert.lazy import lazy_names
 

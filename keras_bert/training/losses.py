@@ -1,5 +1,6 @@
 """Losses: sums over a global batch, divided by the total weight of that batch."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,11 +11,12 @@ import tensorflow as tf
 from keras_bert.checks import is_number
 
 
-class Loss(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Loss:
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
 
-    Filler rows have weight 0. Weights with fewer dimensions than the values apply to the leading dimensions: with one
-    weight per row, the values of a row are summed.
+    It is a loss for `Trainer`, not one of Keras for `model.compile`. Filler rows have weight 0. Weights with fewer
+    dimensions than the values apply to the leading dimensions: with one weight per row, the values of a row are summed.
 
     Args:
         name: str, name in the logs.
@@ -32,6 +34,12 @@ class Loss(NamedTuple):
     weights: Callable | None = None
     finish: Callable | None = None
     together: bool = False
+
+    def __call__(self, *args, **kwargs):
+        raise ValueError(
+            "the losses of keras_bert are for `Trainer`. Expected a loss of Keras for `model.compile`, such as "
+            f"keras.losses.SparseCategoricalCrossentropy(from_logits=True). Received: a call of {self.name!r}"
+        )
 
     def row_weights(self, targets, weights):
         """Returns the weights of the values, `(rows, ...)`: those of the rows, times those of this loss."""

@@ -75,7 +75,12 @@ class Trainer:
         keep_freed_memory()
         options = StepOptions(**step_options)
         self.strategy = strategy or tf.distribute.get_strategy()
-        self.losses = [loss] if isinstance(loss, Loss) else list(loss)
+        self.losses = loss if isinstance(loss, list | tuple) else [loss]
+        if not self.losses or not all(isinstance(term, Loss) for term in self.losses):
+            raise ValueError(
+                "`loss` must be a loss of keras_bert.losses, such as classification_loss(), or a list of them. "
+                f"Received: loss={loss}"
+            )
         metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss | Score) else list(metrics)
         self.metrics = [metric for metric in metrics if not isinstance(metric, Loss | Score)]
         self._scores = [metric for metric in metrics if isinstance(metric, Score)]

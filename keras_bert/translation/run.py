@@ -1,5 +1,6 @@
 """Training runs of translation models over a grid, and what they leave."""
 
+import dataclasses
 import functools
 import logging
 
@@ -100,7 +101,7 @@ class TranslationRuns(Finetuning):
         def greedy():
             return translation(Translator(trainer.model, task.tokenizer, Beam(1, 0.0)), show=False)
 
-        perplexity = token_loss()._replace(name="perplexity", finish=np.exp)
+        perplexity = dataclasses.replace(token_loss(), name="perplexity", finish=np.exp)
         bleu = Score(lambda: {"bleu": task.dev_score(task.dev_logits(greedy())["dev"])})
         self._average = WeightAverage(folder / "averaged", lambda: trainer.model, shared.average)
         title = f"{task.title}, {grid.setting_text(setting)}"

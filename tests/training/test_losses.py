@@ -1,5 +1,6 @@
 """Losses against NumPy."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,6 +33,14 @@ def test_targets_may_have_an_extra_dimension(shape):
     assert mean(losses.pretraining_metrics()[2], next_sentence, outputs) == 1
     spans = {name: tf.reshape(tf.constant([1, 2]), shape) for name in ("start", "end")}
     assert mean(losses.span_loss(), spans, {"start_logits": LOGITS, "end_logits": LOGITS}) == pytest.approx(expected)
+
+
+def test_losses_are_not_those_of_keras():
+    model = keras.Sequential([keras.layers.Dense(3)])
+    model.compile("sgd", losses.classification_loss())
+    message = r"are for `Trainer`. Expected a loss of Keras for `model.compile`, such as .* Received: a call of 'loss'"
+    with pytest.raises(ValueError, match=message):
+        model.fit(LOGITS, np.array([1, 2]), verbose=0)
 
 
 def test_class_weights():

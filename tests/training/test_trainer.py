@@ -243,6 +243,8 @@ def test_bad_arguments_of_fit():
         with pytest.raises(ValueError, match=message):
             run.fit(batches, evaluation=numbered(1), **options)
     assert int(run.optimizer.iterations) == 0
+    with pytest.raises(ValueError, match="`loss` must be a loss of keras_bert.losses, such as .* Received: loss=<Loss"):
+        linear(loss=keras.losses.MeanSquaredError())
 
 
 @pytest.mark.usefixtures("eager")
