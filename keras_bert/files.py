@@ -49,6 +49,16 @@ def replacing(path):
         _remove(temporary)
 
 
+def check_writable(directory, name="output_dir"):
+    """Creates a folder; raises an error if that is impossible, or if nothing can be written to it."""
+    try:
+        pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        problem = f"{directory}, {error.strerror}"
+        raise ValueError(f"`{name}` must be a folder to which files can be written. Received: {problem}") from None
+
+
 def check_replaceable(directory, names):
     """Raises an error if a folder that would be replaced contains anything besides files and folders of these names."""
     directory = pathlib.Path(directory)

@@ -27,7 +27,7 @@ CONSOLE = "keras-bert"
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 # Flags by the parameters of the library that they set, where the names differ, or may be something else.
 _PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
-_PARAMETERS |= {"next_sentence": "next_sentence"}
+_PARAMETERS |= {name: name for name in ("next_sentence", "output_dir", "pack", "freeze_layers")}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):

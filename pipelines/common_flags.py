@@ -8,7 +8,7 @@ import typing
 
 import keras_bert
 from keras_bert.checkpoints import locations
-from keras_bert.files import write_text
+from keras_bert.files import check_writable, write_text
 from keras_bert.tasks import table_files
 
 from .arguments import CommandArguments, flag
@@ -32,9 +32,10 @@ class Training(CommandArguments):
         return pathlib.Path(self.output_dir)
 
     def create_strategy(self):
-        """Returns the strategy of training; finds missing loggers before models are loaded."""
+        """Returns the strategy of training; finds wrong folders and missing loggers before models are loaded."""
         from keras_bert.training.callbacks import check_report_to
 
+        check_writable(self.output)
         check_report_to(self.report_to)
         return keras_bert.create_strategy(self.strategy)
 

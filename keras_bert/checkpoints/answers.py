@@ -15,6 +15,7 @@ from keras_bert.models.heads import build_embedder
 from keras_bert.tasks import in_memory
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
+from keras_bert.training.log_handler import quiet_tensorflow
 
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _DESCRIPTIONS = {
@@ -37,9 +38,10 @@ class Answerer:
         self._signatures = {}
         self._row = signatures_of(bert.head)
 
+    @quiet_tensorflow()
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
-        rows, is_single = read_rows(texts)
+        rows, is_single = read_rows(texts, words=self._bert.head == "token_classification")
         self._check_options(n_best, options)
         names = check_rows(rows, self._row.inputs(self._bert), f"the model (head={self._bert.head!r})")
         head, pair = self._row, "pair" in names
@@ -55,6 +57,7 @@ class Answerer:
         answers = answer_rows(signatures[name], names, rows, batch_size, n_best, unused)
         return answers[0] if is_single else answers
 
+    @quiet_tensorflow()
     def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
         """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
         if unknown := settings.keys() - {field.name for field in dataclasses.fields(ZeroShot)}:
@@ -75,6 +78,7 @@ class Answerer:
         answers = answer_rows(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
+    @quiet_tensorflow()
     def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
@@ -180,8 +184,11 @@ def answer_rows(signature, names, rows, batch_size, n_best=None, unused=()):
     return answers
 
 
-def read_rows(texts):
-    """Reads the texts of `predict`: a list of dicts, and whether there was a single text instead of a list."""
+def read_rows(texts, words=False):
+    """Reads the texts of `predict`: a list of dicts, and whether there was a single text instead of a list.
+
+    With `words`, texts may also be lists of words.
+    """
     is_single = isinstance(texts, str | tuple | dict)
     if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")):
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
@@ -193,7 +200,13 @@ def read_rows(texts):
             raise ValueError(
                 "`texts` is a dataset with targets. Expected texts alone, such as dataset.map(lambda x, y: x)"
             )
+    texts = map(_joined, texts) if words else texts
     return [_row(f"texts[{index}]", text) for index, text in enumerate(texts)], False
+
+
+def _joined(text):
+    """Returns a list of words as a text."""
+    return " ".join(text) if isinstance(text, list) and all(isinstance(word, str) for word in text) else text
 
 
 def _row(place, value):

@@ -22,9 +22,10 @@ class TextMethods:
 
         Args:
             texts: a list of strings, of pairs `(text, pair)`, of `{"question": ..., "context": ...}` or of
-                `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. A classifier or a
-                regression model refuses pairs if it was trained without them, and texts if it was trained with pairs;
-                if the checkpoint does not say (`bert.pair` is `None`), it takes both.
+                `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. For a tagger also
+                lists of words, which are joined by spaces. A classifier or a regression model refuses pairs if it was
+                trained without them, and texts if it was trained with pairs; if the checkpoint does not say
+                (`bert.pair` is `None`), it takes both.
             batch_size: int, number of texts to compute together. Defaults to 32.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
@@ -141,6 +142,9 @@ class TextMethods:
     ):
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
+        Random numbers of the program continue as if nothing had been trained; only TensorFlow's start again from its
+        seed.
+
         Args:
             texts: a list, an array, a Series, a data frame or a dataset of strings, of pairs as tuples, or of what else
                 `predict` takes; or lists of words.
@@ -162,7 +166,8 @@ class TextMethods:
             strategy: a `tf.distribute` strategy, or a name, see `create_strategy`. Defaults to one device.
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
-                `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class.
+                `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
+                which also weights the loss on `validation`.
 
         Returns:
             A new `LoadedBert`, trained; `results` has the scores and the history.

@@ -76,7 +76,7 @@ class Finetuning:
         report_to=("tensorboard",),
     ):
         if hyperparameters.pack and not task.can_pack:
-            raise ValueError(f"--pack: only for classification and tagging with BERT. Received: {task.title}")
+            raise ValueError(f"`pack`: only for classification and tagging with BERT. Received: {task.title}")
         self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
@@ -97,7 +97,7 @@ class Finetuning:
         _LOG.info("%s", self.task.title)
         for name, text in self.task.facts.items():
             _LOG.info("%s", indented(f"{name}: {text}"))
-        for problem in data_summary.warnings(self.task.summary):
+        for problem in self.task.warnings:
             _LOG.warning("%s", problem)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
@@ -166,7 +166,7 @@ class Finetuning:
             log_every=self.log_every,
             progress=self.grid_runs.progress,
         )
-        epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
+        epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
         result = {"scores": scores, "epoch": epoch}
         if self._before:
             result["before"] = self._before
@@ -222,7 +222,7 @@ class Finetuning:
             freeze_layers(model, self.hyperparameters.freeze_layers)
         if not model.trainable_weights:
             raise ValueError(
-                f"nothing is left to train. Received: --freeze_layers={self.hyperparameters.freeze_layers}"
+                f"`freeze_layers`: nothing is left to train. Received: {self.hyperparameters.freeze_layers}"
             )
         return model
 

@@ -28,6 +28,8 @@ def read(texts, targets, task, validation, split, seed):
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
     task = in_memory.check_task(task) if task else in_memory.infer(*train)
+    if task == "multi_label":
+        in_memory.check_sets(train[1] or ())
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     dev = train

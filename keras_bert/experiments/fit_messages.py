@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 
-from keras_bert.training.log_handler import LogHandler, without_harmless_warnings
+from keras_bert.training.log_handler import LogHandler, quiet_tensorflow
 from keras_bert.training.progress import hidden
 
 _LOG = logging.getLogger("keras_bert")
@@ -13,21 +13,23 @@ _LOG = logging.getLogger("keras_bert")
 @contextlib.contextmanager
 def messages(verbose):
     """Shows what the commands show, on standard output; without `verbose` only warnings."""
-    with without_harmless_warnings(), _shown() if verbose else hidden():
+    with _shown() if verbose else hidden(), quiet_tensorflow():
         yield
 
 
 @contextlib.contextmanager
 def _shown():
     """Shows messages and progress on standard output."""
-    level, handler = _LOG.level, LogHandler(sys.stdout)
+    level, propagates, handler = _LOG.level, _LOG.propagate, LogHandler(sys.stdout)
     configured = _LOG.handlers or logging.getLogger().handlers  # By the user.
     with contextlib.redirect_stderr(sys.stdout):
         if not configured:
             _LOG.addHandler(handler)
             _LOG.setLevel(logging.INFO)
+            _LOG.propagate = False
         try:
             yield
         finally:
             _LOG.removeHandler(handler)
             _LOG.setLevel(level)
+            _LOG.propagate = propagates

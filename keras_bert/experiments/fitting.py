@@ -17,6 +17,7 @@ from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
+from keras_bert.files import check_writable
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
 from keras_bert.training.distribution import create_strategy
@@ -61,9 +62,12 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         **shared,
     }
     strategy = create_strategy(strategy) if isinstance(strategy, str) else strategy
+    if output_dir:
+        output_dir = pathlib.Path(output_dir).expanduser()
+        check_writable(output_dir)
     with messages(verbose), kept_state(), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
-        output = pathlib.Path(output_dir).expanduser() if output_dir else pathlib.Path(folder) / "run"
+        output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
         runs, hyperparameters = Finetuning if data.held_out else _WithoutValidation, Hyperparameters(**shared)
         finetuning = runs(
@@ -82,9 +86,6 @@ def _start(data, bert, folder, length, options):
     start = LoadedBert(bert.checkpoint())
     made = make_task(data.task, folder, data.parts, start, None, length, options)
     made.load = _loader(bert, start)
-    if not data.held_out:
-        made.summary["overlap"] = dict.fromkeys(made.summary["overlap"], 0)
-        made.facts = {title: text for title, text in made.facts.items() if not title.startswith("dev ")}
     return made
 
 
@@ -94,7 +95,8 @@ def _trained(finetuning, name):
     best = grid_runs.best()[0]
     scores = {metric: value for metric, value in best["scores"].items() if "loss" not in metric}
     epoch = f"; epoch {best['epoch']} of {best['setting']['epochs']}" if finetuning.hyperparameters.best else ""
-    _LOG.info("  scores on %s: %s%s", finetuning.evaluated_on, data_summary.listed(scores), epoch)
+    if finetuning.results is None:  # Which `finish` has not shown.
+        _LOG.info("  scores on %s: %s%s", finetuning.evaluated_on, data_summary.listed(scores), epoch)
     curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
     trained = load(finetuning.output / "model", dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)
@@ -108,10 +110,11 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     task = _task_of(bert)
     length = sequence_length or bert.sequence_length
     with messages(verbose), tempfile.TemporaryDirectory() as folder:
-        parts = {TRAIN: (rows, targets), DEV: (rows, targets)}
+        few = slice(None if "class_weight" in options else 2)  # Nothing is trained; their number is what weights need.
+        parts = {TRAIN: (rows[few], targets and targets[few]), DEV: (rows, targets)}
         labels = bert.labels if task in ("classification", "multi_label", "tagging") else None
         options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
-        made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options)
+        made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))
         made.null_threshold = bert.null_threshold
         losses = made.loss if isinstance(made.loss, list) else [made.loss]
         evaluator = Evaluator(made.build(bert), tf.distribute.get_strategy(), losses)

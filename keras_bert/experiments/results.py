@@ -39,13 +39,12 @@ class Results:
         self.export_model()
         warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
         best = self.best_facts(findings.scores)
-        problems = data_summary.warnings(task.summary)
         facts = {
             **best,
             **self._lora_facts(),
             **findings.facts,
             **task.facts,
-            **({"data warning": "; ".join(problems)} if problems else {}),
+            **({"data warning": "; ".join(task.warnings)} if task.warnings else {}),
             **({"warning": warning} if warning else {}),
         }
         self.results = {

@@ -104,8 +104,12 @@ TASKS = {
 }
 
 
-def make_task(name, folder, parts, bert, labels, length, options):
-    """Writes the rows of the parts as files, and returns the task that reads them."""
+def make_task(name, folder, parts, bert, labels, length, options, places=("texts", "validation")):
+    """Writes the rows of the parts as files, and returns the task that reads them.
+
+    Nothing is said about `DEV` if it is `TRAIN`. Messages call the parts by `places`, the names of the arguments of
+    Python, and name these instead of flags.
+    """
     paths = {}
     for part, (rows, targets, *_) in parts.items():
         paths[part] = folder / f"{part}.{'json' if name == 'questions' else 'jsonl'}"
@@ -118,17 +122,24 @@ def make_task(name, folder, parts, bert, labels, length, options):
         options["class_weights"] = {class_name(label): weight for label, weight in weights.items()}
     pairs = isinstance(parts[TRAIN][0][0], tuple)
     try:
-        return make(Parts(*paths.values(), bert.name, bert, pairs, labels, length, options))
+        task = make(Parts(*paths.values(), bert.name, bert, pairs, labels, length, options))
     except ValueError as error:
-        raise ValueError(_in_python(str(error), paths)) from None
+        raise ValueError(_in_python(str(error), places, paths)) from None
+    if parts[DEV] is parts[TRAIN]:
+        task.summary["overlap"] = dict.fromkeys(task.summary["overlap"], 0)
+        task.facts = {title: text for title, text in task.facts.items() if not title.startswith("dev ")}
+    task.title = _in_python(task.title, places, paths)
+    task.facts = {title: _in_python(text, places, paths) for title, text in task.facts.items()}
+    task.warnings = [_in_python(text, places, paths) for text in task.warnings]
+    return task
 
 
-def _in_python(message, paths):
+def _in_python(message, places, paths):
     """Names the arguments of Python in a message about files and flags."""
-    for part, path in zip(("texts", "validation"), paths.values(), strict=True):
+    for part, path in zip(places, paths.values(), strict=True):
         message = re.sub(
             rf"{re.escape(str(path))}:(\d+)", lambda match, part=part: f"{part}[{int(match[1]) - 1}]", message
         )
         message = message.replace(str(path), part).replace(path.name, part)
     message = message.replace("class_weights", "class_weight")
-    return re.sub(r"--(\w+)(=\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message)
+    return re.sub(r"--(\w+)(=[a-z]\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message)

@@ -25,7 +25,7 @@ def check_unchanged(folder, origins, write=True):
         if found := differences(facts, before.get(name, facts)):
             raise ValueError(
                 f"{folder} contains runs that started from another version of {name}. Different now: "
-                f"{'; '.join(found)}. Restore it to resume them, or choose another --output_dir for new runs"
+                f"{'; '.join(found)}. Restore it to resume them, or choose another `output_dir` for new runs"
             )
     if write and origins.keys() - before.keys():
         write_json(path, {**before, **origins})

@@ -18,6 +18,7 @@ from keras_bert.models.describe import describe
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import on_ids
+from keras_bert.training.log_handler import quiet_tensorflow
 
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
@@ -49,6 +50,7 @@ def build_text_model(model, preprocessor, pair=False):
     return keras.Model(inputs, outputs, name=f"text_{model.name}")
 
 
+@quiet_tensorflow()
 def export(
     model,
     preprocessor,

@@ -27,7 +27,7 @@ def freeze_layers(model, count):
     if not blocks:
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     if not 0 <= count <= blocks:
-        raise ValueError(f"`count` must be between 0 and {blocks}, the number of blocks. Received: count={count}")
+        raise ValueError(f"`freeze_layers`: expected from 0 to {blocks}, the number of blocks. Received: {count}")
     for layer in layers:
         if isinstance(layer, TokenEmbedding | BertEmbeddings) or (
             isinstance(layer, TransformerBlock) and depths[id(layer)] <= count

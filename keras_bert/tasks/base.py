@@ -172,6 +172,11 @@ class FinetuningTask(abc.ABC):
         start = {"start": start_text(self.model, self.bert)}
         return {**start, **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
 
+    @functools.cached_property
+    def warnings(self):
+        """Sentences about what is probably a mistake in the data."""
+        return data_summary.warnings(self.summary)
+
     def data_facts(self):
         """Returns the entries of `facts` that describe the rows."""
         return {}

@@ -34,6 +34,8 @@ def read(texts, targets=None, place="texts"):
             labels.
         place: string, what messages call the texts.
     """
+    if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
+        raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")
     if hasattr(texts, "as_numpy_iterator"):
         texts, own = _from_dataset(texts, place)
         if own is not None and targets is not None:
@@ -63,7 +65,13 @@ def read(texts, targets=None, place="texts"):
     targets = _targets(targets)
     if len(targets) != len(rows):
         raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
+    if not isinstance(rows[0], dict):
+        _check_labels(targets)
     return rows, targets
+
+
+def _is_column(values):
+    return not isinstance(values, str) and any(hasattr(values, name) for name in ("append", "tolist", "to_list"))
 
 
 def is_frame(values):
@@ -149,6 +157,26 @@ def _plain(value):
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def _check_labels(targets):
+    """Raises for labels with lone surrogates, which no file of a model can have."""
+    for place, target in enumerate(targets):
+        try:
+            json.dumps(target, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"targets[{place}] has a lone surrogate. Expected Unicode. Received: {target!r}") from None
+
+
+def check_sets(targets):
+    """Raises for lists of 0 and 1 where each text has a list of its labels."""
+    rows = [target for target in targets if target is not None]
+    sizes = {len(row) for row in rows}
+    if len(sizes) == 1 and min(sizes) > 1 and all(flag in (0, 1) for row in rows for flag in row):
+        raise ValueError(
+            "the targets are lists of 0 and 1. Expected a list of the labels of each text, or an array with a column "
+            f"for each label: np.array(targets). Received: targets such as {rows[0]!r:.100}"
+        )
+
+
 def check_task(name):
     """Returns the name of a task; raises for others."""
     if name not in TASKS:
@@ -177,7 +205,14 @@ def infer(rows, targets):
                     "the targets are lists of floats, as one-hot vectors are. Expected the class of each text, such as "
                     f"targets.argmax(-1), or lists of labels. Received: targets such as {example!r:.100}"
                 )
-            return "multi_label" if isinstance(example[0], str | int) else "tagging"
+            if not isinstance(example[0], str | int):
+                return "tagging"
+            if all(target is not None and len(target) == 1 for target in targets):
+                raise ValueError(
+                    "the targets are lists of one label, as one-hot vectors are. Expected the class of each text, such "
+                    f"as targets.argmax(-1), or task='multi_label'. Received: targets such as {example!r:.100}"
+                )
+            return "multi_label"
         if isinstance(example, dict):
             return "tagging"
         if isinstance(example, int | float) and any(isinstance(target, float) for target in known):

@@ -26,15 +26,19 @@ def is_harmless(record):
 
 
 @contextlib.contextmanager
-def without_harmless_warnings():
+def quiet_tensorflow():
     """Suppresses TensorFlow's harmless warnings in a block, or in a function as its decorator."""
-    logger = logging.getLogger("tensorflow")
+    logger, root = logging.getLogger("tensorflow"), logging.getLogger()
+    # Without a handler, TensorFlow's first message would configure `logging` for the whole program.
+    handler = logging.NullHandler() if root.handlers else logging.lastResort
 
     def is_other(record):
         return not is_harmless(record)
 
     logger.addFilter(is_other)
+    root.addHandler(handler)
     try:
         yield
     finally:
+        root.removeHandler(handler)
         logger.removeFilter(is_other)

@@ -50,6 +50,9 @@ class Trainer:
             a directory.
         **step_options: `micro_batches`, `steps_per_call`, `jit_compile`, `seed` and `rewire`, see `StepOptions`.
 
+    Attributes:
+        trained_steps: int, the step at which the last `fit` ended, also if it stopped early.
+
     Example:
         trainer = Trainer(
             lambda: keras_bert.build_classifier(keras_bert.load(name).encoder, 2),
@@ -73,6 +76,7 @@ class Trainer:
         **step_options,
     ):
         keep_freed_memory()
+        self.trained_steps = 0
         options = StepOptions(**step_options)
         self.strategy = strategy or tf.distribute.get_strategy()
         self.losses = loss if isinstance(loss, list | tuple) else [loss]
@@ -185,6 +189,7 @@ class Trainer:
                 self._interruption.stop(message, log.say)
             state.finish()
             log.finish(state.result)
+        self.trained_steps = step
         return state.result
 
     def _save(self, step, state, log, after_save):

@@ -115,6 +115,7 @@ def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     assert all(map(np.array_equal, before, (weight.numpy() for weight in bert.encoder.weights)))
     best = json.loads((tmp_path / "out" / "results.json").read_text())["best"]["scores"]
     assert trained.results["scores"] == pytest.approx(best, abs=1e-6)
+    assert name != "tags" or trained.predict(WORDS) == trained.predict(TEXTS)
     length = {"sequence_length": 14, "doc_stride": 2} if name == "answers" else {}
     scores = trained.evaluate(*arguments, verbose=False, **length)
     assert {metric: scores[metric] for metric in best} == pytest.approx(best, abs=1e-6)
@@ -139,6 +140,13 @@ def test_an_interrupted_run_resumes(start, tmp_path):
     assert all(map(np.array_equal, whole.model().weights, resumed.model().weights))
     assert resumed.results == whole.results
     assert len(whole.results["history"]) == 2
+
+
+def test_a_callback_stops_the_run(start):
+    """The result has the epoch that was trained last."""
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True))
+    trained = keras_bert.load(start).fit(TEXTS, CLASSES, callbacks=stop, verbose=False, **SETTINGS)
+    assert trained.results["epoch"] == 1
 
 
 def test_fit_starts_from_the_present_weights(start):
@@ -220,6 +228,20 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
         (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
         ([["B-X"], ["O"]], {"task": "tagging"}, "expected .* spans|span"),
+        (np.array([[1, 0], [0, 1]]), {}, "lists of one label, as one-hot vectors are. Expected the class of each text"),
+        ([[1, 0], [1, 1]], {"task": "multi_label"}, r"lists of 0 and 1. .* np.array\(targets\). Received: .* \[1, 0\]"),
+        (["x", "\ud800"], {}, r"targets\[1\] has a lone surrogate. Expected Unicode. Received: '\\ud800'"),
+        (["x", "y"], {"freeze_layers": 9}, "`freeze_layers`: expected from 0 to 1, .* Received: 9"),
+        (
+            ["x", "y"],
+            {"output_dir": __file__},
+            "`output_dir` must be a folder .* Received: .*File exists",
+        ),
+        (
+            ["x", "y"],
+            {"validation": ((["a"], ["b"]), ["x"])},
+            "`validation` is a tuple of two lists",
+        ),
     ],
 )
 def test_mistakes(start, targets, options, message):

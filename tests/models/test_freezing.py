@@ -65,8 +65,8 @@ def test_models_that_cannot_be_frozen(build):
     for model, count, message in (
         (stranger, 0, "`model` must contain an encoder from build_encoder. Received: model='stranger'"),
         (Unwired(), 0, "set its `trainable` instead"),
-        (encoder := build("encoder"), -1, "`count` must be between 0 and 2, .* Received: count=-1"),
-        (encoder, 3, "Received: count=3"),
+        (encoder := build("encoder"), -1, "`freeze_layers`: expected from 0 to 2, .* Received: -1"),
+        (encoder, 3, "Received: 3"),
     ):
         with pytest.raises(ValueError, match=message):
             keras_bert.freeze_layers(model, count)

@@ -183,7 +183,7 @@ def test_another_start_model_is_refused(made, tmp_path):
     given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
     message = (
         f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
-        "it to resume them, or choose another --output_dir for new runs"
+        "it to resume them, or choose another `output_dir` for new runs"
     )
 
     def change(trainer, *arguments, **options):
@@ -341,7 +341,7 @@ MISTAKES = {
     "--teacher={made}/a/b": "{made}/a/b: no such checkpoint. Expected a directory or a .keras file",
     "--teacher={made}/single": "--teacher={made}/single: it reads single texts, the task has pairs. Expected",
     "--teacher={made}/regression": "--teacher={made}/regression: 1 output(s) without names. Expected a classif",
-    "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
+    "--freeze_layers=3": "`freeze_layers`: expected from 0 to 1, the number of blocks. Received: 3",
     "--teacher={made}/teacher --language_model_weight=0.5": "--language_model_weight: not with --teacher. Received",
     "--teacher={made}/teacher --folds=2": "--folds: not with --teacher, which may have seen the rows of every fold.",
     "--teacher={made}/teacher --unlabelled={made}/a.csv": "--unlabelled for --task=wnli: expected --pair_column, the c",

@@ -87,6 +87,7 @@ def test_frames_and_datasets_of_predict():
         pairs = make({"text": TEXTS, "pair": ["d", "e"]})
         assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
         assert read_rows(pairs["text"]) == ([{"text": "a"}, {"text": "b c"}], False)
+    assert read_rows([["b", "c"], "a"], words=True) == ([{"text": "b c"}, {"text": "a"}], False)
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
     assert read_rows(dataset.batch(2)) == ([{"text": "a"}, {"text": "b c"}], False)
     with pytest.raises(ValueError, match="a dataset with targets. Expected texts alone"):
@@ -123,7 +124,7 @@ def test_datasets(batched):
         ("a", 1, "classification"),
         ("a", True, "classification"),
         ("a", 0.5, "regression"),
-        ("a", ["x"], "multi_label"),
+        ("a", ["x", "y"], "multi_label"),
         ("a", [(0, 1, "K")], "tagging"),
         ("a", [{"start": 0, "end": 1, "label": "K"}], "tagging"),
         (["a"], ["O"], "tagging"),
