@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import pathlib
 import re
 import sys
 
@@ -34,6 +35,54 @@ def keep_freed_memory():
     library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     if (os.cpu_count() or 1) <= 4:  # With more threads, one arena could keep them waiting.
         library.mallopt(_M_ARENA_MAX, 1)
+
+
+def available_memory(root="/"):
+    """Returns the bytes that this process can still use, without swapping other programs out; `None` if unknown.
+
+    Args:
+        root: path of the file system with `proc` and `sys`. Defaults to "/".
+    """
+    root = pathlib.Path(root)
+    try:
+        kilobytes = dict(re.findall(r"(\w+):\s+(\d+) kB", (root / "proc/meminfo").read_text()))
+        free = 1024 * (int(kilobytes["MemAvailable"]) + int(kilobytes["SwapFree"]))
+        return min([free, *_left_in_groups(root)]) + _freed_memory()
+    except (OSError, KeyError):  # Not Linux.
+        return None
+
+
+def _left_in_groups(root):
+    """Yields the bytes left in the control groups of this process, such as those of a container."""
+    groups = (root / "proc/self/cgroup").read_text()
+    for kind, path in re.findall(r"^\d+:(|memory):/(.*)$", groups, re.MULTILINE):
+        top = root / "sys/fs/cgroup" / kind
+        limit, used = ("limit_in_bytes", "usage_in_bytes") if kind else ("max", "current")
+        for folder in (top / path, *(top / path).parents):
+            try:  # A container may see only the folder at the top; without a limit, the text is "max".
+                left = int((folder / f"memory.{limit}").read_text()) - int((folder / f"memory.{used}").read_text())
+                cached = re.search(
+                    r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE
+                )
+            except (OSError, ValueError):
+                continue
+            yield left + int(cached[1])
+
+
+def _freed_memory():
+    """Returns the bytes that the C library has kept for reuse, see `keep_freed_memory`."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return 0
+    library.mallinfo2.restype = _MallocInfo
+    return library.mallinfo2().fordblks
+
+
+class _MallocInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
 
 
 @contextlib.contextmanager

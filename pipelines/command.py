@@ -28,6 +28,7 @@ _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 # Flags by the parameters of the library that they set, where the names differ, or may be something else.
 _PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
 _PARAMETERS |= {name: name for name in ("next_sentence", "output_dir", "pack", "freeze_layers")}
+_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat")}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import memory
 from pipelines import command
 from pipelines.arguments import CommandArguments
 
@@ -40,6 +41,39 @@ print(faults)
         faults[name] = int(subprocess.run(command, env={**settings, **more}, capture_output=True, check=True).stdout)
     assert faults["keep"] < 10 < faults["return"]
     assert faults["keep as set"] > 10
+
+
+FIRST, SECOND = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"), ("max", "current", "inactive_file")
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "free"),
+    [
+        ("0::/", {}, 900),
+        ("0::/", {"": (SECOND, "max", 700)}, 900),
+        ("0::/user/job", {"user": (SECOND, 800, 250), "user/job": (SECOND, "max", 100)}, 600),
+        ("4:memory:/job", {"memory": (FIRST, 500, 450)}, 100),
+        ("4:memory:/job\n0::/", {"memory/job": (FIRST, 650, 450), "memory": (FIRST, 2**50, 500)}, 250),
+    ],
+    ids=["none", "no limit", "second version, above", "first version, from a container", "first version"],
+)
+def test_available_memory(tmp_path, groups, limits, free):
+    """Of the machine and of control groups, with 50 kB of files in memory, in files like those of Linux."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"9:name=systemd:/\n{groups}\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  2000 kB\nMemAvailable:   890 kB\nSwapFree:  10 kB\n")
+    for path, ((limit_name, used_name, cached_name), limit, used) in limits.items():
+        folder = tmp_path / "sys/fs/cgroup" / path
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"memory.{limit_name}").write_text(f"{limit if limit == 'max' else limit * 1024}\n")
+        (folder / f"memory.{used_name}").write_text(f"{used * 1024}\n")
+        (folder / "memory.stat").write_text(f"cache 1\n{cached_name} {50 * 1024}\n")
+    kept_free = memory.available_memory(tmp_path) - free * 1024  # That of the C library, which may grow meanwhile.
+    assert 0 <= kept_free < memory.available_memory()
+
+
+def test_available_memory_elsewhere_is_unknown(tmp_path):
+    assert memory.available_memory(tmp_path) is None
 
 
 @pytest.mark.slow  # TensorFlow retries for ten seconds.

@@ -21,6 +21,15 @@ class BatchSource:
 
     steps = batch_size = sequence_length = num_examples = tokens = seed = None
 
+    @property
+    def sources(self):
+        """The sources that a run reads in sequence, only this one."""
+        return [self]
+
+    def longest(self, name):
+        """Returns the maximum length of a row of an input."""
+        return self.sequence_length
+
     def dataset(self, epoch=0, start=0):
         """Returns the batches of an epoch, starting at step `start`.
 

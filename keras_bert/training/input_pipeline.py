@@ -135,6 +135,10 @@ class Phases(BatchSource):
         self._phases = list(phases)
         self.steps = sum(steps for _, steps in self._phases)
 
+    @property
+    def sources(self):
+        return [batches for batches, _ in self._phases]
+
     def segment(self, step):
         left = step
         for batches, steps in self._phases:

@@ -75,6 +75,11 @@ class TrainStep:
             self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
 
     @property
+    def is_rewired(self):
+        """Whether steps call another model than the one to evaluate, see `StepOptions`."""
+        return self._rewired is not self.model
+
+    @property
     def names(self):
         """The names of the numbers that a call returns, available after tracing."""
         penalty = [PENALTY] if self._penalized else []

@@ -31,6 +31,9 @@ class TowerBatches(Batches):
             tower: fit_boundaries(values, _LENGTHS) for tower, values in self._tower_lengths.items()
         }
 
+    def longest(self, name):
+        return int(self._tower_boundaries[_tower(name)][-1])
+
     def _fit(self, lengths):
         return fit_boundaries(lengths, _GROUPS)
 

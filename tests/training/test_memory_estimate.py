@@ -1,0 +1,107 @@
+"""The memory of a training step: estimates that are sums of tensors by hand, and runs that are refused before it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.training import memory_estimate
+from keras_bert.training.input_pipeline import Phases
+from tests.training import small_run, small_towers
+
+ROWS, LENGTH, HEADS, WIDTH, INNER = 3, 5, 2, 4, 8
+
+
+def block(dtype, dropout):
+    layer = keras_bert.layers.TransformerBlock(
+        WIDTH, HEADS, INNER, dropout=dropout, attention_dropout=dropout, dtype=dtype
+    )
+    layer.build((None, None, WIDTH))
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dropout", "queries", "wide", "narrow"),
+    [
+        # Vectors of all and of the computed positions, scores, and vectors of the intermediate size, in float32; then
+        # those in the precision of the products: input, key, value; query, context, LayerNorm, two masks of dropout.
+        ("float32", 0.1, 5, (3, 7, 3, 2), (0, 0, 0, 0)),
+        ("float32", 0.0, 1, (3, 5, 1, 2), (0, 0, 0, 0)),
+        ("mixed_bfloat16", 0.1, 5, (0, 2, 1, 0), (3, 5, 2, 2)),
+        ("mixed_float16", 0.0, 2, (0, 2, 1, 0), (3, 3, 1, 2)),
+    ],
+)
+def test_a_block_keeps_these_tensors(dtype, dropout, queries, wide, narrow):
+    shapes = (ROWS, LENGTH, WIDTH), (ROWS, queries, WIDTH), (ROWS, HEADS, queries, LENGTH), (ROWS, queries, INNER)
+    expected = sum(
+        count * np.empty(shape, kept).nbytes
+        for counts, kept in ((wide, "float32"), (narrow, "float16"))
+        for count, shape in zip(counts, shapes, strict=True)
+    )
+    assert memory_estimate.block_bytes(block(dtype, dropout), ROWS, LENGTH, queries) == expected
+
+
+def needed(frozen=0, micro_batches=1, **options):
+    """Returns the bytes of a step on 6 rows of 100 tokens, besides those of graphs, and those of a block alone."""
+    config = keras_bert.BertConfig(
+        vocab_size=20, hidden_size=64, num_hidden_layers=3, num_attention_heads=2, intermediate_size=128
+    )
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config, **options), 2)
+    if frozen:
+        keras_bert.freeze_layers(model, frozen)
+    weights = sum(np.prod(weight.shape) for weight in model.trainable_weights)
+    size = memory_estimate.block_bytes(model.get_layer("block_0"), 6, 100, 100)
+    gradients = 4 * weights * (2 if micro_batches > 1 else 1)
+    return memory_estimate.step_bytes(model, [(6, 100)], None, micro_batches) - 120e6 - gradients, size
+
+
+def test_the_blocks_of_a_step():
+    """Three blocks, of which frozen ones keep nothing; recomputed ones keep their inputs and one has all tensors."""
+    each = needed()[1]
+    inputs = 3 * 6 * 100 * 64 * 4
+    for options, expected in (
+        ({}, 3.8 * each),
+        ({"micro_batches": 4}, 3.8 * each),
+        ({"frozen": 2}, 1.8 * each),
+        ({"remat": True}, 1.8 * each + inputs),
+    ):
+        assert needed(**options)[0] == pytest.approx(expected), options
+
+
+def ragged(*lengths):
+    return tf.RaggedTensor.from_row_lengths(np.ones(sum(lengths), "int32"), lengths)
+
+
+SOURCES = {
+    "masked": (small_run.data(8), ([(8, 12)], 4)),
+    "towers": (small_towers.data(4), ([(4, 5), (4 * small_towers.PASSAGES, 12)], None)),
+    "tokens": (keras_bert.Batches({"token_ids": ragged(2, 9, 9)}, tokens_per_batch=40), ([(4, 9)], None)),
+    "pairs": (keras_bert.PairBatches(ragged(3, 8), ragged(4, 5), tokens_per_batch=64), ([(8, 8)], None)),
+    "no texts": (small_run.numbered(3), ([], None)),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_largest_batch_of_a_source(name):
+    source, expected = SOURCES[name]
+    assert memory_estimate.largest_batch(source) == expected
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.2])
+@pytest.mark.usefixtures("eager")
+def test_a_run_that_cannot_fit_is_refused_before_its_first_step(monkeypatch, caplog, share):
+    """Of two phases the second one is too large: with the free memory as a share of what the estimate says."""
+    run = small_run.trainer()
+    need = memory_estimate.step_bytes(run.model, [(16384, 12)], 4)
+    monkeypatch.setattr(memory_estimate, "available_memory", lambda: share * need)
+    phases = Phases([(small_run.data(), 1), (small_run.data(16384), 1)])
+    message = (
+        r"^a training step on 16,384 rows of 12 tokens needs about 0\.\d GB of memory, of which 0\.\d GB are free: "
+        r"compute it in (\d+) micro-batches \(`gradient_accumulation`=\1\), recompute activations \(`remat`=True\), or "
+    )
+    if share == 0.5:
+        with pytest.raises(MemoryError, match=message):
+            run.fit(phases)
+    else:
+        run.fit(phases)
+        assert bool(caplog.records) == (share == 0.8)
