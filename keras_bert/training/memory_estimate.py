@@ -11,7 +11,7 @@ from keras_bert.memory import available_memory
 _LOG = logging.getLogger("keras_bert")
 _GRAPH = 120e6  # Bytes of graphs and compiled code.
 _WORKING = 0.8  # Temporary tensors and gaps between tensors, in those of the largest block.
-_LOGITS = 4  # Tensors of the logits over a vocabulary: product, logits, log-probabilities, gradient.
+_LOGITS = 2  # Tensors of the logits over a vocabulary at a time.
 _REFUSED, _WARNED = 1.3, 0.9  # Times the available memory: estimates are up to 25% off.
 
 
@@ -99,8 +99,8 @@ def step_bytes(model, sequences, predictions=None, micro_batches=1, trimmed=Fals
         queries[-1:] = [min(length, (predictions or 0) + 1)] if trimmed and blocks else queries[-1:]
         each = [block_bytes(block, rows, length, count) for block, count in zip(blocks, queries, strict=True)]
         largest = max(largest, *each, 0)
-        if any(getattr(block, "remat", False) for block in blocks):  # Their inputs, and one block at a time.
-            each = [largest, *(rows * length * block.hidden_size * _width(block) for block in blocks)]
+        if any(getattr(block, "remat", False) for block in blocks):  # Their inputs, and two blocks at a time.
+            each = [2 * largest, *(rows * length * block.hidden_size * _width(block) for block in blocks)]
         kept += sum(each) + rows * (predictions or length) * _vocabulary(model) * 4 * _LOGITS
     weights = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return _GRAPH + 4 * weights * min(micro_batches, 2) + kept + _WORKING * largest
