@@ -16,6 +16,7 @@ PAGES = [
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if not path.is_symlink()),
 ]
 _BLOCK = re.compile(r'(?:^<!-- ([^\n]+) -->\n)?^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_JSON = re.compile(r"'\{.*?\}'", re.DOTALL)  # An argument, which may have several lines.
 _INDENTED = re.compile(r"(?<=\n\n) {4}\S.*")
 
 
@@ -73,7 +74,8 @@ def indented(page):
 
 def commands(code):
     """Returns the commands of a shell block as lists of words, without comments and variables."""
-    lines = [shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()]
+    joined = _JSON.sub(lambda match: match[0].replace("\n", " "), code.replace("\\\n", " "))
+    lines = [shlex.split(line, comments=True) for line in joined.splitlines()]
     return [words for words in map(_without_variables, lines) if words]
 
 

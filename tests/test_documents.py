@@ -1,6 +1,7 @@
 """README and documentation: every code block and notebook is run or checked; links and lists are complete."""
 
 import contextlib
+import importlib
 import io
 import json
 import pathlib
@@ -156,7 +157,11 @@ def _write_files(page):
 
 
 def _check_commands(block):
-    """Checks that commands and their flags, and targets of make, exist; other programs must not be run."""
+    """Checks that commands and their flags, and targets of make, exist; other programs must not be run.
+
+    Lines fit into a page of the site without scrolling.
+    """
+    assert [line for line in block.code.splitlines() if len(line) > 84] == [], f"line {block.line}"
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for words in documents.commands(block.code):
         if found := documents.program(words):
@@ -192,6 +197,13 @@ def test_the_reference_has_every_public_name():
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     listed = set(re.findall(r"\bkeras_bert\.([\w.]+)[`,}]", pages))
     assert set(public_names()) - listed == {"__version__"}
+
+
+def test_the_reference_names_what_exists():
+    for path in (ROOT / "docs" / "api").glob("*.md"):
+        for name in re.findall(r"^::: ([\w.]+)$", path.read_text(), re.MULTILINE):
+            module, _, attribute = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute), f"{path.name}: {name}"
 
 
 def test_commands_are_listed():
