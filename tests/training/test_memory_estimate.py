@@ -75,8 +75,8 @@ def ragged(*lengths):
 SOURCES = {
     "masked": (small_run.data(8), ([(8, 12)], 4)),
     "towers": (small_towers.data(4), ([(4, 5), (4 * small_towers.PASSAGES, 12)], None)),
-    "tokens": (keras_bert.Batches({"token_ids": ragged(2, 9, 9)}, tokens_per_batch=40), ([(4, 9)], None)),
-    "pairs": (keras_bert.PairBatches(ragged(3, 8), ragged(4, 5), tokens_per_batch=64), ([(8, 8)], None)),
+    "tokens": (keras_bert.data.Batches({"token_ids": ragged(2, 9, 9)}, tokens_per_batch=40), ([(4, 9)], None)),
+    "pairs": (keras_bert.data.PairBatches(ragged(3, 8), ragged(4, 5), tokens_per_batch=64), ([(8, 8)], None)),
     "no texts": (small_run.numbered(3), ([], None)),
 }
 
