@@ -16,6 +16,7 @@ import keras_bert
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from pipelines.__main__ import commands
 from tests import documents
+from tests.browsers import chromium
 from tests.pipelines import programs
 from tests.tasks.classification import glue_files
 from tests.test_face import public_names
@@ -181,6 +182,23 @@ def test_notebooks(page):
         if cell["cell_type"] == "code":
             code = EPOCHS.sub("epochs = 1", "".join(cell["source"]))
             exec(compile(code, f"{page.name}, cell {number}", "exec"), namespace)
+
+
+@pytest.mark.slow
+def test_the_search_of_a_page_from_a_disk(tmp_path):
+    """Its script answers the page, without a worker, which browsers refuse there."""
+    (tmp_path / "double.js").write_text("addEventListener('message', (event) => postMessage(2 * event.data));")
+    use = """
+      const worker = new Worker("double.js");
+      worker.addEventListener("message", (event) => { document.title = event.data; });
+      worker.postMessage(21);
+    """
+    script = (ROOT / "docs" / "search_worker.js").read_text()
+    (tmp_path / "page.html").write_text(f"<body><script>{script}</script><script>{use}</script>")
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("document.title === '42'", timeout=15000)
 
 
 def test_quoted_messages_exist():

@@ -7,7 +7,6 @@ import http.client
 import io
 import json
 import re
-import shutil
 import subprocess
 import urllib.parse
 
@@ -16,6 +15,7 @@ import pytest
 
 import keras_bert
 from keras_bert.serving import Client
+from tests.browsers import chromium
 from tests.pipelines.programs import call, mistake
 from tests.serving.conftest import MARKUP
 
@@ -34,14 +34,8 @@ def client(heads):
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="requires `pip install playwright`")
-    chromium = shutil.which("chromium")
-    if not chromium:
-        pytest.skip("requires chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
