@@ -109,6 +109,11 @@ def read_json(path):
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
+def read_lines(path):
+    """Reads a file with a JSON value in each line."""
+    return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+
+
 def fingerprint(value):
     """Returns a short hash of a JSON value."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

@@ -15,6 +15,8 @@ from .arguments import CommandArguments, flag
 from .command import spelling
 from .wings import explain_names, is_new, named_baseline
 
+NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
+
 
 @dataclasses.dataclass(frozen=True)
 class Training(CommandArguments):
@@ -44,7 +46,7 @@ class Training(CommandArguments):
 class FinetuningFlags(Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
-    wording: typing.ClassVar = {"rates": "5e-5", "batches": "32", "epochs": "3"}
+    wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
 
     model: str = flag(None, "Directory or name of the model to start from. Required.", section="model")
     learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", least=0, section="training")

@@ -52,7 +52,7 @@ _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 @dataclasses.dataclass(frozen=True)
 class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
     wording: typing.ClassVar = {
-        "rates": "3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE; 1e-3 for new models",
+        "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{common_flags.NARROW}; 1e-3 for new models",
         "batches": "32",
         "epochs": "3",
         "teacher": "such as the output of this command for the same task; the default of --model",

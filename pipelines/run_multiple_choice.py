@@ -28,7 +28,7 @@ from .arguments import flag
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": "2e-5", "batches": "16", "epochs": "3"}
+    wording: typing.ClassVar = {"rates": f"2e-5{common_flags.NARROW}", "batches": "16", "epochs": "3"}
 
     train_file: str = flag(None, "Training data: CSV, TSV or JSONL.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on.", required=True)

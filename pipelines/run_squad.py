@@ -25,8 +25,8 @@ from .arguments import flag
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.NewModels, common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": "5e-5, or 1e-3 for new models", "batches": "32, or 48 with --version_2"}
-    wording |= {"epochs": "3, or 2 with --version_2"}
+    wording: typing.ClassVar = {"rates": f"5e-5{common_flags.NARROW}, or 1e-3 for new models"}
+    wording |= {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
     train_file: list[str] = flag(
         None, "Training file(s) in SQuAD's format, in training order.", required=True, section="data"

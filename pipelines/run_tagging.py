@@ -33,7 +33,7 @@ FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_las
 @dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.FinetuningFlags):
     wording: typing.ClassVar = {
-        "rates": "5e-5; 1e-3 with --feature_based",
+        "rates": f"5e-5{common_flags.NARROW}; 1e-3 with --feature_based",
         "batches": "32",
         "epochs": "3; 20 with --feature_based",
     }

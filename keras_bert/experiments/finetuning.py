@@ -16,11 +16,13 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.grid_runs import GridRuns
 from keras_bert.experiments.results import Results, indented
 from keras_bert.experiments.unchanged_inputs import check_unchanged
+from keras_bert.files import read_lines
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
 from keras_bert.models.trimmed import build_trimmed
 from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.learning_rates import advice
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.distribution import is_chief
@@ -99,6 +101,10 @@ class Finetuning:
             _LOG.info("%s", indented(f"{name}: {text}"))
         for problem in self.task.warnings:
             _LOG.warning("%s", problem)
+        rates = [*dict.fromkeys(setting.get("learning_rate") for setting in self.settings)]
+        if self.task.rates_width and rates == self.task.default_rates:
+            listed, width = ", ".join(f"{rate:g}" for rate in rates), self.task.rates_width
+            _LOG.info("  learning rate: %s, the default for a width of %d; learning_rate sets others", listed, width)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
 
@@ -174,7 +180,16 @@ class Finetuning:
                 _LOG.warning("training made the %s on dev worse, see the scores before training", self.task.metric)
         if shared.lora_rank:
             result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
+        if self.grid_runs.write and not self.task.compares_start:
+            self._advise(setting, folder, result)
         return trainer, result
+
+    def _advise(self, setting, folder, result):
+        """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
+        text = advice(read_lines(folder / "metrics.jsonl"), setting["learning_rate"], self.task.default_rates)
+        if text:
+            _LOG.warning("%s: %s", grid.setting_text(setting), text)
+            result["advice"] = text
 
     def _weights_after(self, setting, stage, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import json
 import logging
 import math
 import pathlib
@@ -12,7 +11,7 @@ import time
 import numpy as np
 
 from keras_bert.experiments import grid
-from keras_bert.files import difference, read_json, write_json
+from keras_bert.files import difference, read_json, read_lines, write_json
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress
 
@@ -121,7 +120,7 @@ class GridRuns:
     def curves(self):
         """Returns the lines of each run's `metrics.jsonl`, by folder name."""
         files = [self.folder(result["setting"]) / "metrics.jsonl" for result in self.results]
-        return {file.parent.name: [json.loads(line) for line in file.read_text().splitlines()] for file in files}
+        return {file.parent.name: read_lines(file) for file in files}
 
     def seconds(self):
         """Returns the duration of all runs, including interrupted parts."""

@@ -1,11 +1,10 @@
 """The records of the phases of pre-training, and the report of a run."""
 
-import json
-
 import tensorflow as tf
 
 from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
+from keras_bert.files import read_lines
 from keras_bert.models.describe import describe
 from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage, sequence_length
@@ -86,7 +85,7 @@ def report(trainer, results, phases, records, source, objective, steps):
         environment(0, trainer.strategy.num_replicas_in_sync),
         {name.replace("_", " "): value for name, value in settings.items()},
     )
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    lines = read_lines(output / "metrics.jsonl")
     write_pretraining_report(output / "report.html", head, lines, fills, steps)
 
 

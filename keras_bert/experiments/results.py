@@ -14,7 +14,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.thresholds import threshold_text
 from keras_bert.training.progress import announced
 
-_WARNINGS = ("data warning", "warning")  # Facts that the report shows as warnings.
+_WARNINGS = ("data warning", "training warning", "warning")  # Facts that the report shows as warnings.
 
 
 class Results:
@@ -45,6 +45,7 @@ class Results:
             **findings.facts,
             **task.facts,
             **({"data warning": "; ".join(task.warnings)} if task.warnings else {}),
+            **({"training warning": advice} if (advice := grid_runs.best()[0].get("advice")) else {}),
             **({"warning": warning} if warning else {}),
         }
         self.results = {

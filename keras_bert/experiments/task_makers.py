@@ -5,7 +5,7 @@ import pathlib
 import re
 
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.tasks import in_memory
+from keras_bert.tasks import in_memory_files
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
@@ -113,7 +113,7 @@ def make_task(name, folder, parts, bert, labels, length, options, places=("texts
     paths = {}
     for part, (rows, targets, *_) in parts.items():
         paths[part] = folder / f"{part}.{'json' if name == 'questions' else 'jsonl'}"
-        in_memory.write(paths[part], name, rows, targets)
+        in_memory_files.write(paths[part], name, rows, targets)
     make, known = TASKS[name]
     if unknown := options.keys() - known:
         raise ValueError(f"the task {name} has no option {sorted(unknown)[0]!r}. Expected one of: {sorted(known)}")

@@ -8,7 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from keras_bert.config import BertConfig
 from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.learning_rates import for_width
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.packed_batches import PackedBatches
@@ -128,12 +130,13 @@ class FinetuningTask(abc.ABC):
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
         learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
+        scales_rates: bool, whether the rates are for a width of 768, and narrower models have higher ones.
     """
 
     load: Callable | None = None
     load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
     options = types.MappingProxyType({})
-    learning_rates, batch_size, epochs = (5e-5,), 32, 3
+    learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
     combine = staticmethod(mean_logits)
 
     def __init__(self, model, bert, sequence_length):
@@ -206,8 +209,18 @@ class FinetuningTask(abc.ABC):
 
     @property
     def default_rates(self):
-        """The default learning rates, a list; those of new models are higher."""
-        return [_NEW_MODEL_RATE] if self.load_options.keys() - {"num_layers"} else list(self.learning_rates)
+        """The default learning rates, a list: higher ones for new models, and for narrow models of BERT."""
+        return [_NEW_MODEL_RATE] if self._is_new else for_width(self.learning_rates, self.rates_width)
+
+    @property
+    def rates_width(self):
+        """The width of the model that the default rates are for; `None` if they do not depend on it."""
+        scaled = self.scales_rates and isinstance(self.config, BertConfig) and not self._is_new
+        return self.config.hidden_size if scaled else None
+
+    @property
+    def _is_new(self):
+        return bool(self.load_options.keys() - {"num_layers"})
 
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""

@@ -171,6 +171,18 @@ def test_equal_settings(start):
     assert all(map(np.array_equal, plain.model().weights, other.model().weights))
 
 
+def test_default_learning_rate_and_advice(start, caplog):
+    fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, verbose=False, batch_size=4)
+    with caplog.at_level("INFO", "keras_bert"):
+        assert fit(epochs=1).results["setting"]["learning_rate"] == 3e-4
+        assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
+        lines = [{"kind": "train", "loss": 0.7}] * 20
+        with mock.patch("keras_bert.experiments.finetuning.read_lines", return_value=lines):
+            trained = fit(epochs=1, learning_rate=1e-9)
+    assert trained.results["advice"].endswith("try a learning_rate of 3e-09 or 1e-08, or more epochs")
+    assert caplog.text.count("the loss hardly fell") == 1
+
+
 def test_state_of_the_program(start):
     """The program keeps its random numbers, names and dtype policy; the model trains in the precision it has."""
 

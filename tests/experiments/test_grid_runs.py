@@ -12,8 +12,7 @@ from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
-SUMMARY = {"unit": "rows", "overlap": {}}
-TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, summary=SUMMARY)
+TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, warnings=[], rates_width=None)
 TASK.facts, TASK.origins, TASK.settings, TASK.load_options = {}, {}, {}, {}
 
 

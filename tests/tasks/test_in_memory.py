@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.checkpoints.answers import read_rows
-from keras_bert.tasks import in_memory
+from keras_bert.tasks import in_memory, in_memory_files
 
 tf = pytest.importorskip("tensorflow")
 TEXTS, PAIRS = ["a", "b c"], [("a", "d"), ("b c", "e")]
@@ -106,7 +106,7 @@ def test_values_that_no_file_has(tmp_path):
         in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
     assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
-        in_memory.write(tmp_path / "a.jsonl", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)
+        in_memory_files.write(tmp_path / "a.jsonl", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -147,7 +147,7 @@ def test_answers(tmp_path):
     row = {"question": "a", "context": "d é d"}
     start = {"text": "d", "answer_start": 4}
     targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
-    in_memory.write(tmp_path / "a.json", "questions", [row] * 7, targets)
+    in_memory_files.write(tmp_path / "a.json", "questions", [row] * 7, targets)
     content = json.loads((tmp_path / "a.json").read_text())
     asked = [article["paragraphs"][0]["qas"][0]["answers"] for article in content["data"]]
     starts = [[(answer["text"], answer["answer_start"]) for answer in answers] for answers in asked]

@@ -1,6 +1,5 @@
 """The pre-trained models of a study, one for each recipe."""
 
-import json
 import logging
 import math
 import shutil
@@ -10,7 +9,7 @@ from keras_bert.experiments.pretraining import open_held_out, open_phases
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
 from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.unchanged_inputs import check_unchanged
-from keras_bert.files import file_hash, read_json, replacing, write_json
+from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
 from keras_bert.pretraining.masking import Masking
 from keras_bert.training.snapshots import Snapshots
 
@@ -130,11 +129,7 @@ class PretrainedModels:
         """Returns the lines of `metrics.jsonl` of each pre-training, by the title of its first row."""
         titles = {row.recipe: row.title for row in reversed(self._definition.rows) if row.recipe}
         files = {titles[recipe]: self.folder(recipe) / "metrics.jsonl" for recipe in self._definition.recipes}
-        return {
-            name: [json.loads(line) for line in path.read_text().splitlines()]
-            for name, path in files.items()
-            if path.exists()
-        }
+        return {name: read_lines(path) for name, path in files.items() if path.exists()}
 
     def perplexity(self, recipe):
         """Returns the held-out perplexity of a finished pre-training."""

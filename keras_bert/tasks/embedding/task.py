@@ -78,7 +78,7 @@ class EmbeddingTask(FinetuningTask):
         settings: `EmbeddingSettings`. Defaults to those of the data and the model.
     """
 
-    compares_start, learning_rates = True, (2e-5,)
+    compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
 
     @staticmethod
     def combine(found):

@@ -45,7 +45,7 @@ class FeatureTaggingTask(TaggingTask):
         **options: see `TaggingTask`.
     """
 
-    can_pack, learning_rates, epochs = False, (1e-3,), 20
+    can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False
 
     def __init__(self, *args, folder, load, bilstm=None, **options):
         super().__init__(*args, **options)
