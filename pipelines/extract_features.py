@@ -129,7 +129,7 @@ def _write(path, texts, vectors):
         with open(temporary, "w", encoding="utf-8") as file:
             for text, vector in zip(texts, vectors, strict=True):
                 numbers = [round(float(value), 7) for value in vector]
-                file.write(json.dumps({"text": text, "vector": numbers}, ensure_ascii=False) + "\n")
+                file.write(json.dumps({"text": text, "embedding": numbers}, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

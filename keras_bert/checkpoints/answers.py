@@ -52,9 +52,7 @@ class Answerer:
         options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.options else rows
         signatures = self._build(head.name, sequence_length, pair=pair and head.takes_pair, **options)
-        # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
-        unused = ["null_score"] if options.get("null_threshold", 0) is None else []
-        answers = answer_rows(signatures[name], names, rows, batch_size, n_best, unused)
+        answers = answer_rows(signatures[name], names, rows, batch_size, n_best)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -173,13 +171,11 @@ def _candidates(labels, multi_label, head):
     return names
 
 
-def answer_rows(signature, names, rows, batch_size, n_best=None, unused=()):
-    """Returns the answers of a signature to rows, without the outputs that are unused."""
+def answer_rows(signature, names, rows, batch_size, n_best=None):
+    """Returns the answers of a signature to rows."""
     answers = [None] * len(rows)
     for numbers, part in _batches(rows, batch_size):
-        outputs = _call(signature, names, part)
-        kept = {name: value for name, value in outputs.items() if name not in unused}
-        for number, answer in zip(numbers, results(kept, part, n_best), strict=True):
+        for number, answer in zip(numbers, results(_call(signature, names, part), part, n_best), strict=True):
             answers[number] = answer
     return answers
 

@@ -51,7 +51,7 @@ class TextMethods:
               [MASK]; for pairs as next sentence
             - next sentence: `probability` that the pair follows the text
             - multiple choice: `choice` (its index), `scores`; an empty choice has the score 0
-            - encoder, embedding: `vector`, as from `encode`
+            - encoder, embedding: `embedding`, the vector that `encode` returns
 
         Example:
             bert.predict(["A charming film."])[0]["label"]

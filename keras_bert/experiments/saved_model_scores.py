@@ -151,8 +151,9 @@ def _read(facts, directory, path, task, text, pair, label):
 
 
 def _predictions(outputs):
-    if "score" in outputs:
-        return outputs["score"].astype(float).tolist()
+    for name in ("value", "score"):  # The latter in exports of earlier versions.
+        if name in outputs:
+            return outputs[name].astype(float).tolist()
     if "predicted" in outputs:
         return outputs["predicted"].tolist()
     return outputs["probabilities"].argmax(-1).tolist()

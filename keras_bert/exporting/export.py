@@ -67,7 +67,7 @@ def export(
 
     Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
 
-    - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`,
+    - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `value`,
       after the model's `score_activation`, see `build_classifier`. `classify` and `regress` take `tf.Example`s. With
       `multi_label`, `predicted` replaces `label`: a bool for each of `labels`, true if its probability is at least its
       threshold. Options: `thresholds`, one for all labels (0.5) or one for each; `logits`, a bool that adds the output
@@ -77,8 +77,9 @@ def export(
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
       `words` takes texts whose words are separated by single spaces. Option: `stride`.
-    - question answering: `question`, `context` -> `answer`, `score`, byte offsets `start` and `end`, `null_score`.
-      Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
+    - question answering: `question`, `context` -> `answer`, its `probability` and `score` (a sum of logits), byte
+      offsets `start` and `end`; with `null_threshold` also `null_score`, the score of no answer. Options: `stride`,
+      `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an

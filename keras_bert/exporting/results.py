@@ -65,9 +65,9 @@ def _answer(output, row, n_best):
         start, end = (int(characters[place]) if place >= 0 else -1 for place in (start, end))
         return {"answer": context[start:end], **score, "start": start, "end": end}
 
-    if "scores" not in output:  # Exported without a list of answers, which probabilities require.
+    if not {"scores", "probability"} & output.keys():  # Exported by an earlier version, without a list of answers.
         return span(output["start"], output["end"])
-    *scores, null_score = _span_probabilities(output["scores"], output.get("null_score", -np.inf)).tolist()
+    *scores, null_score = _span_probabilities(output).tolist()
     best = span(output["start"], output["end"], score=scores[0] if output["start"] >= 0 else null_score)
     if "null_score" in output:
         best["null_score"] = null_score
@@ -77,11 +77,14 @@ def _answer(output, row, n_best):
     return best
 
 
-def _span_probabilities(scores, null_score):
-    """Returns the softmax over the spans and no answer, which comes last, as in Google's n-best list."""
-    scores = np.append(scores, null_score).astype("float64")
+def _span_probabilities(output):
+    """Returns the probabilities of the spans and of no answer, which comes last, as in Google's n-best list."""
+    scores = output.get("scores", output.get("score"))
+    scores = np.append(scores, output.get("null_score", -np.inf)).astype("float64")
     powers = np.where(scores > _NONE, np.exp(scores - scores.max()), 0.0)
-    return powers / max(powers.sum(), 1.0)
+    if best := output.get("probability"):
+        return powers * (best / powers[0 if output["start"] >= 0 else -1])
+    return powers / max(powers.sum(), 1.0)  # Exported by an earlier version.
 
 
 def _fills(output, row, n_best):
@@ -98,12 +101,12 @@ def _choice(output, row, n_best):
     return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
 
 
-def _vector(output, row, n_best):
-    return {"vector": output["embedding"]}
+def _embedding(output, row, n_best):
+    return {"embedding": output["embedding"]}
 
 
 def _numbers(output, row, n_best):
-    """Regression and next sentence."""
+    """Regression, which earlier versions exported as `score`, and next sentence."""
     return {"value" if name == "score" else name: value.tolist() for name, value in output.items()}
 
 
@@ -126,5 +129,5 @@ _RESULTS = (
     ({"mask_count"}, _fills),
     ({"choice"}, _choice),
     ({"translation"}, _translation),
-    ({"embedding"}, _vector),
+    ({"embedding"}, _embedding),
 )

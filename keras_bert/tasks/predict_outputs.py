@@ -22,8 +22,7 @@ def table(answers):
         chosen = [[label in answer["labels"] for label in labels] for answer in answers]
         return multi_label_table(chosen, labels, probabilities)
     if len(first) == 1 and isinstance(next(iter(first.values())), float):
-        name = "score" if "value" in first else next(iter(first))
-        return [name, *predictions_table(np.array([list(answer.values()) for answer in answers]), [])[1:]]
+        return [next(iter(first)), *predictions_table(np.array([list(answer.values()) for answer in answers]), [])[1:]]
     return None
 
 

@@ -108,7 +108,7 @@ def test_scores_are_sigmoids(eager, golden, loaded, tmp_path):
     keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, bert.lowercase)
     assert json.loads((tmp_path / "again" / "config.json").read_text())[NEW] == {"activation_fn": SIGMOID}
     signatures = keras_bert.exporting.export.build_signatures(bert.model(), bert.preprocessor(100))
-    assert signatures["serving_default"](texts)["score"].numpy() == pytest.approx(expected, abs=1e-5)
+    assert signatures["serving_default"](texts)["value"].numpy() == pytest.approx(expected, abs=1e-5)
     inputs = bert.preprocessor(100)(texts)
     tokens = keras_bert.text.signatures.on_ids(bert.model())(*inputs.values())
     assert tokens["logits"].numpy()[:, 0] == pytest.approx(logits, abs=1e-4)

@@ -236,7 +236,7 @@ def examples(inputs):
 TWO, LABELS_3 = {"text": TEXTS, "pair": PAIRS}, [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
 # The answer for the outputs of the model and the masks of the texts.
 FORMULAS = {
-    "regression": ({"text": TEXTS}, lambda outputs, mask: {"score": outputs["logits"][:, 0]}),
+    "regression": ({"text": TEXTS}, lambda outputs, mask: {"value": outputs["logits"][:, 0]}),
     "multi_label": (TWO, lambda outputs, mask: {"probabilities": 1 / (1 + np.exp(-outputs["logits"]))}),
     "next_sentence": (TWO, lambda outputs, mask: {"probability": softmax(outputs["nsp_logits"])[:, 0]}),
     "embedding": ({"text": TEXTS}, lambda outputs, mask: {"embedding": outputs["embedding"]}),
@@ -256,7 +256,7 @@ def test_answers_are_formulas_of_the_outputs(served, head):
     for name, value in expected.items():
         close(answers[name], value)
     if head == "regression":
-        close(model("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["score"])
+        close(model("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["value"])
     if head == "multi_label":
         np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
         assert strings(answers["labels"].tolist()) == LABELS_3

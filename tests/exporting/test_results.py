@@ -113,7 +113,8 @@ TAGGED |= {"entity_starts": [[3, -1]], "entity_ends": [[6, -1]], "entity_count":
         (FILLS, None, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
         (FILLS, 1, {"fills": [[{"token": "a", "score": 0.5}]]}),
         ({"choice": [1], "probabilities": [[0.25, 0.75]]}, None, {"choice": 1, "scores": [0.25, 0.75]}),
-        ({"score": [1.5]}, None, {"value": 1.5}),
+        ({"value": [1.5]}, None, {"value": 1.5}),
+        ({"score": [1.5]}, None, {"value": 1.5}),  # Exported by an earlier version.
         ({"probability": [0.5]}, None, {"probability": 0.5}),
         (LABELLED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
         ({**LABELLED, "logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),

@@ -46,7 +46,7 @@ def test_jsonl_output(extract, pieces, tmp_path):
     assert [line["text"] for line in lines] == TEXTS
     first = states(pieces, tmp_path, 40)[0][-1][:, 0]
     expected = first / np.linalg.norm(first, axis=-1, keepdims=True)
-    np.testing.assert_allclose([line["vector"] for line in lines], expected, atol=1e-5)
+    np.testing.assert_allclose([line["embedding"] for line in lines], expected, atol=1e-5)
 
 
 def test_user_errors(extract):

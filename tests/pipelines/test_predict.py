@@ -138,7 +138,7 @@ def test_standard_input_and_regression(build, pieces, tmp_path):
     keras_bert.save(regression, tmp_path / "model", pieces)
     inputs = keras_bert.TextPreprocessor(pieces, 40)(["a b"])
     header, score = call(PROGRAM, f"--model={tmp_path}/model", given="a b\n").splitlines()
-    assert header == "score"
+    assert header == "value"
     assert float(score) == pytest.approx(float(regression(inputs)["logits"][0, 0]), abs=2e-4)
 
 
@@ -234,7 +234,7 @@ def test_lines_to_read():
     choices = {"text": "a", "choices": ["b", "c"]}
     assert printing.readable(choices, {"choice": 1, "scores": [0.25, 0.75]}) == ["0.7500\tc", "0.2500\tb"]
     vector = np.array([0.5, 1.0], "float32")
-    assert printing.readable({"text": "ü\ud800"}, {"vector": vector}) == ['{"text": "ü?", "vector": [0.5, 1.0]}']
+    assert printing.readable({"text": "ü\ud800"}, {"embedding": vector}) == ['{"text": "ü?", "embedding": [0.5, 1.0]}']
     assert printing.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
     cut = "the [MASK] is beyond the longest text that the model takes"
     assert printing.readable({"text": "a [MASK]"}, {"fills": []}) == [cut]

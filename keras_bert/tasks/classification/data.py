@@ -238,9 +238,9 @@ def same_prediction(task, logits, thresholds=THRESHOLD):
 
 
 def predictions_table(logits, labels):
-    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
+    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression value."""
     if not len(labels):
-        return ["score", *(f"{score:.6g}" for score in logits[:, 0])]
+        return ["value", *(f"{score:.6g}" for score in logits[:, 0])]
     return probabilities_table(softmax(logits), labels)
 
 

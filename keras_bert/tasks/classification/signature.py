@@ -83,10 +83,10 @@ def regressor(model, preprocessor, pair, activation="linear", rows_together=8, l
     def answer(inputs):
         found = _logits(model, preprocessor(inputs), rows_together)
         scores = tf.nn.sigmoid(found) if activation == "sigmoid" else found
-        return {"score": scores[:, 0], **({"logits": found} if logits else {})}
+        return {"value": scores[:, 0], **({"logits": found} if logits else {})}
 
     def regress(inputs):
-        return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}
+        return {"outputs": answer(_from_examples(inputs["inputs"], pair))["value"]}
 
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 

@@ -9,15 +9,20 @@ from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import best_spans, max_context, span_probabilities
 from keras_bert.text.thresholds import checked_null_threshold
 
+_CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
+
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
     """Returns the question answering signature: the best span over all windows of the context.
+
+    Its `probability` is that among the 20 best spans and, with a null threshold, no answer.
 
     Args:
         stride: int, number of tokens between the starts of two windows. Defaults to 128.
         max_question_length, max_answer_length: int, maximum number of tokens. Default to 64 and 30.
         top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
-        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this.
+        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this. Defaults to
+            `None`: there is always an answer, and no `null_score`.
     """
     counts = {"stride": stride, "max_question_length": max_question_length}
     for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():
@@ -37,24 +42,29 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         ids, starts, ends = tokenizer.with_offsets(context)
         windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
         logits = outputs["start_logits"], outputs["end_logits"]
-        spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, top)
-        found = spans.start >= 0
+        spans = best_spans(
+            *logits, windows, first, max_context(windows), max_answer_length, count=max(top, _CANDIDATES)
+        )
+        found, scores = (spans.start >= 0)[:, :top], spans.score
         if null_threshold is not None:
-            found &= (spans.null_score - spans.score[:, 0] <= null_threshold)[:, None]
-        start = tf.where(found, _at(starts, spans.start), -1)
-        end = tf.where(found, _at(ends, spans.end), -1)
+            found &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
+            scores = tf.concat([scores, spans.null_score[:, None]], 1)
+        shares = span_probabilities(scores)
+        start = tf.where(found, _at(starts, spans.start[:, :top]), -1)
+        end = tf.where(found, _at(ends, spans.end[:, :top]), -1)
         size = tf.where(found, end - start, 0)
         parts = tf.strings.substr(tf.repeat(context[:, None], top, 1), tf.maximum(start, 0), size)
         many = {
             "answers": readable(parts),
-            "scores": tf.maximum(spans.score, tf.float32.min),  # JSON has no infinity.
+            "scores": tf.maximum(spans.score[:, :top], tf.float32.min),  # JSON has no infinity.
             "starts": start,
             "ends": end,
         }
         best = {name.removesuffix("s"): values[:, 0] for name, values in many.items()}
         if top > 1:
-            best.update(many, probabilities=span_probabilities(spans.score))
-        return {**best, "null_score": spans.null_score}
+            best.update(many, probabilities=span_probabilities(spans.score[:, :top]))
+        best["probability"] = tf.where(found[:, 0], shares[:, 0], shares[:, -1])
+        return best if null_threshold is None else {**best, "null_score": spans.null_score}
 
     return {"serving_default": texts(answer, "question", "context")}
 

@@ -171,11 +171,11 @@ def test_classification_and_regression(visit, heads, client):
     }""")
     assert (headline, marked, thresholds) == ("b, c", ["b", "c"], "a: 0.7, b: 0.2, c: 0.05")
 
-    score = predict(client, "score", text="a b", pair="")["score"]
-    assert float(ask(page, "score", text="a b", pair="")) == pytest.approx(score, abs=1e-4)
+    value = predict(client, "score", text="a b", pair="")["value"]
+    assert float(ask(page, "score", text="a b", pair="")) == pytest.approx(value, abs=1e-4)
     assert page.locator("#shown .ends span").all_text_contents() == ["-4", "4"]
     bar = page.locator("#shown .track span").evaluate("bar => bar.offsetWidth / bar.parentNode.offsetWidth")
-    assert bar == pytest.approx((score + 4) / 8, abs=0.01)
+    assert bar == pytest.approx((value + 4) / 8, abs=0.01)
 
 
 @pytest.mark.slow
@@ -426,7 +426,7 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data.removeprefix(b"\xef\xbb\xbf"))
     assert (name, data[:3]) == ("texts.answers.csv", b"\xef\xbb\xbf")
-    assert header == ["column 1", "label", "probability", "error"]
+    assert header == ["column 1", "label", "score", "error"]
     assert [row[0] for row in rows] == texts
     assert (errors, rows[70][3]) == (["Row 71: a bad text"], "a bad text")
     assert max(sizes) == 32
@@ -445,11 +445,11 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
 def test_tables_of_all_heads(visit, heads, client):
     page = visit(heads)
     for model, text, columns in (
-        ("score", "text,pair\na,b\n", ["score"]),
+        ("score", "text,pair\na,b\n", ["value"]),
         ("tags", "some words", ["entities"]),
-        ("answers", "context\tquestion\na b\tc\n", ["answer", "start", "end"]),
-        ("or_no_answer", "question,context\na,b c\n", ["answer", "start", "end", "no_answer"]),
-        ("choices", "question,A,B,C\na,b,c,\ne,f,g,h\n", ["choice", "probability"]),
+        ("answers", "context\tquestion\na b\tc\n", ["answer", "score", "start", "end"]),
+        ("or_no_answer", "question,context\na,b c\n", ["answer", "score", "start", "end", "null_score"]),
+        ("choices", "question,A,B,C\na,b,c,\ne,f,g,h\n", ["choice", "scores"]),
         ("translations", "a b\nc", ["translation", "score"]),
         ("vectors", "a, b\nc", ["embedding"]),
     ):
@@ -475,7 +475,7 @@ def test_tables_of_all_heads(visit, heads, client):
       sheet.answers = [{ columns: ANSWER_COLUMNS.classification(answer) }];
       return answered(["label", "model_label"], [["a", "b"]]);
     }""")
-    names = ["model_model_label", "probability", "model_error", "7", "model_model_model_label", "error"]
+    names = ["predicted_label", "score", "score_error", "score_7", "score_label", "error"]
     assert header == ["label", "model_label", *names]
     assert row == ["a", "b", "7", "0.5", "0.25", "0.5", "0.25", ""]
 

@@ -77,7 +77,7 @@ def test_labels_round_trip_through_the_table(labels):
 
 
 def test_small_predictions_keep_their_digits():
-    assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["score", "1.25e-05", "-4e+07"]
+    assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["value", "1.25e-05", "-4e+07"]
 
 
 def test_scores():

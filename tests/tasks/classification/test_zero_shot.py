@@ -98,7 +98,7 @@ def test_a_sentence_encoder(sentences):
     for answer, row in zip(answers, expected, strict=True):
         assert answer["label"] == LABELS[row.argmax()]
         np.testing.assert_allclose(list(answer["scores"].values()), row, atol=1e-5)
-    np.testing.assert_allclose(sentences.predict("a")["vector"], sentences.encode("a", prompt="q: "), atol=1e-6)
+    np.testing.assert_allclose(sentences.predict("a")["embedding"], sentences.encode("a", prompt="q: "), atol=1e-6)
     assert np.abs(sentences.encode("a") - sentences.encode("a", prompt_name="other")).max() > 1e-3
 
 

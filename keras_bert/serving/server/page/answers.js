@@ -14,12 +14,12 @@ const SHOW = {
 
   zero_shot: (row) => SHOW.classification(row),
 
-  regression({ score }) {
+  regression({ score, value = score }) {
     const range = described.facts.range;
-    if (!range) return [decimals(score)];
-    const share = (score - range[0]) / (range[1] - range[0]);
+    if (!range) return [decimals(value)];
+    const share = (value - range[0]) / (range[1] - range[0]);
     const ends = node("p", { class: "ends soft" }, node("span", {}, decimals(range[0])), node("span", {}, decimals(range[1])));
-    return [decimals(score), track(share), ends, remark("The ends are the range of the training labels.")];
+    return [decimals(value), track(share), ends, remark("The ends are the range of the training labels.")];
   },
 
   answering(row, { context }) {

@@ -105,7 +105,7 @@ function kindOf(inputs, outputs) {
   if (takes("text") && gives("translation", "attention")) return "alignment";
   if (takes("text") && gives("translation", "scores")) return "translation";
   if (takes("text", "pair") && gives("probability")) return "next_sentence";
-  if (onTexts && gives("score")) return "regression";
+  if (onTexts && (gives("value") || gives("score"))) return "regression"; // `score` in exports of earlier versions.
   if (takes("question", "context") && gives("answer", "start", "end")) return "answering";
   if (takes("text", "labels") && gives("labels", "probabilities")) return "zero_shot";
   if (takes("text", "choices") && gives("choice", "probabilities")) return "choice";

@@ -14,33 +14,41 @@ const COLUMN_NAMES = {
 const CHOICE = /^((choice|option|answer|ending)([ _-]|(?=[0-9])))?([0-9]+|[a-z])$/i;
 const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer", "target"];
 
-// The answer to a row: pairs of a column of the file and its value, since a class may have any name. A third element is
+// The answer to a row: pairs of a column of the file, as `predict --output` names it, and its value. A third element is
 // shown in the preview instead of the value.
 const ANSWER_COLUMNS = {
   classification({ labels, label, probabilities, predicted }) {
     const chosen = predicted
       ? [["labels", JSON.stringify(labels.filter((_, index) => predicted[index]))]]
-      : [["label", label], ["probability", Math.max(...probabilities)]];
-    return [...chosen, ...(labels.length > 20 ? [] : labels.map((name, index) => [name, probabilities[index]]))];
+      : [["label", label], ["score", Math.max(...probabilities)]];
+    return [...chosen, ...(labels.length > 20 ? [] : labels.map((name, index) => [`score_${name}`, probabilities[index]]))];
   },
-  regression: ({ score }) => [["score", score]],
+  regression: ({ score, value = score }) => [["value", value]],
   answering(row, { context }) {
     const at = characters(context);
-    const none = noAnswer(row);
-    const found = [["answer", row.answer], ["start", at(row.start)], ["end", at(row.end)]];
-    return none === null ? found : [...found, ["no_answer", none]];
+    const { answer, probability, score, null_score: none } = row;
+    const found = [["answer", answer], ["score", probability], ["start", at(row.start)], ["end", at(row.end)]];
+    if (none === undefined) return found;
+    return [...found, ["null_score", row.start < 0 ? probability : probability * Math.exp(none - score)]];
   },
   tagging(row, { text }) {
     const at = characters(text);
     const found = [...Array(row.entity_count).keys()].map((index) => ({
-      text: row.entities[index], type: row.entity_types[index], score: Number(row.entity_scores[index]),
-      start: at(row.entity_starts[index]), end: at(row.entity_ends[index]),
+      text: row.entities[index], label: row.entity_types[index],
+      start: at(row.entity_starts[index]), end: at(row.entity_ends[index]), score: Number(row.entity_scores[index]),
     }));
-    return [["entities", JSON.stringify(found), found.map((each) => `${each.text} (${each.type})`).join(", ")]];
+    return [["entities", JSON.stringify(found), found.map((each) => `${each.text} (${each.label})`).join(", ")]];
   },
-  masking: ({ tokens, mask_count: masks }) => [["tokens", tokens.slice(0, masks).map((each) => each[0]).join(" ")]],
+  masking({ tokens, probabilities, mask_count: masks }) {
+    const fills = tokens.slice(0, masks).map(
+      (each, mask) => each.map((token, index) => ({ token, score: probabilities[mask][index] })));
+    return [["fills", JSON.stringify(fills), fills.map((each) => each[0].token).join(" ")]];
+  },
   next_sentence: ({ probability }) => [["probability", probability]],
-  choice: ({ choice, probabilities }, { choices }) => [["choice", choices[choice]], ["probability", probabilities[choice]]],
+  choice: ({ choice, probabilities }, { choices }) => [
+    ["choice", choice, choices[choice]],
+    ["scores", JSON.stringify(probabilities.slice(0, choices.length)), probabilities[choice]],
+  ],
   translation: ({ translation, scores }) => [["translation", translation], ["score", scores[0]]],
   embedding: ({ embedding }) => [["embedding", JSON.stringify(embedding)]],
 };
@@ -247,7 +255,7 @@ function answered(names, rows, most = Infinity, isPreview = false) {
 }
 
 function unique(name, taken) {
-  const free = taken.has(name) ? unique(`model_${name}`, taken) : name;
+  const free = taken.has(name) ? unique(`predicted_${name}`, taken) : name;
   taken.add(free);
   return free;
 }
