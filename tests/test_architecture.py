@@ -51,7 +51,7 @@ IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/lazy.py"}
 # Files with imports that are not allowed in their room.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow"), ("keras_bert/layers/graphs.py", "tensorflow.python")}
 # The methods `fit` and `evaluate` of a loaded model stand for functions of a higher floor, as the face does.
-EXCEPTIONS |= {("keras_bert/checkpoints/text_methods.py", "keras_bert.experiments")}
+EXCEPTIONS |= {("keras_bert/checkpoints/model_methods.py", "keras_bert.experiments")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow", "jax"}

@@ -8,7 +8,7 @@ import keras
 
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
-from keras_bert.checkpoints.text_methods import TextMethods
+from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.extras import naming_extras
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.describe import describe
@@ -19,7 +19,7 @@ from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
 
 
-class LoadedBert(TextMethods):
+class LoadedBert(ModelMethods):
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
     It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.

@@ -1,4 +1,4 @@
-"""What a loaded model does with texts: answers, vectors, training, scores; and how it is written."""
+"""The methods of a loaded model: answers, vectors, training and scores of texts; writing and exporting it."""
 
 import keras
 import numpy as np
@@ -11,8 +11,8 @@ from keras_bert.models.head_table import head_named
 from keras_bert.similarity import unit
 
 
-class TextMethods:
-    """The methods of `LoadedBert` that take texts."""
+class ModelMethods:
+    """The methods of `LoadedBert`."""
 
     def predict(self, texts, *, batch_size=32, sequence_length=None, n_best=None, candidate_labels=None, **options):
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
