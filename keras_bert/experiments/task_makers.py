@@ -1,6 +1,8 @@
 """The tasks of `LoadedBert.fit` and `evaluate`, made of data in Python."""
 
+import contextlib
 import dataclasses
+import logging
 import pathlib
 import re
 
@@ -62,7 +64,12 @@ def _classification(kind, start):
 
 
 def _tagging(start):
-    train, dev = (tagging.read(path) for path in (start.train, start.dev))
+    scheme = start.options.get("scheme")
+    start = dataclasses.replace(
+        start, options={name: start.options[name] for name in start.options if name != "scheme"}
+    )
+    train = tagging.read(start.train, scheme=scheme)
+    dev = tagging.read(start.dev, scheme=scheme, like=train)
     train, dev = (dataclasses.replace(part, path=pathlib.Path(part.path.name)) for part in (train, dev))
     return TaggingTask(train, dev, None, start.name, start.bert, start.settings(TaggingSettings), start.labels)
 
@@ -97,7 +104,7 @@ TASKS = {
     "classification": (lambda start: _classification("classification", start), _CLASSES),
     "regression": (lambda start: _classification("regression", start), set()),
     "multi_label": (lambda start: _classification("multi_label", start), {"class_weight", "threshold"}),
-    "tagging": (_tagging, {"first_token_only"}),
+    "tagging": (_tagging, {"first_token_only", "scheme"}),
     "questions": (_questions, {"doc_stride", "max_question_length", "max_answer_length"}),
     "multiple_choice": (_multiple_choice, set()),
     "embedding": (_embedding, {field.name for field in dataclasses.fields(EmbeddingSettings)}),
@@ -120,26 +127,54 @@ def make_task(name, folder, parts, bert, labels, length, options, places=("texts
     options = {{"class_weight": "class_weights"}.get(option, option): value for option, value in options.items()}
     if isinstance(weights := options.get("class_weights"), dict):
         options["class_weights"] = {class_name(label): weight for label, weight in weights.items()}
-    pairs = isinstance(parts[TRAIN][0][0], tuple)
-    try:
+    pairs, in_python = isinstance(parts[TRAIN][0][0], tuple), _PythonNames(places, paths.values())
+    is_train = parts[DEV] is parts[TRAIN]
+    with in_python.used(paths[DEV] if is_train else None):
         task = make(Parts(*paths.values(), bert.name, bert, pairs, labels, length, options))
-    except ValueError as error:
-        raise ValueError(_in_python(str(error), places, paths)) from None
-    if parts[DEV] is parts[TRAIN]:
+    if is_train:
         task.summary["overlap"] = dict.fromkeys(task.summary["overlap"], 0)
         task.facts = {title: text for title, text in task.facts.items() if not title.startswith("dev ")}
-    task.title = _in_python(task.title, places, paths)
-    task.facts = {title: _in_python(text, places, paths) for title, text in task.facts.items()}
-    task.warnings = [_in_python(text, places, paths) for text in task.warnings]
+    task.title, task.warnings = in_python(task.title), list(map(in_python, task.warnings))
+    task.facts = {title: in_python(text) for title, text in task.facts.items()}
     return task
 
 
-def _in_python(message, places, paths):
-    """Names the arguments of Python in a message about files and flags."""
-    for part, path in zip(places, paths.values(), strict=True):
-        message = re.sub(
-            rf"{re.escape(str(path))}:(\d+)", lambda match, part=part: f"{part}[{int(match[1]) - 1}]", message
+class _PythonNames:
+    """Names the arguments of Python in messages about files and flags.
+
+    Args:
+        places: the names of the arguments.
+        paths: the paths of their files.
+    """
+
+    def __init__(self, places, paths):
+        self._files = list(zip(places, paths, strict=True))
+
+    def __call__(self, message):
+        for place, path in self._files:
+            line = rf"{re.escape(str(path))}:(\d+)"
+            message = re.sub(line, lambda match, place=place: f"{place}[{int(match[1]) - 1}]", message)
+            message = message.replace(str(path), place).replace(path.name, place)
+        message = message.replace("class_weights", "class_weight")
+        message = re.sub(r"\bin line (\d+)", lambda match: f"in row {int(match[1]) - 1}", message)
+        return re.sub(
+            r"--(\w+)(=[a-z]\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message
         )
-        message = message.replace(str(path), part).replace(path.name, part)
-    message = message.replace("class_weights", "class_weight")
-    return re.sub(r"--(\w+)(=[a-z]\w+)?", lambda match: match[1] + (f"={match[2][1:]!r}" if match[2] else ""), message)
+
+    @contextlib.contextmanager
+    def used(self, repeated):
+        """Changes errors and log messages while the block runs; drops messages about a file that repeats another."""
+        log = logging.getLogger("keras_bert")
+
+        def rename(record):
+            message = record.getMessage()
+            record.msg, record.args = self(message), ()
+            return repeated is None or str(repeated) not in message
+
+        log.addFilter(rename)
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(self(str(error))) from None
+        finally:
+            log.removeFilter(rename)

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import random
+import re
 import signal
 from unittest import mock
 
@@ -181,6 +182,17 @@ def test_default_learning_rate_and_advice(start, caplog):
             trained = fit(epochs=1, learning_rate=1e-9)
     assert trained.results["advice"].endswith("try a learning_rate of 3e-09 or 1e-08, or more epochs")
     assert caplog.text.count("the loss hardly fell") == 1
+
+
+def test_messages_name_arguments_of_python(start, caplog):
+    broken = [["S-K" if word in "aeg" else "I-K" for word in words] for words in WORDS]
+    fit = functools.partial(keras_bert.load(start).fit, WORDS, epochs=1, batch_size=4, verbose=False)
+    fit(broken)
+    (message,) = [text for text in caplog.messages if "break the scheme" in text]
+    assert re.match(
+        r"texts: \d+ tag\(s\) break the scheme IOBES .*: I-K in row 0, I-K in row 0, I-K in row 1,", message
+    )
+    assert fit(broken, scheme="plain").labels == ["I-K", "S-K"]
 
 
 def test_state_of_the_program(start):
