@@ -90,7 +90,7 @@ def write_models(source, folder, texts, precisions):
 
     bert = keras_bert.load(source)
     model = with_random_head(bert.encoder)
-    keras_bert.save(model, folder / "checkpoint", bert.vocabulary, bert.lowercase, labels=LABELS)
+    keras_bert.save(model, folder / "checkpoint", bert.vocabulary, lowercase=bert.lowercase, labels=LABELS)
     preprocessor = bert.preprocessor(LENGTH, padding="longest")
     inputs = [preprocessor(batch) for batch in batches(texts)]
     answers = [softmax(np.array(model(each)["logits"]))[:, 1] for each in inputs]

@@ -55,7 +55,7 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
     """
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_SETTINGS])
-    vocabulary = Vocabulary(preprocessor.vocabulary, strip_accents=preprocessor.strip_accents)
+    vocabulary = Vocabulary(preprocessor)
     own = {"lowercase": preprocessor.lowercase, "sequence_length": preprocessor.sequence_length}
     metadata = Metadata.of_settings(**own, labels=labels, **settings)
     metadata = checked_metadata(description, metadata.replace(vocabulary=vocabulary))

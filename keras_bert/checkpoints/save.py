@@ -30,11 +30,11 @@ def save(
     model,
     directory,
     vocabulary,
-    lowercase=True,
+    *,
+    lowercase=None,
     labels=None,
     task=None,
     format=None,
-    *,
     strip_accents=None,
     weights_dtype="float32",
     base=None,
@@ -49,8 +49,9 @@ def save(
     Args:
         model: a model from one of the builders.
         directory: output directory; created if it does not exist.
-        vocabulary: a path, a list of tokens, a `Vocabulary`, or `None` to write none.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+        vocabulary: a path, a list of tokens, a `Vocabulary`, or `None` to write none; or a `TextPreprocessor`, whose
+            settings are saved with its vocabulary: casing, accents, kept tokens and `sequence_length`.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to that of a `TextPreprocessor`, or else to `True`.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         task: str, name of the task that the head was trained on. Defaults to `None`.
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
@@ -67,13 +68,15 @@ def save(
             loaded model.
 
     Example:
-        keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
+        keras_bert.save(model, "my_model", preprocessor, labels=["no", "yes"])
     """
     directory = pathlib.Path(directory).expanduser()
     description = describe(model)
     format = format or description.formats[0]
     _check_format(description, format, weights_dtype, directory)
     base = peft.check_base(base, format)
+    lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
+    settings = {"sequence_length": getattr(vocabulary, "sequence_length", None), **settings}
     metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **settings)
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)

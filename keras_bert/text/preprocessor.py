@@ -20,7 +20,7 @@ class TextPreprocessor(keras.layers.Layer):
     `.keras` files and in SavedModels. It includes the vocabulary.
 
     Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`.
+        vocabulary: a path, a list of pieces, a `Vocabulary`, or another `TextPreprocessor`.
         sequence_length: int, the maximum number of tokens of a sequence, including `[CLS]` and `[SEP]`.
         lowercase, strip_accents, keep_special_tokens: see `BertTokenizer`.
         truncation: `"longest_first"` truncates the longer text of a pair, as Google's program does; `"only_second"`
@@ -44,7 +44,7 @@ class TextPreprocessor(keras.layers.Layer):
         self,
         vocabulary,
         sequence_length,
-        lowercase=True,
+        lowercase=None,
         strip_accents=None,
         keep_special_tokens=(),
         truncation="longest_first",
@@ -54,7 +54,7 @@ class TextPreprocessor(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocabulary = Vocabulary(vocabulary)
         self.sequence_length = int(sequence_length) if is_count(sequence_length) else sequence_length
-        self.lowercase = lowercase
+        self.lowercase = lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
         self.strip_accents = strip_accents
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding

@@ -47,8 +47,8 @@ class BertTokenizer:
     """Splits texts into WordPiece tokens.
 
     Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`, whose added tokens are kept whole.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+        vocabulary: a path, a list of pieces, a `TextPreprocessor` or a `Vocabulary`, whose added tokens are kept whole.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to that of a `TextPreprocessor`, or else to `True`.
         strip_accents: bool, whether to remove accents. Defaults to the setting of the vocabulary, or else `lowercase`.
         keep_special_tokens: list of tokens such as `"[MASK]"` to keep whole. By default they are split at the brackets.
 
@@ -63,7 +63,8 @@ class BertTokenizer:
         BertTokenizer("vocab.txt")(["Hello there!"])
     """
 
-    def __init__(self, vocabulary, lowercase=True, strip_accents=None, keep_special_tokens=()):
+    def __init__(self, vocabulary, lowercase=None, strip_accents=None, keep_special_tokens=()):
+        lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
         self.vocabulary = Vocabulary(vocabulary)
         _check_kept(keep_special_tokens, self.vocabulary)
         self.keep_special_tokens = tuple(keep_special_tokens)

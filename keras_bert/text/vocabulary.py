@@ -21,8 +21,9 @@ class Vocabulary:
     """A BERT vocabulary: its pieces in the order of their ids, and tokenization settings.
 
     Args:
-        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or the result of
-            `get_config`. Duplicate pieces get the last id, as in Google's and Hugging Face's programs.
+        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, a `TextPreprocessor`,
+            whose kept tokens become added tokens, or the result of `get_config`. Duplicate pieces get the last id, as
+            in Google's and Hugging Face's programs.
         added_tokens: list of `AddedToken`s or strings. This and the following arguments override the source.
         strip_accents: bool, whether to remove accents. Defaults to whether the tokenizer lower-cases.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
@@ -176,7 +177,18 @@ def _open(pieces):
         )
     if isinstance(pieces, Vocabulary):
         pieces, source = pieces.get_config(), pieces.source
+    elif isinstance(getattr(pieces, "vocabulary", None), Vocabulary) and hasattr(pieces, "get_config"):
+        # A `TextPreprocessor`, whose module needs TensorFlow.
+        pieces, source = _of_preprocessor(**pieces.get_config()), pieces.vocabulary.source
     return source, dict(pieces) if isinstance(pieces, dict) else {"pieces": pieces}
+
+
+def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
+    """Returns the values of the vocabulary of a `TextPreprocessor`, from its config."""
+    vocabulary = Vocabulary(vocabulary, strip_accents=strip_accents)
+    added = {token.content for token in vocabulary.added_tokens}
+    kept = [AddedToken(token, False, True, True) for token in keep_special_tokens if token not in added]
+    return Vocabulary(vocabulary, [*vocabulary.added_tokens, *kept]).get_config()
 
 
 def _read(path):

@@ -105,7 +105,7 @@ def test_scores_are_sigmoids(eager, golden, loaded, tmp_path):
     logits = np.load(case / "golden.npz")["out_logits"][:, 0]
     texts, expected = json.loads((case / "texts.json").read_text())["texts"], 1 / (1 + np.exp(-logits))
     assert [row["value"] for row in bert.predict(texts)] == pytest.approx(expected, abs=1e-5)
-    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, bert.lowercase)
+    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, lowercase=bert.lowercase)
     assert json.loads((tmp_path / "again" / "config.json").read_text())[NEW] == {"activation_fn": SIGMOID}
     signatures = keras_bert.exporting.export.build_signatures(bert.model(), bert.preprocessor(100))
     assert signatures["serving_default"](texts)["value"].numpy() == pytest.approx(expected, abs=1e-5)

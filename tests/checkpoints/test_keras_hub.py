@@ -81,7 +81,7 @@ def test_the_tokenizer_of_a_preset(eager, backbone, pieces, tmp_path):
     assert bert.preprocessor(16).tokenizer(texts).to_list() == expected
     assert bert.vocabulary.pieces == tuple(pieces)
     assert bert.lowercase
-    keras_bert.save(bert.encoder, tmp_path / "ours", bert.vocabulary, bert.lowercase)
+    keras_bert.save(bert.encoder, tmp_path / "ours", bert.vocabulary, lowercase=bert.lowercase)
     metadata = huggingface.read_config(tmp_path / "ours")[1]
     assert tokenizer_files.read(tmp_path / "ours", metadata, 200).vocabulary == bert.vocabulary
 

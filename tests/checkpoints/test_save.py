@@ -114,6 +114,27 @@ def test_metadata(config, pieces, tmp_path):
         assert stored == {"head": "classification", "task": "sst2", "pair": False, "sequence_length": 20}
 
 
+@pytest.mark.tensorflow
+def test_the_settings_of_a_preprocessor(models, pieces, tmp_path):
+    vocabulary = keras_bert.Vocabulary(pieces, added_tokens=["a"])
+    options = {"lowercase": False, "strip_accents": True, "keep_special_tokens": ["[MASK]"], "padding": "longest"}
+    preprocessor = keras_bert.TextPreprocessor(vocabulary, 9, **options)
+    keras_bert.save(models("classification"), tmp_path / "model", preprocessor)
+    bert = keras_bert.load(tmp_path / "model")
+    assert (bert.lowercase, bert.strip_accents, bert.sequence_length) == (False, True, 9)
+    text = "A b é [MASK] ab"
+    expected = preprocessor(text)["token_ids"].numpy().tolist()
+    for again in (
+        bert.preprocessor(9, padding="longest"),
+        keras_bert.TextPreprocessor(preprocessor, 9, padding="longest"),
+    ):
+        assert again(text)["token_ids"].numpy().tolist() == expected
+    assert again.lowercase is False
+    keras_bert.save(models("classification"), tmp_path / "other", preprocessor, lowercase=True, sequence_length=7)
+    other = keras_bert.load(tmp_path / "other")
+    assert (other.lowercase, other.sequence_length) == (True, 7)
+
+
 PROMPTS = {"prompts": {"query": "q e: ", "document": ""}, "default_prompt_name": "query"}
 
 

@@ -187,6 +187,6 @@ def test_a_folder_that_the_library_made(eager, config, pieces, tmp_path, normali
     assert bert.prompts == {"query": "", "document": ""}
     assert bert.lowercase
     np.testing.assert_allclose(bert.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
-    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, bert.lowercase)
+    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, lowercase=bert.lowercase)
     again = peer.SentenceTransformer(str(tmp_path / "again"), device="cpu")
     np.testing.assert_allclose(again.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)

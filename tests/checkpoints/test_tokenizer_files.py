@@ -65,7 +65,7 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
             found, wanted = found[real], wanted[real]
         assert relative(found, wanted) < 2e-5
     facts = {"labels": bert.labels, "sequence_length": bert.sequence_length}
-    keras_bert.save(model, ours, bert.vocabulary, bert.lowercase, **facts)
+    keras_bert.save(model, ours, bert.vocabulary, lowercase=bert.lowercase, **facts)
     again = huggingface.read(ours)
     again.metadata = tokenizer_files.read(ours, again.metadata)
     assert (sentence_transformers.read(ours, again).metadata, again.config) == (bert.metadata, bert.config)
