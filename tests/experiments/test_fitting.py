@@ -192,7 +192,7 @@ def test_messages_name_arguments_of_python(start, caplog):
     assert re.match(
         r"texts: \d+ tag\(s\) break the scheme IOBES .*: I-K in row 0, I-K in row 0, I-K in row 1,", message
     )
-    assert fit(broken, scheme="plain").labels == ["I-K", "S-K"]
+    assert fit(broken, scheme="words").labels == ["I-K", "S-K"]
 
 
 def test_state_of_the_program(start):
@@ -252,6 +252,11 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
         (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
         ([["B-X"], ["O"]], {"task": "tagging"}, "expected .* spans|span"),
+        (
+            [["B-X"], ["O"]],
+            {"task": "tagging", "scheme": "iob"},
+            "`scheme` must be one of iob1, .* scheme='iob'",
+        ),
         (np.array([[1, 0], [0, 1]]), {}, "lists of one label, as one-hot vectors are. Expected the class of each text"),
         ([[1, 0], [1, 1]], {"task": "multi_label"}, r"lists of 0 and 1. .* np.array\(targets\). Received: .* \[1, 0\]"),
         (["x", "\ud800"], {}, r"targets\[1\] has a lone surrogate. Expected Unicode. Received: '\\ud800'"),

@@ -6,6 +6,7 @@ import logging
 import pathlib
 from typing import Any
 
+from keras_bert.checks import check_choice
 from keras_bert.files import fingerprint
 from keras_bert.tasks.examples import Rows
 from keras_bert.tasks.tagging import annotations, conll, schemes
@@ -90,6 +91,8 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
         like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
         labeled: bool, whether tags or spans are required. Defaults to `True`.
     """
+    if scheme is not None:
+        check_choice("scheme", scheme, schemes.SCHEMES)
     path = pathlib.Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
