@@ -7,6 +7,7 @@ import re
 import sys
 
 from keras_bert.extras import naming_extras
+from keras_bert.quiet import quiet_start
 
 # Modules of classes that `.keras` files may contain.
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
@@ -34,7 +35,7 @@ def lazy_names(package, file):
             hint = f". Did you mean {similar[0]!r}?" if similar else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
         module = module_of[name]
-        with naming_extras(f"`{package}.{name}`", _JAX):
+        with naming_extras(f"`{package}.{name}`", _JAX), quiet_start():
             is_module = module == package
             value = importlib.import_module(f"{module}.{name}" if is_module else module)
             value = value if is_module else getattr(value, name)

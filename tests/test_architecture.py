@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "extras", "files", "memory", "version"],
+    ["checks", "extras", "files", "memory", "quiet", "version"],
     ["lazy"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],

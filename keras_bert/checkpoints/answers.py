@@ -12,6 +12,7 @@ from keras_bert.exporting.head_signatures import is_regression, signatures_of, s
 from keras_bert.exporting.results import results
 from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
+from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
@@ -34,6 +35,7 @@ class Answerer:
     """
 
     def __init__(self, bert):
+        quiet_integers()
         self._bert = bert
         self._signatures = {}
         self._row = signatures_of(bert.head)

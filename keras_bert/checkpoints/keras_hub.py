@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.locations import OFFLINE
 from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
@@ -82,7 +83,9 @@ def read_preset(name, head=None):
             model = keras_hub.models.Backbone.from_preset(str(name))
         tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
     except Exception as error:  # KerasHub, Kaggle and the network raise different types.
-        raise ValueError(f"{name}: KerasHub cannot load this preset: {str(error).strip().splitlines()[0]}") from error
+        is_offline = type(error).__module__.startswith("requests.")
+        reason = f"no network: {OFFLINE}" if is_offline else str(error).strip().splitlines()[0]
+        raise ValueError(f"{name}: KerasHub cannot load this preset: {reason}{advice}") from error
     if not is_model(model):
         raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(model).__name__}")
     if kind not in (None, _CLASSIFIER):

@@ -41,6 +41,7 @@ _HUB_FILES = [
     "*sentence_bert_config.json",
     "config_sentence_transformers.json",
 ]
+_ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
 def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encoder_options):
@@ -110,17 +111,32 @@ def download(name, revision=None, tried=()):
     """Returns the folder of a checkpoint on the Hugging Face hub; `tried` are other places of the name."""
     import huggingface_hub
 
+    options = {"revision": revision, "allow_patterns": _HUB_FILES}
     try:
-        return pathlib.Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
+        cached = not _answers(name, revision)
+        return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=cached, **options))
     except Exception as error:  # The hub, the network and the name check raise different types.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
-            reason = "no connection, and not in its cache"
+            reason = f"no network, and not in its cache: {locations.OFFLINE}"
         places = [f"the path {path}" for path in locations.places(name)]
         raise ValueError(
             f"{name}: no such checkpoint{locations.hint(name)}. "
             f"Tried: {', '.join([*places, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from error
+
+
+def _answers(name, revision):
+    """Returns whether the hub answers. A download would wait for minutes on a network that leads nowhere."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
+    except huggingface_hub.errors.HfHubHTTPError:
+        return True
+    except Exception:  # Those of the network and of names that no repository has.
+        return False
+    return True
 
 
 def _open_path(path, head, base):

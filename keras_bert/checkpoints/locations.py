@@ -9,6 +9,7 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():
     _SHELF = _PACKAGE.parent / "saved_models"
+OFFLINE = "models in the folder KERAS_BERT_MODELS load without one"
 
 
 def places(name):
