@@ -85,7 +85,7 @@ def read_preset(name, head=None):
     except Exception as error:  # KerasHub, Kaggle and the network raise different types.
         is_offline = type(error).__module__.startswith("requests.")
         reason = f"no network: {OFFLINE}" if is_offline else str(error).strip().splitlines()[0]
-        raise ValueError(f"{name}: KerasHub cannot load this preset: {reason}{advice}") from error
+        raise ValueError(f"{name}: KerasHub cannot load this preset: {reason}") from error
     if not is_model(model):
         raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(model).__name__}")
     if kind not in (None, _CLASSIFIER):
