@@ -2,8 +2,8 @@
 
 import math
 
-# Factors of the paper's rates, which are for a width of 768, by the largest width that they are for; measured on four
-# tasks with three seeds each, see benchmarks/README.md.
+# Factors of the paper's rates, which are for a width of 768, by the largest width that they are for; for measurements
+# see benchmarks/README.md.
 _FACTORS = {256: 10, 512: 3}
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
 _FEWEST = 10  # Values of the loss, below which nothing is said.
