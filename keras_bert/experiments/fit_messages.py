@@ -21,7 +21,8 @@ def messages(verbose):
 def _shown():
     """Shows messages and progress on standard output."""
     level, propagates, handler = _LOG.level, _LOG.propagate, LogHandler(sys.stdout)
-    configured = _LOG.handlers or logging.getLogger().handlers  # By the user.
+    # A handler alone shows nothing: TensorFlow adds one when it first saves a model in a program that has none.
+    configured = _LOG.hasHandlers() and _LOG.isEnabledFor(logging.INFO)  # By the user.
     with contextlib.redirect_stderr(sys.stdout):
         if not configured:
             _LOG.addHandler(handler)
