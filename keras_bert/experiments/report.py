@@ -117,23 +117,20 @@ def _runs(metric, results, drawn, best):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
     settings = results[0]["setting"]
     names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
-    epoch = ["best epoch"] if any("epoch" in result for result in results) else []
     return {
         "notes": notes,
         # Scores come first, since narrow screens cut off the last columns.
-        "heads": ["run", *(name.replace("_", " ") for name in (*names, *epoch, *settings))],
-        "rows": [
-            [
-                number,
-                *_scores(result, names),
-                *(result.get("epoch", page.NOTHING) for _ in epoch),
-                *result["setting"].values(),
-            ]
-            for number, result in enumerate(results, 1)
-        ],
+        "heads": ["run", *(name.replace("_", " ") for name in (*names, *settings))],
+        "rows": [[number, *_scores(result, names), *_settings(result)] for number, result in enumerate(results, 1)],
         "best": next((number for number, result in enumerate(results) if result is best), None),
     }
 
 
 def _scores(result, names):
     return [_score(name, result["scores"].get(name, math.nan)) for name in names]
+
+
+def _settings(result):
+    """Returns the values of the settings; of the epochs, also the best one."""
+    best = {"epochs": f"{result['setting']['epochs']} (best: {result['epoch']})"} if "epoch" in result else {}
+    return {**result["setting"], **best}.values()

@@ -280,8 +280,9 @@ def test_headline(write, score, reference, sentence, widths):
 
 
 def test_best_epochs(write):
-    page = write(results=[result(0.8, seed=1) | {"epoch": 2}, result(0.7, seed=2)])
-    assert [row[3:] for row in rows_of(page.sections["Scores of the runs"], "list")] == [["2", "1"], [NOTHING, "2"]]
+    page = write(results=[result(0.8, epochs=5, seed=1) | {"epoch": 2}, result(0.7, epochs=5, seed=2)])
+    rows = rows_of(page.sections["Scores of the runs"], "list")
+    assert [row[3:] for row in rows] == [["5 (best: 2)", "1"], ["5", "2"]]
 
 
 def test_confusion_matrix(write):
