@@ -1,6 +1,7 @@
 """Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
+import difflib
 import logging
 import os
 import re
@@ -28,7 +29,7 @@ _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 # Flags by the parameters of the library that they set, where the names differ, or may be something else.
 _PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
 _PARAMETERS |= {name: name for name in ("next_sentence", "output_dir", "pack", "freeze_layers")}
-_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat")}
+_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat", "protocol")}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
@@ -88,6 +89,10 @@ def parse(document, cls, arguments):
     """Returns the arguments of a command line, as `read` does; errors name the missing flags with examples."""
     try:
         return read(cls, arguments)
+    except flags.UnrecognizedFlagError as error:
+        similar = difflib.get_close_matches(error.flagname, flag_fields(cls), 1)
+        hint = f"Did you mean --{similar[0]}?" if similar else "See --help"
+        raise ValueError(f"Unknown flag --{error.flagname}. {hint}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None
     except flags.IllegalFlagValueError as error:

@@ -1,6 +1,7 @@
 """The client's REST transport. Uses urllib3 (`requests` needs 3x the CPU time per call), not TensorFlow."""
 
 import base64
+import http.client
 import json
 import urllib.parse
 
@@ -67,6 +68,9 @@ class RestTransport:
             return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
             failure = error
+        if any(type(cause) is http.client.BadStatusLine for cause in failure.args):
+            other = "Use its REST port (8501 by default), or `protocol`=grpc"
+            raise ConnectionError(f"{self._host} does not answer in HTTP: it is a port of gRPC. {other}") from failure
         if isinstance(failure, urllib3.exceptions.ProtocolError) and again:
             return self._exchange(method, path, body, again=False)  # The server closed the connection.
         if isinstance(failure.__cause__, ConnectionRefusedError):

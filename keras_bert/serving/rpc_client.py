@@ -59,6 +59,9 @@ class RpcTransport:
             code, message = error.code().name, one_line(error.details())
         if code == "DEADLINE_EXCEEDED":
             raise TimeoutError(f"{self._address} did not answer within {self._timeout} seconds")
+        if code == "UNAVAILABLE" and "http1" in message:
+            other = "Use its gRPC port (8500 by default), or `protocol`=rest"
+            raise ConnectionError(f"{self._address} does not answer in gRPC: it is a REST port. {other}")
         if code == "UNAVAILABLE" and "failed to connect" in message.lower():
             raise ConnectionRefusedError(f"no server is listening at {self._address}: {message}")
         raise RequestError(code, message)

@@ -1,6 +1,7 @@
 """Names of classes: those of labels in files, their ids, names that look alike, and how often each occurs."""
 
 import collections
+import difflib
 import math
 import re
 import unicodedata
@@ -12,6 +13,8 @@ _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
 # What word processors write for - and ', and the selectors of emoji and text.
 _SIGNS: dict = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
 _SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
+MANY = 10  # So many classes may be something else, such as numbers.
+REGRESSION = "Numbers that measure something are predicted by --task=regression."
 
 
 def class_name(label):
@@ -42,21 +45,33 @@ def class_ids(place, label, numbers):
         if similar := [name for name in numbers if appearance(name) == appearance(label)]:
             first, second = spelled([label, similar[0]])
             raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
-        raise ValueError(f"{place}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
+        similar = difflib.get_close_matches(label, numbers, 1)
+        hint = f" Did you mean {similar[0]!r}?" if similar else ""
+        if are_numbers([label, *numbers]):
+            hint = f" {REGRESSION}" if len(numbers) >= MANY or "." in label else ""
+        raise ValueError(f"{place}: unknown label {label!r}.{hint} Expected one of: {some(list(map(repr, numbers)))}")
     return numbers[label]
 
 
-def discover_labels(labels, fewest=2):
-    """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings."""
+def are_numbers(names):
+    """Returns whether all names of classes are decimal numbers."""
+    return all(_DECIMAL.fullmatch(name) for name in names)
+
+
+def discover_labels(labels, fewest=2, place="`labels`"):
+    """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings.
+
+    Messages say that the labels are those of `place`.
+    """
     names = set(map(class_name, labels))
     if len(names) < fewest:
         raise ValueError(
-            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(names)}"
+            f"{place} must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(names)}"
         )
     for label in sorted(names):
         whole, _, _ = label.partition(".")
         if whole in names and re.fullmatch(r"-?[0-9]+\.0+", label):
-            raise ValueError(f"`labels` has the number {whole} also as {label}. Use one spelling per class")
+            raise ValueError(f"{place} has the number {whole} also as {label}. Use one spelling per class")
     whole = all(re.fullmatch(r"-?[0-9]+", label) for label in names)
     return sorted(names, key=lambda label: (int(label) if whole else 0, label))
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.reports.headline import Headline
-from keras_bert.tasks.class_names import alike, some, spelled
+from keras_bert.tasks.class_names import MANY, REGRESSION, alike, are_numbers, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
@@ -85,7 +85,11 @@ def warnings(summary):
     if unused and (len(used) != 1 or "labels_per_row" in summary):
         found.append(f"no training {unit} have the label(s) {some(unused)}")
     found += _look_alikes(summary)
-    if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
+    few, rows = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW], sum(labels.values())
+    if len(labels) >= MANY and rows < 2 * len(labels):
+        advice = REGRESSION if are_numbers(labels) else "Expected the column of the labels"
+        found.append(f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}")
+    elif few:
         found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
     if missing := summary.get("not_in_dev"):
         found.append(f"no dev {unit} have the training label(s) {some(missing)}")

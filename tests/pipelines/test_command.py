@@ -49,6 +49,14 @@ def test_help_lists_all_flags_without_tensorflow():
         assert "\nother:\n  --[no]verbose" in page
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"), [("--prediction=a", "Did you mean --predictions?"), ("--xyzzy", "See --help")]
+)
+def test_an_unknown_flag(given, hint):
+    done = python("-m", "pipelines.score_squad", "--dev_file=dev.json", given)
+    assert (done.returncode, done.stderr) == (2, f"error: Unknown flag {given.partition('=')[0]}. {hint}\n")
+
+
 def test_mistakes_in_flags(tmp_path):
     done = python("-m", "pipelines.score_squad", "--dev_file=dev.json")
     expected = (

@@ -101,6 +101,17 @@ def test_connection_refused(two_addresses, protocol):
         client.status("text")
 
 
+def test_the_port_of_the_other_protocol(server):
+    for protocol, port, other in (
+        ("rest", server.grpc_port, "REST port .8501"),
+        ("grpc", server.port, "gRPC port .8500"),
+    ):
+        with pytest.raises(
+            ConnectionError, match=rf"^127.0.0.1:{port} does not answer in .* Use its {other} by default"
+        ):
+            Client(f"127.0.0.1:{port}", protocol, timeout=20).status("text")
+
+
 def test_timeout(server, gate, until):
     for protocol, port in (("rest", server.port), ("grpc", server.grpc_port)):
         client = Client(f"127.0.0.1:{port}", protocol, timeout=0.2)

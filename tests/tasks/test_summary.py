@@ -98,6 +98,18 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
 
 
 @pytest.mark.parametrize(
+    ("labels", "warning"),
+    [
+        ([f"{n / 10:g}" for n in range(31, 43)], "Numbers that measure something are predicted by --task=regression."),
+        ([f"id-{n}" for n in range(12)], "Expected the column of the labels"),
+    ],
+)
+def test_nearly_as_many_classes_as_rows(labels, warning):
+    summary = {"unit": "rows", "labels": dict.fromkeys(labels, 1) | {labels[0]: 3}, "overlap": {}}
+    assert data_summary.warnings(summary) == [f"the 14 training rows have 12 different labels. {warning}"]
+
+
+@pytest.mark.parametrize(
     ("labels", "shown"),
     [
         (["True", "true", "TRUE"], "'True' (9) and 'true' (9) and 'TRUE' (9)"),

@@ -148,7 +148,7 @@ def own_data(
     read = functools.partial(_read, kind, text, pair)
     train = read(columns, train_file, skip_bad_rows, labels)
     if labels is None:
-        labels, train = _with_classes(kind, columns, train)
+        labels, train = _with_classes(kind, columns, train, train_file)
     several = kind == "multi_label"
     title = f"{'Multi-label classification' if several else kind.capitalize()} of {pathlib.Path(train_file).name}"
     task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
@@ -169,12 +169,12 @@ def _read(kind, text, pair, columns, path, skip_bad_rows, labels=None):
     return read_table(path, text, pair, column, labels, kind == "regression", skip_bad_rows)
 
 
-def _with_classes(kind, columns, train):
+def _with_classes(kind, columns, train, path):
     """Returns the names of the classes, `None` for regression, and the training data with class ids."""
     if kind == "regression":
         return None, train
-    several = kind == "multi_label"
-    labels = multi_label.discover(columns, train.labels) if several else discover_labels(train.labels)
+    several, place = kind == "multi_label", f"{path}: column `{columns[0]}`"
+    labels = multi_label.discover(columns, train.labels) if several else discover_labels(train.labels, place=place)
     places = {label: number for number, label in enumerate(labels)}
     ids = [tuple(sorted(map(places.get, row))) if several else places[row] for row in train.labels]
     return labels, dataclasses.replace(train, labels=ids)

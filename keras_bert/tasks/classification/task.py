@@ -9,6 +9,7 @@ from keras_bert.files import write_text
 from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.class_names import some
 from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import (
     assign_folds,
@@ -259,7 +260,7 @@ def check_class_weights(task, class_weights):
     weights = class_weights if isinstance(class_weights, dict) else {}
     if not task.multi_label and task.labels and (unknown := [name for name in weights if name not in task.labels]):
         raise ValueError(
-            f"`class_weights` has no class {unknown[0]!r}. Expected one of: {', '.join(map(repr, task.labels))}"
+            f"`class_weights` has no class {unknown[0]!r}. Expected one of: {some(list(map(repr, task.labels)))}"
         )
     if task.multi_label or not task.labels or not weights.keys() <= set(task.labels):
         weights = None

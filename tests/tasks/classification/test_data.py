@@ -47,7 +47,24 @@ def test_own_regression_data(tmp_path):
 def test_invalid_own_data(tmp_path):
     train = write(tmp_path / "train.csv", "text,label\na,no\nb,yes\n")
     other = write(tmp_path / "other.csv", "text,label\na,maybe\n")
+    alone = write(tmp_path / "alone.csv", "text,label\na,no\nb,no\n")
+    typo = write(tmp_path / "typo.csv", "text,label\na,class 1\nb,clas 17\n")
+    many = write(tmp_path / "many.csv", "text,label\n" + "".join(f"a,class {n}\n" for n in range(100)))
+    rated = write(tmp_path / "rated.csv", "text,label\na,3.7\nb,4.1\n")
+    number = write(tmp_path / "number.csv", "text,label\na,4.2\n")
     for arguments, options, message in (
+        (("classification", alone, train), {}, r"alone.csv: column `label` must have at least two classes.*\['no'\]$"),
+        (
+            ("classification", many, typo),
+            {},
+            r"typo.csv:3: unknown label 'clas 17'. Did you mean 'class 17'\? Expected",
+        ),
+        (
+            ("classification", many, typo),
+            {},
+            r"of: 'class 0', 'class 1', 'class 10', 'class 11', 'class 12', and 95 more",
+        ),
+        (("classification", rated, number), {}, r"'4.2'. Numbers that measure something are .* by --task=regression. "),
         (("classification", train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         (("classification", train, train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', "),
         (("tagging", "a.csv", "b.csv"), {}, "`kind` must be one of .*, multi_label, regression. Rec.*kind='tagging'"),
