@@ -28,8 +28,9 @@ def advice(lines, rate, defaults):
     first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)
     if len(losses) < _FEWEST or not rate or not last > (1 - _LEAST_FALL) * first:
         return None
-    others = [3 * rate, 10 * rate] if rate <= max(defaults) else defaults
+    usual = rate <= max(defaults) <= 10 * rate
+    others = [f"{3 * rate:.1g}", f"{10 * rate:.1g}"] if usual else [f"{other:g}" for other in defaults]
     return (
         f"the loss hardly fell, from {first:.3g} to {last:.3g}. If the scores are low, try a learning_rate of "
-        f"{' or '.join(f'{other:.1g}' for other in others)}, or more epochs"
+        f"{' or '.join(others)}, or more epochs"
     )

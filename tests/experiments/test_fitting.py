@@ -180,7 +180,7 @@ def test_default_learning_rate_and_advice(start, caplog):
         lines = [{"kind": "train", "loss": 0.7}] * 20
         with mock.patch("keras_bert.experiments.finetuning.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
-    assert trained.results["advice"].endswith("try a learning_rate of 3e-09 or 1e-08, or more epochs")
+    assert trained.results["advice"].endswith("try a learning_rate of 0.0003, or more epochs")
     assert caplog.text.count("the loss hardly fell") == 1
 
 

@@ -45,6 +45,7 @@ def test_narrow_models_have_higher_rates(width, options, rates):
     [
         ([0.7, 0.69] * 10, 3e-5, "from 0.695 to 0.695. If the scores are low, try a learning_rate of 9e-05 or 0.0003,"),
         ([0.7] * 20, 1e-2, "try a learning_rate of 0.0003, or more epochs"),
+        ([0.7] * 20, 1e-6, "try a learning_rate of 0.0003, or more epochs"),
         ([0.7] * 18 + [0.66] * 2, 3e-5, None),
         ([0.7] * 9, 3e-5, None),
         ([0.7] * 20, 0.0, None),
