@@ -136,6 +136,8 @@ def make_task(name, folder, parts, bert, labels, length, options, places=("texts
         task.facts = {title: text for title, text in task.facts.items() if not title.startswith("dev ")}
     task.title, task.warnings = in_python(task.title), list(map(in_python, task.warnings))
     task.facts = {title: in_python(text) for title, text in task.facts.items()}
+    task.card["trained_on"] = in_python(task.card["trained_on"])
+    task.card["dataset"] = {name: in_python(text) for name, text in task.card["dataset"].items()}
     return task
 
 
