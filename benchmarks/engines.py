@@ -78,7 +78,7 @@ def write_models(folder, setting, data_dir):
         keras_bert.export(loaded, preprocessor, folder / "exported" / precision, labels=LABELS)
     for name, calibration in (("int8", None), ("int8 calibrated", texts)):
         keras_bert.export(
-            model, preprocessor, folder / "exported" / name, LABELS, precision="int8", calibration=calibration
+            model, preprocessor, folder / "exported" / name, labels=LABELS, precision="int8", calibration=calibration
         )
 
 

@@ -73,7 +73,7 @@ def ours(job, precision, packed=False):
     preprocessor = bert.preprocessor(LENGTH)
     trainer = keras_bert.Trainer(
         lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
-        lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
+        lambda model: keras_bert.create_optimizer(model, RATE, job.steps, warmup_steps=round(WARMUP * job.steps)),
         keras_bert.losses.classification_loss(),
         rewire=keras_bert.models.build_packed if packed else keras_bert.models.build_trimmed,
     )

@@ -76,17 +76,17 @@ def ours(model, path, precision):
         return read_windows(path, preprocessor).examples()
 
     inputs, targets = examples()
-    epoch = keras_bert.data.Batches(inputs, targets, BATCH)
+    epoch = keras_bert.data.Batches(inputs, targets, batch_size=BATCH)
     trainer = keras_bert.Trainer(
         lambda: keras_bert.build_span_labeler(bert.encoder),
-        lambda model: keras_bert.create_optimizer(model, RATE, epoch.steps, round(WARMUP * epoch.steps)),
+        lambda model: keras_bert.create_optimizer(model, RATE, epoch.steps, warmup_steps=round(WARMUP * epoch.steps)),
         keras_bert.losses.span_loss(),
     )
     variables = [*trainer.model.variables, *trainer.optimizer.variables]
     values = [variable.numpy() for variable in variables]
 
     def run(seed):
-        epoch = keras_bert.data.Batches(*examples(), BATCH, seed=seed)
+        epoch = keras_bert.data.Batches(*examples(), batch_size=BATCH, seed=seed)
         return trainer.fit(epoch, log_every=epoch.steps)["loss"], epoch.num_examples
 
     def ready(seed):
@@ -97,7 +97,7 @@ def ours(model, path, precision):
     rows = contest.rows_of_every_length(inputs["token_ids"].row_lengths(), epoch.boundaries, BATCH)
     some = {name: tf.gather(values, rows) for name, values in inputs.items()}
     targets = {name: values[rows] for name, values in targets.items()}
-    trainer.fit(keras_bert.data.Batches(some, targets, BATCH, boundaries=epoch.boundaries))
+    trainer.fit(keras_bert.data.Batches(some, targets, batch_size=BATCH, boundaries=epoch.boundaries))
     return ready
 
 

@@ -46,7 +46,7 @@ def make_batches(data_dir, count, path):
     pairs = data.without_blank(data.read(data_dir / "train.de", data_dir / "train.en"))
     vocabulary = open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocabulary"))
     features = TranslationFeatures(pairs, LosslessTokenizer(vocabulary), 128)
-    batches = keras_bert.data.PairBatches(features.sources, features.targets, features.labels, 4096)
+    batches = keras_bert.data.PairBatches(features.sources, features.targets, features.labels, tokens_per_batch=4096)
     arrays = {}
     for index, (inputs, labels, _) in enumerate(batches.dataset().take(count).as_numpy_iterator()):
         arrays |= {f"{index}/{name}": value for name, value in {**inputs, "labels": labels}.items()}
@@ -205,7 +205,16 @@ def our_decoding(batch, jit_compile=False):
     # XLA needs to know the lengths.
     @tf.function(input_signature=None if jit_compile else [spec, spec], autograph=False, jit_compile=jit_compile)
     def translate(ids, mask):
-        return beam_search(decoder, ids, mask, LENGTH, START, END, Beam(BEAMS, 1.0, "length"), forbidden=(PAD, END))
+        return beam_search(
+            decoder,
+            ids,
+            mask,
+            LENGTH,
+            start_id=START,
+            end_id=END,
+            beam=Beam(BEAMS, 1.0, normalization="length"),
+            forbidden=(PAD, END),
+        )
 
     ids = sources(batch)
     return lambda: translate(ids, np.ones_like(ids))["ids"].numpy()

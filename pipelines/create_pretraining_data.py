@@ -89,7 +89,8 @@ def main(arguments):
     what = arguments.input, arguments.output_dir, arguments.vocab, settings
     how = {"shards": arguments.shards, "compress": arguments.compress}
     if arguments.runner:
-        manifest = generate_with_beam(*what, arguments.runner, arguments.beam_options, **how)
+        how |= {"runner": arguments.runner, "pipeline_options": arguments.beam_options}
+        manifest = generate_with_beam(*what, **how)
     else:
         with messages() as show:
             manifest = generate(*what, workers=arguments.processes, progress=show, **how)

@@ -82,9 +82,15 @@ def _count_all(arguments, show):
     from keras_bert.corpus import word_counts
 
     def count(files, held_out_every=None):
-        lowercase = arguments.lowercase and not arguments.reversible
-        how = arguments.strip_accents, held_out_every, arguments.processes, arguments.reversible
-        return word_counts.count_words(files, lowercase, *how, progress=show)
+        return word_counts.count_words(
+            files,
+            lowercase=arguments.lowercase and not arguments.reversible,
+            strip_accents=arguments.strip_accents,
+            held_out_every=held_out_every,
+            processes=arguments.processes,
+            reversible=arguments.reversible,
+            progress=show,
+        )
 
     if not arguments.held_out:
         return count(arguments.input, held_out_every=arguments.held_out_every or None)

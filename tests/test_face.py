@@ -1,6 +1,7 @@
 """`import keras_bert` and the lazy imports of its public names."""
 
 import importlib.util
+import inspect
 import operator
 import subprocess
 import sys
@@ -37,6 +38,22 @@ def test_public_names(importable):
     assert len(keras_bert.__all__) < 55
     for module in (keras_bert, keras_bert.losses):
         assert set(module.__all__) <= set(dir(module))
+
+
+# Records, whose fields have a known order.
+RECORDS = {"AddedToken", "BertConfig", "losses.Loss", "serving.RequestError", "translation.TransformerConfig"}
+
+
+def test_options_are_keyword_only(importable):
+    """At most two arguments have a place, or those without a default; layers are as those of Keras."""
+    for name in sorted(set(importable) - RECORDS):
+        value = operator.attrgetter(name)(keras_bert)
+        if callable(value) and not name.startswith("layers."):
+            parameters = inspect.signature(value).parameters.values()
+            placed = [part for part in parameters if part.kind == part.POSITIONAL_OR_KEYWORD]
+            required = [part for part in placed if part.default is part.empty]
+            exception = name == "data.PairBatches"  # Sources, targets, labels.
+            assert len(placed) <= max(2 + exception, len(required)), name
 
 
 @pytest.mark.parametrize("path", ["nothing", "losses.nothing"])

@@ -17,7 +17,7 @@ from keras_bert.layers import (
 )
 
 
-def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language_model=None, dtype=None):
+def build_bidaf(vocab_size, *, embedding_size=200, width=100, dropout=0.2, language_model=None, dtype=None):
     """Scores each token of a context as the start and as the end of the answer to a question.
 
     Args:
@@ -92,7 +92,7 @@ def _read(layers):
 def _rebuild(description):
     config, dtype = description.config, description.dtype
     features = config.language_model and small_bilm(config.language_model, dtype)
-    return build_bidaf(1, 1, 1, config.dropout, features, dtype)
+    return build_bidaf(1, embedding_size=1, width=1, dropout=config.dropout, language_model=features, dtype=dtype)
 
 
 FAMILY = family(_read, _rebuild)

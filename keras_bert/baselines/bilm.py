@@ -6,7 +6,7 @@ from keras_bert.baselines.description import BaselineDescription, family, read_l
 from keras_bert.layers import BiLSTM, BothDirections, Dropout, NextAndPrevious, OutputBias, TokenEmbedding
 
 
-def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
+def build_bilm(vocab_size, *, width=512, num_layers=2, dropout=0.1, dtype=None):
     """Builds a language model that predicts each token from its left context, and again from its right context.
 
     Both directions share the token table, at the inputs and in the softmax, but no LSTM: no state sees both contexts.
@@ -67,7 +67,7 @@ FAMILY = family(_read, lambda description: small_bilm(description.config, descri
 
 def small_bilm(config, dtype):
     """Builds a language model with the graph of a config and the smallest sizes."""
-    return build_bilm(1, 1, config.num_layers, config.dropout, dtype)
+    return build_bilm(1, width=1, num_layers=config.num_layers, dropout=config.dropout, dtype=dtype)
 
 
 def check_layers(num_layers):

@@ -10,6 +10,7 @@ from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, 
 def build_bilstm_classifier(
     vocab_size,
     num_classes,
+    *,
     pair=True,
     embedding_size=300,
     width=1500,
@@ -100,8 +101,17 @@ def _read(layers):
 def _rebuild(description):
     config, dtype = description.config, description.dtype
     features = config.language_model and small_bilm(config.language_model, dtype)
-    sizes = 1, 1, config.num_layers, config.dropout
-    return build_bilstm_classifier(1, description.num_classes, description.pair, *sizes, features, dtype)
+    return build_bilstm_classifier(
+        1,
+        description.num_classes,
+        pair=description.pair,
+        embedding_size=1,
+        width=1,
+        num_layers=config.num_layers,
+        dropout=config.dropout,
+        language_model=features,
+        dtype=dtype,
+    )
 
 
 FAMILY = family(_read, _rebuild)

@@ -122,7 +122,7 @@ class LoadedBaseline:
         return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)
 
 
-def load(path_or_name, dtype=None, vocabulary=None, lowercase=None, language_model=None):
+def load(path_or_name, *, dtype=None, vocabulary=None, lowercase=None, language_model=None):
     """Loads a model that BERT is compared with, or creates a new one of a name.
 
     Args:

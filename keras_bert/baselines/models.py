@@ -20,13 +20,15 @@ def build_baseline(config, num_classes=None, pair=True, language_model=None, dty
         dtype: dtype policy. Defaults to Keras' global dtype policy.
     """
     if config.kind == "bilm":
-        return bilm.build_bilm(config.vocab_size, config.width, config.num_layers, config.dropout, dtype)
+        return bilm.build_bilm(
+            config.vocab_size, width=config.width, num_layers=config.num_layers, dropout=config.dropout, dtype=dtype
+        )
     sizes = {"embedding_size": config.embedding_size, "width": config.width, "dropout": config.dropout}
     options = {**sizes, "language_model": language_model, "dtype": dtype}
     if config.kind == "bidaf":
         return bidaf.build_bidaf(config.vocab_size, **options)
     options["num_layers"] = config.num_layers
-    return bilstm_classifier.build_bilstm_classifier(config.vocab_size, num_classes, pair, **options)
+    return bilstm_classifier.build_bilstm_classifier(config.vocab_size, num_classes, pair=pair, **options)
 
 
 def describe(model):

@@ -10,7 +10,7 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.tflite"
 
 
-def export_litert(model, preprocessor, directory, labels=None, precision="float32", lengths=None, **settings):
+def export_litert(model, preprocessor, directory, *, labels=None, precision="float32", lengths=None, **settings):
     """Exports a model on token ids as `model.tflite`, with its tokenizer.
 
     Inputs, outputs and the other files of the folder are those of `export_onnx`. The file has built-in operations

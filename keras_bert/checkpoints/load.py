@@ -44,7 +44,7 @@ _HUB_FILES = [
 _ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
-def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encoder_options):
+def load(path_or_name, *, revision=None, dtype=None, head=None, base=None, **encoder_options):
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
 
     The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.

@@ -108,7 +108,7 @@ class LoadedBert(ModelMethods):
     def pretrainer(self, next_sentence=None):
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
         next_sentence = self._has_next_sentence() if next_sentence is None else next_sentence
-        return self._fill_head(build_pretrainer(self.encoder, next_sentence, self.tied))
+        return self._fill_head(build_pretrainer(self.encoder, next_sentence, tied=self.tied))
 
     def model(self):
         """Returns the model with the head that the checkpoint contains, the same one in each call."""

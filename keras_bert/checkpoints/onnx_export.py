@@ -13,7 +13,7 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.onnx"
 
 
-def export_onnx(model, preprocessor, directory, labels=None, precision="float32", **settings):
+def export_onnx(model, preprocessor, directory, *, labels=None, precision="float32", **settings):
     """Exports a model on token ids as `model.onnx`, with its tokenizer.
 
     Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch

@@ -20,6 +20,7 @@ _LONGEST_LINE = 2**10  # The splitter copies a line for each of its words, so lo
 
 def count_words(
     files,
+    *,
     lowercase=True,
     strip_accents=None,
     held_out_every=None,

@@ -23,7 +23,9 @@ _MOST_WORDS = 1_000_000
 _MOST_CANDIDATES = 1_000_000
 
 
-def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, reversible=False, progress=None):
+def learn_vocabulary(
+    counts, vocab_size, *, unused=99, min_count=2, alphabet_limit=1000, reversible=False, progress=None
+):
     """Learns a vocabulary of `vocab_size` pieces, or fewer, with a warning, if the corpus is too small.
 
     Each round computes how many fewer pieces the corpus would need with each candidate piece, and how many more without

@@ -25,7 +25,7 @@ def extended_schedule(directory, settings, learning_rate, warmup):
     steps = sum(phase["steps"] for phase in settings["phases"])
     earlier = [] if directory is None else _earlier_schedules(pathlib.Path(directory), settings, steps)
     steps -= sum(schedule.total_steps for schedule in earlier)
-    schedule = LinearSchedule(learning_rate, steps, round(warmup * steps))
+    schedule = LinearSchedule(learning_rate, steps, warmup_steps=round(warmup * steps))
     return SequentialSchedule([*earlier, schedule]) if earlier else schedule
 
 

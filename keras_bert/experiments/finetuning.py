@@ -208,7 +208,7 @@ class Finetuning:
         def optimizer(model):
             warmup = round(shared.warmup * steps)
             options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
-            return create_optimizer(model, setting["learning_rate"], steps, warmup, **options)
+            return create_optimizer(model, setting["learning_rate"], steps, warmup_steps=warmup, **options)
 
         trainer = Trainer(
             lambda: self._build(name, weights),
@@ -230,7 +230,7 @@ class Finetuning:
         check_unchanged(self.output / "runs", {name: bert.identity}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:
-            enable_lora(model, self.hyperparameters.lora_rank, self.hyperparameters.lora_alpha)
+            enable_lora(model, self.hyperparameters.lora_rank, alpha=self.hyperparameters.lora_alpha)
         if weights is not None:
             model.set_weights(weights)
         if self.hyperparameters.freeze_layers is not None:

@@ -66,7 +66,7 @@ class PretrainingRun:
         if _on_tensorflow():
             options |= {"strategy": strategy, "micro_batches": settings.gradient_accumulation, "seed": settings.seed}
             metrics = losses.pretraining_metrics(objective.next_sentence)
-            self.trainer = Trainer(*build, self._losses(), metrics, **options)
+            self.trainer = Trainer(*build, self._losses(), metrics=metrics, **options)
         else:
             self.trainer = FitTrainer(*build, [phase["batch"] for phase in settings.phases], **options)
         if self._directory:
@@ -113,7 +113,7 @@ class PretrainingRun:
         settings, next_sentence = self.settings, self.settings.objective.next_sentence
         if not settings.teacher:
             return losses.pretraining_losses(next_sentence)
-        return pretraining_distillation_losses(next_sentence, settings.temperature, settings.alpha)
+        return pretraining_distillation_losses(next_sentence, temperature=settings.temperature, alpha=settings.alpha)
 
     @property
     def _longest(self):

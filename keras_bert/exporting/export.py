@@ -25,7 +25,7 @@ _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLD
 _METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
-def build_text_model(model, preprocessor, pair=False):
+def build_text_model(model, preprocessor, *, pair=False):
     """Prepends a preprocessor to a model, which then takes strings. For prediction, not for training.
 
     Args:
@@ -55,6 +55,7 @@ def export(
     model,
     preprocessor,
     directory,
+    *,
     labels=None,
     pair=False,
     example=None,

@@ -12,6 +12,7 @@ from keras_bert.models.graph_comparison import Family
 
 def build_encoder(
     config,
+    *,
     causal=False,
     hidden_states=False,
     attention_scores=False,
@@ -143,7 +144,7 @@ def small_encoder(description, encoder):
     sizes = {"vocab_size": 1, "hidden_size": 2 * config.num_attention_heads, "intermediate_size": 1}
     config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
-    model = build_encoder(config, description.causal, positions=description.positions, **requested)
+    model = build_encoder(config, causal=description.causal, positions=description.positions, **requested)
     return add_bilstm(model, read(layers_of(model), "encoder")) if description.bilstm else model
 
 

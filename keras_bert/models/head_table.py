@@ -64,20 +64,23 @@ class Head:
 
 
 def _embedder(encoder, options):
-    projection = options.projection, options.projection_activation
-    pooling = options.pooling or "mean"
-    return build_embedder(encoder, pooling, options.normalize, options.sequence_length, *projection)
+    names = ("normalize", "sequence_length", "projection", "projection_activation")
+    return build_embedder(encoder, options.pooling or "mean", **{name: getattr(options, name) for name in names})
 
 
 def _classifier(encoder, options):
     return build_classifier(
-        encoder, options.num_classes, options.dropout, options.multi_label, options.score_activation
+        encoder,
+        options.num_classes,
+        dropout=options.dropout,
+        multi_label=options.multi_label,
+        score_activation=options.score_activation,
     )
 
 
 def _bilstm_tagger(encoder, options):
-    sizes = options.width, options.num_layers, options.dropout
-    return build_bilstm_tagger(encoder, options.num_classes, options.features, *sizes)
+    names = ("features", "width", "num_layers", "dropout")
+    return build_bilstm_tagger(encoder, options.num_classes, **{name: getattr(options, name) for name in names})
 
 
 def _classes(tensors):
@@ -127,7 +130,7 @@ HEADS = (
     Head(
         "pretraining",
         "mlm_bias",
-        lambda encoder, options: build_pretrainer(encoder, options.next_sentence, options.tied),
+        lambda encoder, options: build_pretrainer(encoder, options.next_sentence, tied=options.tied),
         pretrain,
         ("pooled", "masked"),
         ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel"),
@@ -153,7 +156,7 @@ HEADS = (
     Head(
         "token_classification",
         "token_classifier",
-        lambda encoder, options: build_token_classifier(encoder, options.num_classes, options.dropout),
+        lambda encoder, options: build_token_classifier(encoder, options.num_classes, dropout=options.dropout),
         classify_tokens,
         ("sequence",),
         ("BertForTokenClassification",),

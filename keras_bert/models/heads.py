@@ -19,7 +19,7 @@ from keras_bert.models.encoder import describe_encoder
 _PROJECTION_ACTIVATIONS = ("linear", "tanh")
 
 
-def build_classifier(encoder, num_classes, dropout=None, multi_label=False, score_activation="linear"):
+def build_classifier(encoder, num_classes, *, dropout=None, multi_label=False, score_activation="linear"):
     """Classifies a text or a pair of texts from the pooled [CLS] vector.
 
     Args:
@@ -53,7 +53,7 @@ def classify(layers, encoded, inputs):
     return {"logits": layers["classifier"](layers["head_dropout"](encoded["pooled_output"]))}
 
 
-def build_token_classifier(encoder, num_classes, dropout=None):
+def build_token_classifier(encoder, num_classes, *, dropout=None):
     """Classifies each token.
 
     Args:
@@ -152,7 +152,7 @@ def score_choices(layers, encoded, inputs):
 
 
 def build_embedder(
-    encoder, pooling="mean", normalize=False, sequence_length=None, projection=None, projection_activation="linear"
+    encoder, pooling="mean", *, normalize=False, sequence_length=None, projection=None, projection_activation="linear"
 ):
     """Embeds each text as one vector, as in sentence-transformers. Without a projection, it adds no weights.
 

@@ -5,7 +5,7 @@ from keras_bert.layers import BertEmbeddings, DecoderBlock, TokenEmbedding, Tran
 from keras_bert.layers.quantization import Quantizable
 
 
-def enable_lora(model, rank, alpha=None):
+def enable_lora(model, rank, *, alpha=None):
     """Freezes the encoder and adds trainable adapters to the query, key, value and output of its attention.
 
     A kernel `W` becomes `W + alpha / rank * A @ B`, with `A` random and `B` zero at first, so that the outputs do not

@@ -7,7 +7,7 @@ from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
 
 
-def build_pretrainer(encoder, next_sentence=True, tied=True):
+def build_pretrainer(encoder, next_sentence=True, *, tied=True):
     """Adds the masked-LM head and the NSP head to the encoder's graph.
 
     Args:

@@ -19,7 +19,7 @@ from keras_bert.text.vocabulary import Vocabulary
 
 
 def generate_with_beam(
-    files, output, vocabulary, settings, runner=None, pipeline_options=(), shards=None, compress=False
+    files, output, vocabulary, settings, *, runner=None, pipeline_options=(), shards=None, compress=False
 ):
     """Writes the same output as `generate` with an Apache Beam pipeline; the order of the examples is up to Beam.
 
@@ -37,7 +37,8 @@ def generate_with_beam(
 
     Example:
         options = ["--project=me", "--region=europe-west4", "--sdk_container_image=..."]
-        generate_with_beam("/mnt/text/*.txt", "gs://me/128", "vocab.txt", Settings(), "DataflowRunner", options)
+        where = {"runner": "DataflowRunner", "pipeline_options": options}
+        generate_with_beam("/mnt/text/*.txt", "gs://me/128", "vocab.txt", Settings(), **where)
     """
     beam, vocabulary, output = _beam(), Vocabulary(vocabulary), str(output)
     paths, header = generation.find_corpus(files, vocabulary, settings, shards, compress)

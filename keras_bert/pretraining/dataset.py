@@ -42,7 +42,7 @@ class Records(BatchSource):
     """
 
     def __init__(
-        self, source, vocabulary=None, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
+        self, source, vocabulary=None, *, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
     ):
         self._paths, manifest = find_records(source)
         self.content = content_hash(self._paths)

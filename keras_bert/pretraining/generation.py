@@ -27,7 +27,7 @@ _SHARD = 2**26  # Bytes of text per shard by default.
 _FEWEST_SHARDS = 16
 
 
-def generate(files, output, vocabulary, settings, shards=None, workers=None, compress=False, progress=None):
+def generate(files, output, vocabulary, settings, *, shards=None, workers=None, compress=False, progress=None):
     """Writes records, `vocab.txt` and `manifest.json` to a folder, and returns the manifest as a dict.
 
     The examples do not depend on the number of workers. They depend on the number of shards only without next sentence

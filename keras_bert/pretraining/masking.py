@@ -26,6 +26,7 @@ class Masking:
 
     masked_lm_prob: float = 0.15
     max_predictions: int | None = None
+    _: dataclasses.KW_ONLY
     whole_word: bool = False
     max_ngram: int = 1
     mask_share: float = 0.8

@@ -29,7 +29,9 @@ class PackedRecords(Records):
     """
 
     def __init__(self, source, vocabulary=None, batch_size=32, masking=None, causal=False, shuffle=True, seed=0):
-        super().__init__(source, vocabulary, batch_size, masking, causal, shuffle=shuffle, seed=seed)
+        super().__init__(
+            source, vocabulary, batch_size=batch_size, masking=masking, causal=causal, shuffle=shuffle, seed=seed
+        )
         if self.static:
             raise ValueError(f"{source}: records that already contain masks cannot be packed. Expected records without")
         rows = self.tokens = self.texts = 0

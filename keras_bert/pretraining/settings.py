@@ -39,6 +39,7 @@ class Settings:
 
     sequence_length: int = 128
     next_sentence: bool = True
+    _: dataclasses.KW_ONLY
     special_tokens: bool = True
     static: bool = False
     duplicates: int = 1
@@ -78,7 +79,7 @@ class ExampleBuilder:
 
     def __init__(self, vocabulary, settings):
         self.vocabulary, self.settings = Vocabulary(vocabulary), settings
-        self._tokenizer = _tokenizer(self.vocabulary, settings.lowercase, settings.strip_accents)
+        self._tokenizer = _tokenizer(self.vocabulary, settings.lowercase, strip_accents=settings.strip_accents)
         self._is_continuation = np.array(self.vocabulary.is_continuation)
         self._unknown = self.vocabulary.id("[UNK]")
         self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])

@@ -24,9 +24,9 @@ def ask(index, queries, top=10, batch_size=32, cross_encoder=None, label=None):
     parts = [queries[start : start + _TOGETHER] for start in range(0, len(queries), _TOGETHER)]
     for part in track(parts, f"searching, parts of {_TOGETHER} queries", show=len(parts) > 1):
         texts = [query.text for query in part]
-        hits = index.search(texts, top, batch_size)
+        hits = index.search(texts, top, batch_size=batch_size)
         if cross_encoder is not None:
-            hits = rerank(cross_encoder, texts, hits, label, batch_size)
+            hits = rerank(cross_encoder, texts, hits, label=label, batch_size=batch_size)
         yield from zip(part, hits, strict=True)
 
 

@@ -54,7 +54,7 @@ class SearchIndex:
     def __repr__(self):
         return f"SearchIndex({str(self.directory)!r}, {len(self):,} passages, {self.facts.dtype})"
 
-    def search(self, queries, top=10, batch_size=32):
+    def search(self, queries, top=10, *, batch_size=32):
         """Finds the passages that are most similar to queries.
 
         Args:

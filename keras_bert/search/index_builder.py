@@ -35,6 +35,7 @@ def build_index(
     bert,
     passages,
     directory,
+    *,
     dtype="float16",
     similarity=None,
     approximate=None,

@@ -52,7 +52,7 @@ def ndcg(ranking, grades, k):
     return _discounted(gains) / _discounted(sorted(relevant.values(), reverse=True)[:k])
 
 
-def evaluate(rankings, relevance, recall_at=(1, 10), k=10):
+def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
     """Scores the rankings of queries.
 
     Args:

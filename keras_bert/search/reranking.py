@@ -10,7 +10,7 @@ from keras_bert.training.progress import track
 _TOGETHER = 16  # Queries whose pairs are computed together.
 
 
-def rerank(bert, queries, hits, label=None, batch_size=32):
+def rerank(bert, queries, hits, *, label=None, batch_size=32):
     """Reorders the hits of `SearchIndex.search` by the scores of a cross-encoder.
 
     Args:
@@ -31,7 +31,7 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
         hits = keras_bert.search.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
     """
     if isinstance(queries, str):
-        return rerank(bert, [queries], [hits], label, batch_size)[0]
+        return rerank(bert, [queries], [hits], label=label, batch_size=batch_size)[0]
     if len(queries) != len(hits):
         raise ValueError(f"`hits` must have {len(queries)} lists, one per query. Received: {len(hits)}")
     label = _label(bert, label)

@@ -24,7 +24,7 @@ class Client:
         client.predict("sst2", ["A charming film."])["label"]
     """
 
-    def __init__(self, address, protocol="rest", timeout=60.0):
+    def __init__(self, address, protocol="rest", *, timeout=60.0):
         if protocol not in ("rest", "grpc"):
             raise ValueError(f"`protocol` must be rest or grpc. Received: protocol={protocol!r}")
         # Each transport needs packages that the other does not.
@@ -35,7 +35,7 @@ class Client:
         self._transport = transport(address, timeout)
         self._dtypes = {}
 
-    def predict(self, model, inputs, version=None, signature=None):
+    def predict(self, model, inputs, *, version=None, signature=None):
         """Runs a model signature.
 
         Args:

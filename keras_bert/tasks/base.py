@@ -39,7 +39,7 @@ class Split:
     @functools.cached_property
     def batches(self):
         """`Batches` to evaluate on."""
-        return Batches(self.inputs, self.targets, self.batch_size, shuffle=False)
+        return Batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
 
     @property
     def lengths(self):
@@ -228,11 +228,11 @@ class FinetuningTask(abc.ABC):
 
     def batches(self, stage, batch_size, seed, grouped):
         """Returns the training batches of a stage, one of `train`."""
-        return Batches(*stage(), batch_size, seed=seed, grouped=grouped)
+        return Batches(*stage(), batch_size=batch_size, seed=seed, grouped=grouped)
 
     def packed_batches(self, stage, batch_size, seed):
         """Returns the training batches of a stage with several texts in each row."""
-        return PackedBatches(*stage(), batch_size, seed=seed)
+        return PackedBatches(*stage(), batch_size=batch_size, seed=seed)
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""

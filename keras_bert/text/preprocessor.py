@@ -44,6 +44,7 @@ class TextPreprocessor(keras.layers.Layer):
         self,
         vocabulary,
         sequence_length,
+        *,
         lowercase=None,
         strip_accents=None,
         keep_special_tokens=(),
@@ -59,7 +60,9 @@ class TextPreprocessor(keras.layers.Layer):
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding
         self._check()
-        self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, keep_special_tokens)
+        self.tokenizer = BertTokenizer(
+            self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
+        )
         self.supports_jit = False
         self._convert_input_args = False  # Keras would move strings to the device of its backend.
         texts = tf.TensorSpec([None], tf.string)

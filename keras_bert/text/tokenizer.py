@@ -6,6 +6,8 @@ need more work: a capital sigma at the end of a word, and words that are too lon
 tokens and kept special tokens are extracted beforehand, see `literals`.
 """
 
+import functools
+
 import tensorflow as tf
 
 from keras_bert.text import normalization
@@ -63,7 +65,7 @@ class BertTokenizer:
         BertTokenizer("vocab.txt")(["Hello there!"])
     """
 
-    def __init__(self, vocabulary, lowercase=None, strip_accents=None, keep_special_tokens=()):
+    def __init__(self, vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
         lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
         self.vocabulary = Vocabulary(vocabulary)
         _check_kept(keep_special_tokens, self.vocabulary)
@@ -99,7 +101,8 @@ class BertTokenizer:
         return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
 
     def __reduce__(self):
-        return BertTokenizer, (self.vocabulary, self._lowercase, self._strip_accents, self.keep_special_tokens)
+        options = {"strip_accents": self._strip_accents, "keep_special_tokens": self.keep_special_tokens}
+        return functools.partial(BertTokenizer, self.vocabulary, self._lowercase, **options), ()
 
     def _literals(self):
         """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""

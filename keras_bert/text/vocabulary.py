@@ -39,6 +39,7 @@ class Vocabulary:
         self,
         pieces,
         added_tokens=None,
+        *,
         strip_accents=None,
         tokenize_chinese_chars=None,
         max_word_length=None,

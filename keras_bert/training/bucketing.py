@@ -86,6 +86,7 @@ class Batches(PlannedBatches):
         self,
         inputs,
         targets=None,
+        *,
         batch_size=32,
         boundaries=None,
         shuffle=True,

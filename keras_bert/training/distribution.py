@@ -12,7 +12,7 @@ _LOG = logging.getLogger("keras_bert")
 KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
 
 
-def create_strategy(kind="auto", tpu=None, timeout_s=600):
+def create_strategy(kind="auto", *, tpu=None, timeout_s=600):
     """Creates a `tf.distribute` strategy. Call before any other TensorFlow code.
 
     Args:

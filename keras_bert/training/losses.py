@@ -32,6 +32,7 @@ class Loss:
     name: str
     values: Callable
     weights: Callable | None = None
+    _: dataclasses.KW_ONLY
     finish: Callable | None = None
     together: bool = False
 

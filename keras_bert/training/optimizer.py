@@ -18,6 +18,7 @@ def create_optimizer(
     model,
     learning_rate,
     total_steps,
+    *,
     warmup_steps=0,
     weight_decay=0.01,
     global_clipnorm=1.0,
@@ -61,7 +62,7 @@ def create_optimizer(
     # Of a LoRA adapter, query, key and value share the first table.
     fused = [weight.path for weight in fused if weight.name != "lora_kernel_a"]
     return (AdamW if kind == "adamw" else functools.partial(LAMB, fused=fused))(
-        LinearSchedule(learning_rate, total_steps, warmup_steps),
+        LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps),
         weight_decay=weight_decay,
         global_clipnorm=global_clipnorm,
         beta_1=beta_1,

@@ -47,7 +47,7 @@ class PackedBatches(BatchSource):
         trainer.fit(batches, epochs=3, evaluation=Batches(dev_inputs, dev_labels))
     """
 
-    def __init__(self, inputs, targets=None, batch_size=32, sequence_length=None, shuffle=True, seed=0):
+    def __init__(self, inputs, targets=None, *, batch_size=32, sequence_length=None, shuffle=True, seed=0):
         check_count("batch_size", batch_size)
         check_count("seed", seed, 0)
         self.shuffle, self.seed = shuffle, seed

@@ -41,7 +41,7 @@ class PairBatches(PlannedBatches):
         trainer.fit(batches, epochs=30)
     """
 
-    def __init__(self, sources, targets, labels=None, tokens_per_batch=4096, shuffle=True, seed=0):
+    def __init__(self, sources, targets, labels=None, *, tokens_per_batch=4096, shuffle=True, seed=0):
         check_count("tokens_per_batch", tokens_per_batch)
         check_count("seed", seed, 0)
         self.tokens_per_batch, self.shuffle, self.seed = tokens_per_batch, shuffle, seed

@@ -20,7 +20,7 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
         LinearSchedule(1e-4, total_steps=1_000_000, warmup_steps=10_000)
     """
 
-    def __init__(self, learning_rate, total_steps, warmup_steps=0):
+    def __init__(self, learning_rate, total_steps, *, warmup_steps=0):
         super().__init__()
         if total_steps < 1:
             raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
@@ -85,7 +85,7 @@ class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
         schedules: list of `LinearSchedule`, or of their configs as returned by `keras.saving.serialize_keras_object`.
 
     Example:
-        SequentialSchedule([LinearSchedule(1e-4, 10_000, 100), LinearSchedule(5e-5, 2_000, 20)])
+        SequentialSchedule([LinearSchedule(1e-4, 10_000, warmup_steps=100), LinearSchedule(5e-5, 2_000)])
     """
 
     def __init__(self, schedules):

@@ -21,8 +21,8 @@ class TowerBatches(Batches):
         batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)
     """
 
-    def __init__(self, inputs, targets=None, batch_size=32, **options):
-        super().__init__(inputs, targets, batch_size, **options)
+    def __init__(self, inputs, targets=None, *, batch_size=32, **options):
+        super().__init__(inputs, targets, batch_size=batch_size, **options)
         self._tower_lengths = {}
         for name, feature in self._features[0].items():
             tower = _tower(name)

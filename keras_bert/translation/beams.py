@@ -21,6 +21,7 @@ class Beam:
 
     size: int = 4
     length_penalty: float = 0.6
+    _: dataclasses.KW_ONLY
     normalization: str = "paper"
 
     def __post_init__(self):
@@ -34,7 +35,7 @@ class Beam:
         return (length if self.normalization == "length" else (5.0 + length) / 6.0) ** self.length_penalty
 
 
-def beam_search(decoder, source_ids, source_mask, max_length, start_id, end_id, beam, prefix=None, forbidden=()):
+def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_id, beam, prefix=None, forbidden=()):
     """Finds the best targets of each source.
 
     A beam that ends is kept with its normalized score; the search of a source stops when the best running beam,

@@ -86,7 +86,7 @@ class LoadedTransformer:
         return self._signatures[beam, n_best]
 
 
-def load(path_or_name, revision=None, dtype=None):
+def load(path_or_name, *, revision=None, dtype=None):
     """Loads an encoder-decoder of `run_translation` or Hugging Face's Marian.
 
     Args:

@@ -17,7 +17,7 @@ from keras_bert.models.graph_comparison import Family, own_layers
 from keras_bert.translation.description import read
 
 
-def build_transformer(config, attention_scores=False, dtype=None):
+def build_transformer(config, *, attention_scores=False, dtype=None):
     """Builds the encoder-decoder as a functional model.
 
     Args:

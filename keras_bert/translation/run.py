@@ -109,7 +109,7 @@ class TranslationRuns(Finetuning):
             lambda: task.build(shared.precision),
             optimizer,
             task.loss,
-            [perplexity, bleu],
+            metrics=[perplexity, bleu],
             directory=folder,
             strategy=self.strategy,
             micro_batches=shared.gradient_accumulation,

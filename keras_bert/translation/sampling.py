@@ -24,6 +24,7 @@ class Sampling:
 
     temperature: float = 1.0
     top_k: int | None = None
+    _: dataclasses.KW_ONLY
     top_p: float = 1.0
     samples: int = 1
     seed: int = 0
@@ -55,7 +56,7 @@ class Sampling:
         return ops.cast(ops.argmax(logs - ops.log(-ops.log(uniform)), axis=-1), "int32")
 
 
-def sample(decoder, source_ids, source_mask, max_length, start_id, end_id, sampling, prefix=None, forbidden=()):
+def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sampling, prefix=None, forbidden=()):
     """Generates targets token by token.
 
     Args:

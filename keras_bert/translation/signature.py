@@ -78,7 +78,14 @@ class Translator:
         lengths = tf.reduce_sum(mask, axis=1)
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
         targets = beam_search(
-            self.decoder, ids, mask, lengths + _MORE, start, end, self.beam, forbidden=self._forbidden
+            self.decoder,
+            ids,
+            mask,
+            lengths + _MORE,
+            start_id=start,
+            end_id=end,
+            beam=self.beam,
+            forbidden=self._forbidden,
         )
         empty = lengths == 1  # An empty text has an empty translation.
         return {

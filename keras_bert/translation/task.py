@@ -101,12 +101,12 @@ class TranslationTask(FinetuningTask):
     def batches(self, stage, batch_size, seed=0, grouped=True):
         """Returns the training batches of up to `batch_size` tokens of each side; they are always grouped by length."""
         features, labels = stage()
-        return PairBatches(features.sources, features.targets, labels, batch_size, seed=seed)
+        return PairBatches(features.sources, features.targets, labels, tokens_per_batch=batch_size, seed=seed)
 
     def select(self, setting):
         features = self.splits["dev"][0].inputs
         sides = features.sources, features.targets, features.labels
-        return PairBatches(*sides, setting["tokens_per_batch"], shuffle=False)
+        return PairBatches(*sides, tokens_per_batch=setting["tokens_per_batch"], shuffle=False)
 
     def warmup_steps(self, steps):
         """Returns the number of warm-up steps of a run of `steps`."""

@@ -32,7 +32,7 @@ def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp
     folder.mkdir()
     for name in ("model.onnx", "README.md"):
         (folder / name).touch()  # Replaced.
-    report = keras_bert.export_onnx(classifier, preprocessor, folder, labels, pair=True)
+    report = keras_bert.export_onnx(classifier, preprocessor, folder, labels=labels, pair=True)
     assert files(folder) == ["config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
     assert (report.path, report.size) == (folder / "model.onnx", (folder / "model.onnx").stat().st_size)
     assert report.difference < 1e-5

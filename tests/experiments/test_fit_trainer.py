@@ -247,7 +247,7 @@ def test_equals_google_tf1(golden, tmp_path):
     rows = {name: values if values.dtype == "float32" else values.astype("int32") for name, values in rows.items()}
     targets = {name: rows.pop(name) for name in ("mask_labels", "mask_weights", "next_sentence_labels")}
     batches = Stream(tf.data.Dataset.from_tensor_slices((rows, targets)))
-    schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
+    schedule = {name: data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")}
     devices = keras.distribution.list_devices()[:4]
     options = {
         "directory": tmp_path / "run",
@@ -259,7 +259,7 @@ def test_equals_google_tf1(golden, tmp_path):
         patch.setattr(keras.distribution, "list_devices", lambda: devices)
         trainer = FitTrainer(
             lambda: keras_bert.load(folder).pretrainer(),
-            lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False),
+            lambda model: keras_bert.create_optimizer(model, **schedule, bias_correction=False),
             [4],
             **options,
         )

@@ -66,7 +66,7 @@ def test_what_is_refused(config, pieces, tmp_path):
     encoder = keras_bert.models.build_bilstm_encoder(keras_bert.build_encoder(config))
     for build in (
         lambda: keras_bert.models.build_bilstm_encoder(encoder),
-        lambda: keras_bert.models.build_bilstm_tagger(encoder, 3, "last"),
+        lambda: keras_bert.models.build_bilstm_tagger(encoder, 3, features="last"),
     ):
         with pytest.raises(ValueError, match="must be a model from build_encoder. Received: an encoder with a BiLSTM"):
             build()

@@ -70,7 +70,7 @@ def test_features():
 
 
 def test_the_split(encoder, batch):
-    model = keras_bert.models.build_bilstm_tagger(encoder, 3, "sum_last_four", width=8, dropout=0.4)
+    model = keras_bert.models.build_bilstm_tagger(encoder, 3, features="sum_last_four", width=8, dropout=0.4)
     extractor, tagger = keras_bert.models.split_bilstm_tagger(model)
     extracted = to_numpy(extractor(batch, training=True)["features"])  # Without dropout, also in training.
     np.testing.assert_allclose(
@@ -87,18 +87,18 @@ def test_the_split(encoder, batch):
 
 def test_bad_arguments(config, encoder):
     short = keras_bert.build_encoder(config)
-    for arguments, message in (
-        ((short, 3), "needs an encoder with at least 4 blocks. Received: 1 block"),
-        ((short, 3, "second_to_last"), "needs an encoder with at least 2 blocks"),
-        ((short, 3, "first"), "`features` must be one of embeddings, .* Received: features='first'"),
-        ((short, 0), "`num_classes` must be a positive integer. Received: num_classes=0"),
-        ((short, 3, "last", 7), "`width` must be a positive even integer. Received: width=7"),
+    for (*sizes, options), message in (
+        ((short, 3, {}), "needs an encoder with at least 4 blocks. Received: 1 block"),
+        ((short, 3, {"features": "second_to_last"}), "needs an encoder with at least 2 blocks"),
+        ((short, 3, {"features": "first"}), "`features` must be one of embeddings, .* Received: features='first'"),
+        ((short, 0, {}), "`num_classes` must be a positive integer. Received: num_classes=0"),
+        ((short, 3, {"features": "last", "width": 7}), "`width` must be a positive even integer. Received: width=7"),
     ):
         with pytest.raises(ValueError, match=message):
-            keras_bert.models.build_bilstm_tagger(*arguments)
+            keras_bert.models.build_bilstm_tagger(*sizes, **options)
     with pytest.raises(ValueError, match="`model` must come from build_bilstm_tagger. Received: .*'encoder'"):
         keras_bert.models.split_bilstm_tagger(encoder)
-    model = keras_bert.models.build_bilstm_tagger(short, 3, "last", width=8)
+    model = keras_bert.models.build_bilstm_tagger(short, 3, features="last", width=8)
     model.get_layer("bilstm_dropout_0").rate = 0.1
     with pytest.raises(ValueError, match="The layer 'bilstm_dropout_0' has rate=0.1, where 0.5 is expected"):
         keras_bert.describe(model)

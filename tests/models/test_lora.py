@@ -11,7 +11,7 @@ from tests.conftest import relative, to_numpy
 
 def adapted(model, rank=2, alpha=3):
     """Adapts a model, with random weights to train."""
-    keras_bert.enable_lora(model, rank, alpha)
+    keras_bert.enable_lora(model, rank, alpha=alpha)
     rng = np.random.default_rng(0)
     for weight in model.trainable_weights:
         weight.assign(rng.normal(scale=0.3, size=weight.shape).astype("float32"))

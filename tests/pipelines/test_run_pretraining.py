@@ -405,14 +405,14 @@ def test_training_equals_google_tf1(golden, tmp_path):
     rows = {name: value if value.dtype == "float32" else value.astype("int32") for name, value in rows.items()}
     rows["token_ids"] = tf.RaggedTensor.from_tensor(rows["token_ids"])
     targets = {name: rows.pop(name) for name in ("mask_labels", "mask_weights", "next_sentence_labels")}
-    schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
+    schedule = {name: data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")}
     trainer = Trainer(
         lambda: keras_bert.load(folder).pretrainer(),
-        lambda model: keras_bert.create_optimizer(model, *schedule, bias_correction=False),
+        lambda model: keras_bert.create_optimizer(model, **schedule, bias_correction=False),
         losses.pretraining_losses(),
         directory=tmp_path / "run",
     )
-    trainer.fit(Batches(rows, targets, 4, shuffle=False), epochs=1, log_every=1)
+    trainer.fit(Batches(rows, targets, batch_size=4, shuffle=False), epochs=1, log_every=1)
     lines = metrics(tmp_path / "run")
     for name in ("mlm_loss", "nsp_loss"):
         np.testing.assert_allclose([line[name] for line in lines], data[name], atol=1e-4)
@@ -490,7 +490,7 @@ def test_packed_rows(made, no_report):
         bert.pretrainer,
         lambda model: keras_bert.create_optimizer(model, 0.1, 1),
         losses.pretraining_losses(),
-        losses.pretraining_metrics(),
+        metrics=losses.pretraining_metrics(),
     )
     results = trainer.evaluate(held_out)
     assert results == pytest.approx({name: line[name] for name in results}, rel=1e-5)

@@ -81,7 +81,7 @@ def test_examples_equal_those_of_one_machine(beam, text, pieces, tmp_path, monke
     monkeypatch.setattr(token_store, "BLOCK", 200)  # So that shards have several plans and long documents are split.
     settings, options = SETTINGS[name]
     generate(text, tmp_path / "local", pieces, settings, workers=1, **options)
-    generate_with_beam(text, tmp_path / "beam", pieces, settings, RUNNER, **options)
+    generate_with_beam(text, tmp_path / "beam", pieces, settings, runner=RUNNER, **options)
     manifest = check_same(tmp_path / "beam", tmp_path / "local")
     assert manifest["examples"] > 50
     records = Records(tmp_path / "beam", batch_size=8)
@@ -94,12 +94,12 @@ def test_examples_equal_those_of_one_machine(beam, text, pieces, tmp_path, monke
 
 @pytest.mark.slow
 def test_finished_run_is_kept_and_rejects_other_settings(beam, text, pieces, tmp_path):
-    manifest = generate_with_beam(text, tmp_path, pieces, Settings(), RUNNER, shards=2)
+    manifest = generate_with_beam(text, tmp_path, pieces, Settings(), runner=RUNNER, shards=2)
     # The runner is not used.
-    assert generate_with_beam(text, tmp_path, pieces, Settings(), "no runner", shards=2) == manifest
+    assert generate_with_beam(text, tmp_path, pieces, Settings(), runner="no runner", shards=2) == manifest
     assert generate(text, tmp_path, pieces, Settings(), shards=2) == manifest
     with pytest.raises(ValueError, match="contains data from different settings.*: recipe, shards"):
-        generate_with_beam(text, tmp_path, pieces, Settings(seed=2), RUNNER, shards=3)
+        generate_with_beam(text, tmp_path, pieces, Settings(seed=2), runner=RUNNER, shards=3)
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_invalid_corpora(beam, pieces, tmp_path, content, next_sentence, message
     (tmp_path / "a.txt").write_bytes(content)
     settings = Settings(next_sentence=next_sentence, seed=7)  # With this seed no B is random.
     with pytest.raises(ValueError, match=message):
-        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, settings, RUNNER, shards=2)
+        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, settings, runner=RUNNER, shards=2)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
@@ -123,7 +123,15 @@ def test_invalid_corpora(beam, pieces, tmp_path, content, next_sentence, message
 def test_errors_of_other_processes(beam, pieces, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a b\nc d\n")
     with pytest.raises(ValueError, match="a.txt: the corpus is one document.* or turn off `next_sentence`$"):
-        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, Settings(), RUNNER, PROCESSES[:1], shards=2)
+        generate_with_beam(
+            tmp_path / "a.txt",
+            tmp_path / "out",
+            pieces,
+            Settings(),
+            runner=RUNNER,
+            pipeline_options=PROCESSES[:1],
+            shards=2,
+        )
 
 
 def test_missing_beam(text, pieces, tmp_path, monkeypatch):

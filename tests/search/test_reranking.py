@@ -58,7 +58,7 @@ def test_the_order_is_that_of_the_logits(config, pieces, tmp_path, options):
     order = logits[:, -1] - (logits[:, 0] if options["num_classes"] == 2 else 0.0)
     expected = sorted(range(len(texts)), key=lambda number: (-order[texts.index(texts[number])], number))
     label = "LABEL_2" if "multi_label" in options else None
-    found = keras_bert.search.rerank(cross_encoder, "x y", hits, label)
+    found = keras_bert.search.rerank(cross_encoder, "x y", hits, label=label)
     assert [int(hit["id"]) for hit in found] == expected
     assert {hit["score"] for hit in found} == {1.0}
 

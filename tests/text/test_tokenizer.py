@@ -314,7 +314,13 @@ def test_vocabulary_settings(eager, settings, string, pieces):
 
 
 def test_all_settings_combined(eager):
-    vocabulary = Vocabulary([*PIECES, "a!", "b b"], [AddedToken("a!", normalized=False), "b b"], False, False, 2)
+    vocabulary = Vocabulary(
+        [*PIECES, "a!", "b b"],
+        [AddedToken("a!", normalized=False), "b b"],
+        strip_accents=False,
+        tokenize_chinese_chars=False,
+        max_word_length=2,
+    )
     tokenizer = BertTokenizer(vocabulary, keep_special_tokens=["[MASK]"])
     ids = tokenizer(["a!A[MASK]中a b b", "aaa 中! ab é"])
     pieces = [["a!", "a", "[MASK]", "中", "##a", "b b"], ["[UNK]", "中", "!", "a", "##b", "[UNK]"]]

@@ -32,7 +32,7 @@ def data(batch_size=8):
         "next_sentence_labels": rng.integers(0, 2, ROWS).astype("int32"),
     }
     ragged = {name: tf.RaggedTensor.from_tensor(inputs.pop(name), lengths) for name in list(inputs)[:3]}
-    return Batches({**ragged, **inputs}, targets, batch_size, boundaries=[8, LENGTH])
+    return Batches({**ragged, **inputs}, targets, batch_size=batch_size, boundaries=[8, LENGTH])
 
 
 def trainer(directory=None, strategy=None, dtype=None, **options):
@@ -51,7 +51,7 @@ def trainer(directory=None, strategy=None, dtype=None, **options):
     )
     return Trainer(
         lambda: keras_bert.build_pretrainer(keras_bert.build_encoder(config, dtype=dtype)),
-        lambda model: keras_bert.create_optimizer(model, 1e-2, 30, 3),
+        lambda model: keras_bert.create_optimizer(model, 1e-2, 30, warmup_steps=3),
         pretraining_losses(),
         directory=directory,
         strategy=strategy,
@@ -110,7 +110,7 @@ def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, total=8, dr
 
     return Trainer(
         model,
-        lambda model: keras_bert.create_optimizer(model, learning_rate, total, 3),
+        lambda model: keras_bert.create_optimizer(model, learning_rate, total, warmup_steps=3),
         options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
         directory=directory,
         **options,

@@ -25,7 +25,7 @@ def data(batch_size, **options):
         inputs[f"{tower}_token_ids"] = tf.RaggedTensor.from_uniform_row_length(ragged, PASSAGES) if is_pair else ragged
     passage_ids = np.where(present, rng.integers(0, 30, (ROWS, PASSAGES)), -1).astype("int32")
     targets = {"query_ids": np.arange(ROWS, dtype="int32"), "passage_ids": passage_ids}
-    return TowerBatches(inputs, targets, batch_size, **options)
+    return TowerBatches(inputs, targets, batch_size=batch_size, **options)
 
 
 def towers():
@@ -50,7 +50,7 @@ def train(directory, epochs=1, **options):
     keras.utils.set_random_seed(3)
     run = Trainer(
         towers,
-        lambda model: keras_bert.create_optimizer(model, 0.05, 6, 1),
+        lambda model: keras_bert.create_optimizer(model, 0.05, 6, warmup_steps=1),
         [in_batch_loss()],
         directory=directory,
         **options,

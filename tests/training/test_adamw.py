@@ -141,7 +141,7 @@ def test_saved_and_loaded(tmp_path):
     model = keras.Model(x, keras.layers.Dense(3, name="dense")(x))
     kernel, bias = (weight.path for weight in model.weights)
     options = {"undecayed": [bias], "rates": {kernel: 0.9}, "fused": [kernel], "bias_correction": False}
-    optimizer = keras_bert.LAMB(keras_bert.LinearSchedule(1e-3, 10, 2), epsilon=1e-5, **options)
+    optimizer = keras_bert.LAMB(keras_bert.LinearSchedule(1e-3, 10, warmup_steps=2), epsilon=1e-5, **options)
     model.compile(optimizer, "mse")
     optimizer.apply([tf.ones(weight.shape) for weight in model.weights], model.trainable_variables)
     model.save(tmp_path / "model.keras")

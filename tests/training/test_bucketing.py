@@ -79,7 +79,7 @@ def test_every_row_occurs_once_at_its_index(options):
 def test_ungrouped_batches():
     """Each has the lengths of the data, and is padded to the smallest boundary."""
     lengths = np.random.default_rng(0).integers(1, 60, 203)
-    batches = Batches(ragged(lengths), np.arange(203), 16, seed=3, grouped=False)
+    batches = Batches(ragged(lengths), np.arange(203), batch_size=16, seed=3, grouped=False)
     for inputs, rows, weights in arrays(batches.dataset()):
         assert inputs.shape[1] == min(boundary for boundary in batches.boundaries if boundary >= lengths[rows].max())
         assert 15 < lengths[rows[weights > 0]].mean() < 45  # Grouped batches would range from 3 to 58.

@@ -44,7 +44,7 @@ def test_padding_of_ragged_targets_does_not_count():
         found.append((targets, outputs["logits"]))
         return {}
 
-    run = Trainer(model, lambda model: keras_bert.AdamW(0.1), token_loss(), metric)
+    run = Trainer(model, lambda model: keras_bert.AdamW(0.1), token_loss(), metrics=metric)
     logits = x @ run.model.get_weights()[0]
     losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(15), classes]
     assert run.evaluate(batches)["loss"] == pytest.approx(losses.mean(), rel=1e-5)
@@ -68,7 +68,7 @@ def test_losses_as_metrics(mirrored):
         Loss("right", lambda y, out: tf.cast(tf.argmax(out["logits"], -1, tf.int32) == y, tf.float32)),
         Loss("perplexity", classification_loss().values, finish=math.exp),
         Loss("of_class_1", lambda y, out: out["logits"][:, 0], lambda y: y == 1),
-        Loss("of_none", lambda y, out: out["logits"][:, 0], lambda y: y == 9, math.exp),
+        Loss("of_none", lambda y, out: out["logits"][:, 0], lambda y: y == 9, finish=math.exp),
         Loss("sum_of_class_1", lambda y, out: out["logits"], lambda y: y == 1),  # As many classes as rows.
     ]
     all_metrics = [means[0], lambda y, out: {"right_logit": out["logits"][np.arange(7), y].mean()}, *means[1:]]

@@ -47,13 +47,13 @@ def train(config, tmp_path):
             build,
             lambda model: keras_bert.create_optimizer(model, 1e-3, 6),
             classification_loss(),
-            lambda targets, outputs: {"accuracy": accuracy(targets, outputs["logits"].argmax(-1))},
+            metrics=lambda targets, outputs: {"accuracy": accuracy(targets, outputs["logits"].argmax(-1))},
             directory=directory,
             callbacks=callbacks,
         )
         ragged = {name: tf.RaggedTensor.from_tensor(ids) for name, ids in inputs.items()}
-        dev = Batches(ragged, labels, 4, shuffle=False)
-        return made, made.fit(Batches(ragged, labels, 4), epochs, evaluation=dev, log_every=1)
+        dev = Batches(ragged, labels, batch_size=4, shuffle=False)
+        return made, made.fit(Batches(ragged, labels, batch_size=4), epochs, evaluation=dev, log_every=1)
 
     def keras_fit(callbacks):
         model = build()

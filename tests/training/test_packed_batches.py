@@ -60,12 +60,12 @@ def test_features_of_other_lengths():
     tokens = tf.ragged.constant([[11, 12, 13], [21, 22, 23]], dtype=tf.int32)
     inputs = {"token_ids": tokens, "segment_ids": tf.ragged.constant([[0], [1, 1, 1]], dtype=tf.int32)}
     tags = tf.ragged.constant([[1], [2, 2, 2]], dtype=tf.int32)
-    ((features, targets, _),) = PackedBatches(inputs, tags, 2, sequence_length=6, shuffle=False).dataset()
+    ((features, targets, _),) = PackedBatches(inputs, tags, batch_size=2, sequence_length=6, shuffle=False).dataset()
     first = features["token_ids"].numpy()[0, 0] == 11
     assert targets.numpy().tolist() == [[1, -1, -1, 2, 2, 2] if first else [2, 2, 2, 1, -1, -1]]
     assert features["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 1] if first else [1, 1, 1, 0, 0, 0]]
     with pytest.raises(ValueError, match="longer than `token_ids`. Received: text 1 with 3 tokens and 4 values"):
-        PackedBatches(inputs, tf.ragged.constant([[1], [2, 2, 2, 2]], dtype=tf.int32), 2)
+        PackedBatches(inputs, tf.ragged.constant([[1], [2, 2, 2, 2]], dtype=tf.int32), batch_size=2)
 
 
 def trained(config, batches, **options):
@@ -90,7 +90,7 @@ def test_training_equals_that_of_single_texts(config, mirrored):
     packed = PackedBatches(inputs, targets, batch_size=8, sequence_length=14)
     assert (packed.steps, packed.batch_size) == (1, 4)
     found = trained(config, packed, rewire=keras_bert.models.build_packed, micro_batches=2, strategy=mirrored)
-    expected = trained(config, keras_bert.data.Batches(plain, targets, 8, boundaries=[12]))
+    expected = trained(config, keras_bert.data.Batches(plain, targets, batch_size=8, boundaries=[12]))
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     for together, alone in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(together, alone, atol=1e-5)

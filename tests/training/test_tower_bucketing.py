@@ -17,7 +17,7 @@ def test_rows_are_padded_to_the_lengths_of_their_towers(grouped):
         f"{name}_token_ids": tf.RaggedTensor.from_row_lengths(np.repeat(np.arange(1, 1001), values), values)
         for name, values in lengths.items()
     }
-    batches = TowerBatches(inputs, np.arange(1000), 32, grouped=grouped)
+    batches = TowerBatches(inputs, np.arange(1000), batch_size=32, grouped=grouped)
     computed, seen = 0, []
     for features, targets, weights in batches.dataset():
         for name, values in lengths.items():

@@ -103,7 +103,10 @@ def test_ctrl_c_saves_the_run(tmp_path, capsys):
 @pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_extended(tmp_path):
     """The same as one run with both schedules; only a finished run, with more steps and equal other settings."""
-    numbers, schedules = numbered(3, 1, 4, 1, 5), [LinearSchedule(0.1, 3, 1), LinearSchedule(0.3, 4, 2)]
+    numbers, schedules = (
+        numbered(3, 1, 4, 1, 5),
+        [LinearSchedule(0.1, 3, warmup_steps=1), LinearSchedule(0.3, 4, warmup_steps=2)],
+    )
 
     def fit(name, steps, count, part="one", **options):
         run = linear(tmp_path / name, settings={"part": part, "task": "mrpc"})
@@ -197,7 +200,7 @@ def test_one_trace_for_all_epochs_and_lengths(mirrored):
 
     def batches(batch_size):
         rows = tf.RaggedTensor.from_row_lengths(np.ones([28, 3], "float32"), [1, 2, 3, 4, 5, 6, 7])
-        return keras_bert.data.Batches({"x": rows}, np.zeros(7), batch_size, boundaries=[3, 7])
+        return keras_bert.data.Batches({"x": rows}, np.zeros(7), batch_size=batch_size, boundaries=[3, 7])
 
     def model():
         x = keras.Input((None, 3), name="x")

@@ -43,6 +43,7 @@ def test_marian(golden, name):
 
 
 START, END = 1, 2
+ENDS = {"start_id": START, "end_id": END}
 
 
 @pytest.fixture(scope="module")
@@ -115,17 +116,17 @@ def texts(ids):
     ("beam", "limits", "options"),
     [
         (Beam(3, 0.8), 5, {}),
-        (Beam(4, 1.0, "length"), np.array([5, 3, 1]), {}),
+        (Beam(4, 1.0, normalization="length"), np.array([5, 3, 1]), {}),
         (Beam(1, 0.0), 4, {"forbidden": (END, 4)}),
         # The second source has no prefix; that of the third one ends the target.
         (Beam(2, 0.6), 4, {"prefix": np.array([[5, 7], [-1, -1], [9, END]], "int32"), "forbidden": (5,)}),
         # As long as the targets may be: there is only one target, however many beams.
-        (Beam(4, 1.0, "length"), 3, {"prefix": np.array([[4, 5, 4], [5, 6, 7], [9, 9, 9]], "int32")}),
+        (Beam(4, 1.0, normalization="length"), 3, {"prefix": np.array([[4, 5, 4], [5, 6, 7], [9, 9, 9]], "int32")}),
     ],
 )
 def test_slow_search(model, decoder, sources, beam, limits, options):
     def search(ids, mask):
-        return beam_search(decoder, ids, mask, limits, START, END, beam, **options)
+        return beam_search(decoder, ids, mask, limits, **ENDS, beam=beam, **options)
 
     # Lengths in a tensor are unknown to JAX's compiler.
     answer = (compiled(search) if isinstance(limits, int) else search)(*sources)
@@ -145,7 +146,7 @@ def test_sampling(model, decoder, sources):
     source, mask = sources[0][:1], sources[1][:1]
 
     def draw(length=1, **settings):
-        answer = sample(decoder, source, mask, length, START, END, Sampling(**settings), forbidden=(0,))
+        answer = sample(decoder, source, mask, length, **ENDS, sampling=Sampling(**settings), forbidden=(0,))
         return texts(answer["ids"])[0], keras.ops.convert_to_numpy(answer["scores"])[0]
 
     logs = slow_logs(model, source[0], mask[0], [[]])[0]
@@ -182,9 +183,9 @@ def _smallest_of(probabilities, total):
 def test_greedy_ways(decoder, sources):
     """One beam, a temperature of 0 and the likeliest token alone; two targets with a prefix, one without."""
     prefix = np.array([[4], [5], [-1]], "int32")
-    wanted = beam_search(decoder, *sources, 4, START, END, Beam(1, 0.0), prefix)
+    wanted = beam_search(decoder, *sources, 4, **ENDS, beam=Beam(1, 0.0), prefix=prefix)
     for sampling in (Sampling(temperature=0), Sampling(top_k=1, samples=2)):
-        found = sample(decoder, *sources, 4, START, END, sampling, prefix)
+        found = sample(decoder, *sources, 4, **ENDS, sampling=sampling, prefix=prefix)
         assert texts(found["ids"]) == [beams * sampling.samples for beams in texts(wanted["ids"])]
         scores = np.broadcast_to(wanted["scores"], found["scores"].shape)
         np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
@@ -200,7 +201,7 @@ def test_one_trace_and_xla(sources, xla):
     spec = tf.TensorSpec([None, None], tf.int32)
 
     def search(ids, mask):
-        return beam_search(decoder, ids, mask, 6, START, END, Beam(3))
+        return beam_search(decoder, ids, mask, 6, **ENDS, beam=Beam(3))
 
     if xla:
         found, expected = tf.function(search, jit_compile=True, autograph=False)(*sources), search(*sources)
@@ -224,10 +225,10 @@ def test_bad_settings():
 
 def test_bad_limits(decoder, sources):
     with pytest.raises(ValueError, match="at most the number of positions of the model, 512. Received: max_length=513"):
-        beam_search(decoder, *sources, 513, START, END, Beam(1))
+        beam_search(decoder, *sources, 513, **ENDS, beam=Beam(1))
     with pytest.raises(ValueError, match="must be an int or a tensor of ints. Received: max_length=4.0"):
-        beam_search(decoder, *sources, 4.0, START, END, Beam(1))
-    settings = {"start_id": START, "end_id": END, "forbidden": (END,)}  # Longer limits are those of the positions.
+        beam_search(decoder, *sources, 4.0, **ENDS, beam=Beam(1))
+    settings = {**ENDS, "forbidden": (END,)}  # Longer limits are those of the positions.
     short = Decoder(build_transformer(TransformerConfig(11, 16, 1, 1, 2, 32, max_position_embeddings=3)))
     cut = [part[:, :3] for part in sources]
     for limits, lengths in ((np.array([0, 9, -1]), [0, 3, 0]), (np.array(2), [2, 2, 2])):
@@ -235,6 +236,6 @@ def test_bad_limits(decoder, sources):
             found = search(short, *cut, limits, **settings, **options)
             assert [len(beams[0]) for beams in texts(found["ids"])] == lengths
     with pytest.raises(ValueError, match="`forbidden` must leave at least one of 11 ids"):
-        sample(decoder, *sources, 3, START, END, Sampling(), forbidden=range(11))
-    empty = beam_search(decoder, sources[0][:0], sources[1][:0], np.zeros(0, "int32"), START, END, Beam(2))
+        sample(decoder, *sources, 3, **ENDS, sampling=Sampling(), forbidden=range(11))
+    empty = beam_search(decoder, sources[0][:0], sources[1][:0], np.zeros(0, "int32"), **ENDS, beam=Beam(2))
     assert empty["ids"].shape == (0, 2, 0)

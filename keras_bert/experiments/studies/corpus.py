@@ -58,7 +58,7 @@ class StudyData:
         lengths = [phase["length"] for phase in self._scale.phases]
         with messages() as show:
             if not self.corpus.vocabulary and not self.vocabulary.exists():
-                counts, _ = count_words(train, self.corpus.lowercase, progress=show)
+                counts, _ = count_words(train, lowercase=self.corpus.lowercase, progress=show)
                 learn_vocabulary(counts, self._scale.vocab_size, unused=0, progress=show).save(self.vocabulary)
             for special_tokens in kinds:
                 options = {"lowercase": self.corpus.lowercase, "special_tokens": special_tokens}

@@ -47,7 +47,7 @@ class DistillationTask(FinetuningTask):
         if unlabelled is not None:
             self._examples["unlabelled"] = dataclasses.replace(unlabelled, labels=None)
         kind = "multi_label" if task.spec.multi_label else "classification" if task.spec.labels else "regression"
-        self.loss = distillation_loss(task.loss, kind, temperature, alpha)
+        self.loss = distillation_loss(task.loss, kind, temperature=temperature, alpha=alpha)
         self._key = weights_fingerprint(self._teacher.model(), config=dataclasses.asdict(self._teacher.config))
         settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
         size = start_text(base_name(self._name), self._teacher)  # The model card has no local paths.

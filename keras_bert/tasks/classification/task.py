@@ -98,7 +98,7 @@ class ClassificationTask(FinetuningTask):
         """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
         dev = self.fold_rows(fold, seed)
         train = np.setdiff1d(np.arange(len(self.data.train)), dev)
-        return lambda: self._rows(train), Batches(*self._rows(dev), 64, shuffle=False)
+        return lambda: self._rows(train), Batches(*self._rows(dev), batch_size=64, shuffle=False)
 
     def fold_scores(self, rows, logits):
         """Returns scores of the rows of a fold that depend on the logits of all rows; by default none do."""

@@ -31,6 +31,7 @@ class ZeroShot:
 
     hypothesis: str = "This text is about {}."
     multi_label: bool = False
+    _: dataclasses.KW_ONLY
     temperature: float = 0.05
 
     def __post_init__(self):

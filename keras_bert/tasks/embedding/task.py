@@ -128,7 +128,7 @@ class EmbeddingTask(FinetuningTask):
     @functools.cached_property
     def dev(self):
         split = self.splits["dev"][0]
-        return TowerBatches(split.inputs, split.targets, split.batch_size, shuffle=False)
+        return TowerBatches(split.inputs, split.targets, batch_size=split.batch_size, shuffle=False)
 
     def data_facts(self):
         described = {split: f"{self.files[split]}: {_described(part)}" for split, part in self.examples.items()}
@@ -146,7 +146,7 @@ class EmbeddingTask(FinetuningTask):
 
     def batches(self, stage, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
-        return TowerBatches(*stage(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
+        return TowerBatches(*stage(), batch_size=batch_size, seed=seed, grouped=grouped and not self.loss.together)
 
     def _features(self, queries, passages, scores):
         before = self._prompts
@@ -188,7 +188,7 @@ class EmbeddingTask(FinetuningTask):
         if self._keeps_head:
             return build_bi_encoder(bert.model())
         options = {"sequence_length": self.sequence_length, "projection": self._projection}
-        return build_bi_encoder(build_embedder(bert.encoder, self._pooling, self._normalize, **options))
+        return build_bi_encoder(build_embedder(bert.encoder, self._pooling, normalize=self._normalize, **options))
 
     def complete(self, model):
         return next(layer for layer in model.layers if isinstance(layer, keras.Model))

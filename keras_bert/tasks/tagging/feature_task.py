@@ -91,7 +91,12 @@ class FeatureTaggingTask(TaggingTask):
     def _tagger(self, bert):
         size = self._bilstm
         return build_bilstm_tagger(
-            bert.encoder, len(self.labels), self._features, size.width, size.num_layers, size.dropout
+            bert.encoder,
+            len(self.labels),
+            features=self._features,
+            width=size.width,
+            num_layers=size.num_layers,
+            dropout=size.dropout,
         )
 
     def build(self, bert):
