@@ -10,7 +10,7 @@ import warnings
 from keras_bert.lazy import lazy_names, register_classes
 from keras_bert.version import __version__ as __version__
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's errors alone.
 
 # Flat names of earlier versions, by the module that has them now. They go with the next release.
 _MOVED = {

@@ -13,9 +13,10 @@ from keras_bert.training.log_handler import LogHandler, is_harmless
 def show_messages(verbose=False):
     """Shows this package's messages and the warnings of all others, without prefixes."""
     handler = LogHandler()
-    if not verbose:
+    if verbose:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    else:
         handler.addFilter(_of_interest)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 

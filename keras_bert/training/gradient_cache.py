@@ -41,7 +41,8 @@ class GradientCache:
             )
 
         arrays = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
-        _, arrays = tf.while_loop(lambda index, _: index < self._micro_batches, add, (0, arrays))
+        more = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}  # See `TrainStep`.
+        _, arrays = tf.while_loop(body=add, loop_vars=(0, arrays), **more)
         return tf.nest.map_structure(lambda array, spec: tf.ensure_shape(array.concat(), spec.shape), arrays, specs)
 
     def gradients(self, targets, weights, outputs, totals):

@@ -11,7 +11,7 @@ from keras_bert.memory import available_memory
 _LOG = logging.getLogger("keras_bert")
 _GRAPH = 120e6  # Bytes of graphs and compiled code.
 _WORKING = 0.8  # Temporary tensors and gaps between tensors, in those of the largest block.
-_LOGITS = 2  # Tensors of the logits over a vocabulary at a time.
+_LOGITS = 1.6  # Tensors of the logits over a vocabulary at a time.
 _REFUSED, _WARNED = 1.3, 0.9  # Times the available memory: estimates are up to 25% off.
 
 

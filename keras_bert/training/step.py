@@ -158,7 +158,9 @@ class TrainStep:
             return index + 1, tf.nest.map_structure(tf.add, sums, compute(index))
 
         zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
-        return tf.while_loop(lambda index, _: index < self._micro_batches, add, (0, (zeros, losses)))[1]
+        # One at a time: the forward passes of the next ones would otherwise run meanwhile, and keep their activations.
+        more = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}
+        return tf.while_loop(body=add, loop_vars=(0, (zeros, losses)), **more)[1]
 
     def _parted(self, values):
         """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
