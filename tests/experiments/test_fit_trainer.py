@@ -268,7 +268,7 @@ def test_equals_google_tf1(golden, tmp_path):
     found = lines(tmp_path / "run", "train")
     for name in ("mlm_loss", "nsp_loss"):
         np.testing.assert_allclose([line[name] for line in found], data[name], atol=1e-4)
-    rate, total, warmup = schedule
+    rate, total, warmup = schedule.values()
     rates = [rate * (step / warmup if step < warmup else 1 - step / total) for step in range(12)]
     np.testing.assert_allclose([line["learning_rate"] for line in found], rates, rtol=1e-6)
     for path in [folder / "bert_config.json", *(folder / "after").iterdir()]:

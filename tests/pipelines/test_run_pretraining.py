@@ -417,7 +417,7 @@ def test_training_equals_google_tf1(golden, tmp_path):
     for name in ("mlm_loss", "nsp_loss"):
         np.testing.assert_allclose([line[name] for line in lines], data[name], atol=1e-4)
     np.testing.assert_allclose([line["mlm_loss"] + line["nsp_loss"] for line in lines], data["loss"], atol=1e-4)
-    rate, total, warmup = schedule
+    rate, total, warmup = schedule.values()
     rates = [rate * (step / warmup if step < warmup else 1 - step / total) for step in range(12)]
     np.testing.assert_allclose([line["learning_rate"] for line in lines], rates, rtol=1e-6)
     for path in [folder / "bert_config.json", *(folder / "after").iterdir()]:
