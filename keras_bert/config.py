@@ -195,7 +195,7 @@ for _sizes in ((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024
     NAMED_CONFIGS["L-{}_H-{}_A-{}".format(*_sizes)] = _size(*_sizes)
 
 
-def named_config(name):
+def named_config(name: str) -> "BertConfig":
     """Returns the config of a named size: "base", "bert-large", "L-4_H-256", "L-6_H-768_A-3"..."""
     config = NAMED_CONFIGS.get(re.sub(r"^bert[-_]", "", name, flags=re.IGNORECASE))
     if config is None:

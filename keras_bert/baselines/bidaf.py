@@ -17,7 +17,15 @@ from keras_bert.layers import (
 )
 
 
-def build_bidaf(vocab_size, *, embedding_size=200, width=100, dropout=0.2, language_model=None, dtype=None):
+def build_bidaf(
+    vocab_size: int,
+    *,
+    embedding_size: int = 200,
+    width: int = 100,
+    dropout: float | None = 0.2,
+    language_model: keras.Model | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+) -> keras.Model:
     """Scores each token of a context as the start and as the end of the answer to a question.
 
     Args:
@@ -45,10 +53,10 @@ def build_bidaf(vocab_size, *, embedding_size=200, width=100, dropout=0.2, langu
     if language_model is not None:
         check_language_model(language_model, vocab_size)
         features = WeightedSum(len(language_model.output["hidden_states"]), dtype=dtype, name="weighted_sum")
-    names = ("contextual", "modeling_0", "modeling_1", "end")
-    lstms = {name: BiLSTM(width, dtype=dtype, name=f"{name}_bilstm") for name in names}
-    names = (*names, "start_head", "end_head")
-    drops = {name: Dropout(dropout, dtype=dtype, name=f"{name}_dropout") for name in names}
+    reading = ("contextual", "modeling_0", "modeling_1", "end")
+    lstms = {name: BiLSTM(width, dtype=dtype, name=f"{name}_bilstm") for name in reading}
+    dropped = (*reading, "start_head", "end_head")
+    drops = {name: Dropout(dropout, dtype=dtype, name=f"{name}_dropout") for name in dropped}
     heads = {name: Dense(1, dtype="float32", name=f"{name}_head") for name in ("start", "end")}
     joins = {name: JoinLogits(name=f"{name}_logits") for name in ("start", "end")}
 

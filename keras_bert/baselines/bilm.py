@@ -6,7 +6,14 @@ from keras_bert.baselines.description import BaselineDescription, family, read_l
 from keras_bert.layers import BiLSTM, BothDirections, Dropout, NextAndPrevious, OutputBias, TokenEmbedding
 
 
-def build_bilm(vocab_size, *, width=512, num_layers=2, dropout=0.1, dtype=None):
+def build_bilm(
+    vocab_size: int,
+    *,
+    width: int = 512,
+    num_layers: int = 2,
+    dropout: float | None = 0.1,
+    dtype: str | keras.DTypePolicy | None = None,
+) -> keras.Model:
     """Builds a language model that predicts each token from its left context, and again from its right context.
 
     Both directions share the token table, at the inputs and in the softmax, but no LSTM: no state sees both contexts.
@@ -30,20 +37,20 @@ def build_bilm(vocab_size, *, width=512, num_layers=2, dropout=0.1, dtype=None):
     check_layers(num_layers)
 
     # Layers
-    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     token_embedding = TokenEmbedding(
         vocab_size,
         width,
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        reverse_dtype=dtype.compute_dtype,
-        dtype=dtype,
+        reverse_dtype=policy.compute_dtype,
+        dtype=policy,
         name="token_embedding",
     )
-    both = BothDirections(dtype=dtype, name="both_directions")
-    dropouts = [Dropout(dropout, dtype=dtype, name=f"dropout_{index}") for index in range(num_layers + 1)]
-    lstms = [BiLSTM(width, separate=True, dtype=dtype, name=f"lstm_{index}") for index in range(num_layers)]
-    shift = NextAndPrevious(dtype=dtype, name="next_and_previous")
-    bias = OutputBias(dtype=dtype, name="softmax_bias")
+    both = BothDirections(dtype=policy, name="both_directions")
+    dropouts = [Dropout(dropout, dtype=policy, name=f"dropout_{index}") for index in range(num_layers + 1)]
+    lstms = [BiLSTM(width, separate=True, dtype=policy, name=f"lstm_{index}") for index in range(num_layers)]
+    shift = NextAndPrevious(dtype=policy, name="next_and_previous")
+    bias = OutputBias(dtype=policy, name="softmax_bias")
 
     # Wiring
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "padding_mask")}

@@ -8,17 +8,17 @@ from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, 
 
 
 def build_bilstm_classifier(
-    vocab_size,
-    num_classes,
+    vocab_size: int,
+    num_classes: int,
     *,
-    pair=True,
-    embedding_size=300,
-    width=1500,
-    num_layers=2,
-    dropout=0.2,
-    language_model=None,
-    dtype=None,
-):
+    pair: bool = True,
+    embedding_size: int = 300,
+    width: int = 1500,
+    num_layers: int = 2,
+    dropout: float | None = 0.2,
+    language_model: keras.Model | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+) -> keras.Model:
     """Classifies a text or a pair of texts from the maxima over the states of a BiLSTM.
 
     The parts of a pair are read separately; then each position attends to the other part, and one more BiLSTM reads

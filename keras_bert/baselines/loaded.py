@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import logging
+import os
+from typing import Any
 
 import keras
 
@@ -122,7 +124,14 @@ class LoadedBaseline:
         return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)
 
 
-def load(path_or_name, *, dtype=None, vocabulary=None, lowercase=None, language_model=None):
+def load(
+    path_or_name: str | os.PathLike,
+    *,
+    dtype: str | keras.DTypePolicy | None = None,
+    vocabulary: Any = None,
+    lowercase: bool | None = None,
+    language_model: keras.Model | None = None,
+) -> Any:
     """Loads a model that BERT is compared with, or creates a new one of a name.
 
     Args:

@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+from typing import Any
 
+import keras
 import numpy as np
 
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
@@ -124,7 +126,7 @@ def preset_names():
     return set(keras_hub.models.BertBackbone.presets)
 
 
-def to_keras_hub(model):
+def to_keras_hub(model: keras.Model) -> Any:
     """Creates a KerasHub `BertBackbone` with the weights of a model's encoder.
 
     Example:

@@ -1,7 +1,12 @@
 """`keras_bert.export_litert`: a model for LiteRT, formerly TensorFlow Lite, on phones and small devices."""
 
 import dataclasses
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
 
 from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
 from keras_bert.exporting.litert import build_litert, litert_runner, signature_names
@@ -10,7 +15,16 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.tflite"
 
 
-def export_litert(model, preprocessor, directory, *, labels=None, precision="float32", lengths=None, **settings):
+def export_litert(
+    model: keras.Model,
+    preprocessor: Any,
+    directory: str | os.PathLike,
+    *,
+    labels: Sequence | None = None,
+    precision: Literal["float32", "int8"] = "float32",
+    lengths: Sequence[int] | None = None,
+    **settings,
+) -> None:
     """Exports a model on token ids as `model.tflite`, with its tokenizer.
 
     Inputs, outputs and the other files of the folder are those of `export_onnx`. The file has built-in operations

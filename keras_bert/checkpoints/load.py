@@ -1,6 +1,7 @@
 """`keras_bert.load`: finds a checkpoint by path or name and reads it."""
 
 import math
+import os
 import pathlib
 import re
 
@@ -44,7 +45,15 @@ _HUB_FILES = [
 _ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
-def load(path_or_name, *, revision=None, dtype=None, head=None, base=None, **encoder_options):
+def load(
+    path_or_name: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    head: str | None = None,
+    base: str | os.PathLike | None = None,
+    **encoder_options,
+) -> LoadedBert:
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
 
     The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.

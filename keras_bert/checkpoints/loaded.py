@@ -3,6 +3,7 @@
 import functools
 import logging
 import types
+from typing import Any
 
 import keras
 
@@ -82,7 +83,7 @@ class LoadedBert(ModelMethods):
             )
         raise AttributeError(f"LoadedBert has no attribute {name!r}")
 
-    def preprocessor(self, sequence_length, **options):
+    def preprocessor(self, sequence_length: int, **options) -> Any:
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
         with naming_extras("a preprocessor of texts"):
             from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
@@ -97,20 +98,20 @@ class LoadedBert(ModelMethods):
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
-    def classifier(self, num_classes, multi_label=False):
+    def classifier(self, num_classes: int, multi_label: bool = False) -> keras.Model:
         """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
         return build_classifier(self.encoder, num_classes, multi_label=multi_label)
 
-    def span_labeler(self):
+    def span_labeler(self) -> keras.Model:
         """Returns the encoder with a new head from `build_span_labeler`."""
         return build_span_labeler(self.encoder)
 
-    def pretrainer(self, next_sentence=None):
+    def pretrainer(self, next_sentence: bool | None = None) -> keras.Model:
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
         next_sentence = self._has_next_sentence() if next_sentence is None else next_sentence
         return self._fill_head(build_pretrainer(self.encoder, next_sentence, tied=self.tied))
 
-    def model(self):
+    def model(self) -> keras.Model:
         """Returns the model with the head that the checkpoint contains, the same one in each call."""
         if self._model is None:
             self._model = self._build_model()

@@ -1,20 +1,54 @@
 """The methods of a loaded model: answers, vectors, training and scores of texts; writing and exporting it."""
 
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
 import keras
 import numpy as np
 
 from keras_bert import similarity
 from keras_bert.checkpoints.save import save
+from keras_bert.config import BertConfig
+from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
 from keras_bert.models.forward import run_encoder
 from keras_bert.models.head_table import head_named
 from keras_bert.similarity import unit
+from keras_bert.text.vocabulary import Vocabulary
+
+
+Task = Literal["classification", "regression", "multi_label", "tagging", "questions", "multiple_choice", "embedding"]
 
 
 class ModelMethods:
     """The methods of `LoadedBert`."""
 
-    def predict(self, texts, *, batch_size=32, sequence_length=None, n_best=None, candidate_labels=None, **options):
+    # What `LoadedBert` has besides.
+    config: BertConfig
+    encoder: keras.Model
+    head: str
+    vocabulary: Vocabulary
+    lowercase: bool
+    strip_accents: bool | None
+    labels: list[str] | None
+    task: str | None
+    similarity_function: str
+    metadata: Metadata
+    results: dict | None
+    model: Callable
+    preprocessor: Callable
+
+    def predict(
+        self,
+        texts: Any,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        n_best: int | None = None,
+        candidate_labels: Sequence[str] | None = None,
+        **options,
+    ) -> Any:
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
 
         A question's context and a text to tag may have any length; other texts are truncated as in training. The model
@@ -61,7 +95,16 @@ class ModelMethods:
             return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
         return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
 
-    def encode(self, texts, *, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
+    def encode(
+        self,
+        texts: Any,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        normalize: bool = False,
+    ) -> np.ndarray:
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
         Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
@@ -78,7 +121,7 @@ class ModelMethods:
         vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
         return unit(vectors) if normalize else vectors
 
-    def similarity(self, first, second):
+    def similarity(self, first: Any, second: Any) -> np.ndarray:
         """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.
 
         The function is the checkpoint's `similarity_function`, the cosine if it has none.
@@ -91,9 +134,10 @@ class ModelMethods:
             bert.similarity("How old are you?", ["What is your age?", "Where is the station?"])
         """
         vectors = [each if isinstance(each, np.ndarray) else self.encode(each) for each in (first, second)]
-        return similarity.similarity(*map(np.atleast_2d, vectors), self.similarity_function)
+        rows, columns = map(np.atleast_2d, vectors)
+        return similarity.similarity(rows, columns, self.similarity_function)
 
-    def attention(self, text):
+    def attention(self, text: str | tuple[str, str]) -> tuple[list[str], np.ndarray]:
         """Returns the tokens of a text and the attention probabilities between them.
 
         Args:
@@ -122,24 +166,24 @@ class ModelMethods:
 
     def fit(
         self,
-        texts,
-        targets=None,
+        texts: Any,
+        targets: Any = None,
         *,
-        validation=None,
-        validation_split=None,
-        task=None,
-        output_dir=None,
-        learning_rate=None,
-        batch_size=None,
-        epochs=None,
-        seed=1,
-        sequence_length=None,
-        patience=None,
-        callbacks=(),
-        strategy=None,
-        verbose=True,
+        validation: Any = None,
+        validation_split: float | None = None,
+        task: Task | None = None,
+        output_dir: str | os.PathLike | None = None,
+        learning_rate: float | Sequence[float] | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        epochs: int | Sequence[int] | None = None,
+        seed: int | Sequence[int] = 1,
+        sequence_length: int | None = None,
+        patience: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        strategy: Any = None,
+        verbose: bool = True,
         **options,
-    ):
+    ) -> "ModelMethods":
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
         Random numbers of the program continue as if nothing had been trained; only TensorFlow's start again from its
@@ -193,7 +237,9 @@ class ModelMethods:
             verbose=verbose,
         )
 
-    def evaluate(self, texts, targets=None, *, sequence_length=None, verbose=True, **options):
+    def evaluate(
+        self, texts: Any, targets: Any = None, *, sequence_length: int | None = None, verbose: bool = True, **options
+    ) -> dict[str, float]:
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
         Scores are from 0 to 1, correlations from -1. `options` are those of the task, such as `doc_stride`. Needs
@@ -207,7 +253,7 @@ class ModelMethods:
         self._check_backend("evaluate")
         return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
-    def save(self, directory, **options):
+    def save(self, directory: str | os.PathLike, **options) -> None:
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
 
         Example:
@@ -216,7 +262,7 @@ class ModelMethods:
         settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
         save(self.model(), directory, self.vocabulary, **{**settings, **options})
 
-    def export(self, directory, *, sequence_length=None, **options):
+    def export(self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options) -> None:
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
 
         Args:

@@ -1,8 +1,12 @@
 """`keras_bert.export_onnx`: a model for ONNX Runtime and other programs that read ONNX."""
 
 import dataclasses
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal
 
+import keras
 import onnx
 
 from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
@@ -13,7 +17,15 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.onnx"
 
 
-def export_onnx(model, preprocessor, directory, *, labels=None, precision="float32", **settings):
+def export_onnx(
+    model: keras.Model,
+    preprocessor: Any,
+    directory: str | os.PathLike,
+    *,
+    labels: Sequence | None = None,
+    precision: Literal["float32", "int8"] = "float32",
+    **settings,
+) -> None:
     """Exports a model on token ids as `model.onnx`, with its tokenizer.
 
     Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch

@@ -1,7 +1,12 @@
 """`keras_bert.save`: writes a model as a directory that other programs can open."""
 
 import logging
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import KERAS_FILE
@@ -27,19 +32,19 @@ _FORMATS = {
 
 
 def save(
-    model,
-    directory,
-    vocabulary,
+    model: keras.Model,
+    directory: str | os.PathLike,
+    vocabulary: Any,
     *,
-    lowercase=None,
-    labels=None,
-    task=None,
-    format=None,
-    strip_accents=None,
-    weights_dtype="float32",
-    base=None,
+    lowercase: bool | None = None,
+    labels: Sequence | None = None,
+    task: str | None = None,
+    format: Literal["huggingface", "google", "keras", "peft"] | None = None,
+    strip_accents: bool | None = None,
+    weights_dtype: Literal["float32", "float16", "bfloat16"] = "float32",
+    base: str | os.PathLike | None = None,
     **settings,
-):
+) -> None:
     """Writes a model, its vocabulary and casing to a directory.
 
     Files are moved into place once all of them are complete; an interrupted call changes nothing. A README.md in the
@@ -72,9 +77,9 @@ def save(
     """
     directory = pathlib.Path(directory).expanduser()
     description = describe(model)
-    format = format or description.formats[0]
-    _check_format(description, format, weights_dtype, directory)
-    base = peft.check_base(base, format)
+    chosen = format or description.formats[0]
+    _check_format(description, chosen, weights_dtype, directory)
+    base = peft.check_base(base, chosen)
     lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
     settings = {"sequence_length": getattr(vocabulary, "sequence_length", None), **settings}
     metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **settings)
@@ -90,7 +95,7 @@ def save(
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
-        if format == "google":
+        if chosen == "google":
             google.write(description, vocabulary, temporary)
             without = ("labels", "task", "pair", "sequence_length", "null_threshold")
             lost = [name for name in without if getattr(metadata, name) is not None]
@@ -100,9 +105,9 @@ def save(
                 _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
             return
         write_settings(description, metadata, temporary)
-        if format == "keras":
+        if chosen == "keras":
             model.save(temporary / KERAS_FILE)
-        elif format == "peft":
+        elif chosen == "peft":
             peft.write(model, description, temporary, base)
         else:
             huggingface.write_weights(description, temporary, weights_dtype)

@@ -4,6 +4,8 @@ import collections
 import functools
 import math
 import os
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,15 +21,15 @@ _LONGEST_LINE = 2**10  # The splitter copies a line for each of its words, so lo
 
 
 def count_words(
-    files,
+    files: Any,
     *,
-    lowercase=True,
-    strip_accents=None,
-    held_out_every=None,
-    processes=None,
-    reversible=False,
-    progress=None,
-):
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    held_out_every: int | None = None,
+    processes: int | None = None,
+    reversible: bool = False,
+    progress: Callable | None = None,
+) -> Any:
     """Counts the words of text files, plain or `.gz`.
 
     Memory grows with the number of distinct words, not with the corpus. With several processes a script needs the guard

@@ -8,6 +8,8 @@ import dataclasses
 import heapq
 import itertools
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from keras_bert.checks import check_count
 from keras_bert.text.tokenizer_options import LONGEST_WORD
@@ -24,8 +26,15 @@ _MOST_CANDIDATES = 1_000_000
 
 
 def learn_vocabulary(
-    counts, vocab_size, *, unused=99, min_count=2, alphabet_limit=1000, reversible=False, progress=None
-):
+    counts: Any,
+    vocab_size: int,
+    *,
+    unused: int = 99,
+    min_count: int = 2,
+    alphabet_limit: int = 1000,
+    reversible: bool = False,
+    progress: Callable | None = None,
+) -> Vocabulary:
     """Learns a vocabulary of `vocab_size` pieces, or fewer, with a warning, if the corpus is too small.
 
     Each round computes how many fewer pieces the corpus would need with each candidate piece, and how many more without

@@ -1,6 +1,9 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -25,7 +28,7 @@ _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLD
 _METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
-def build_text_model(model, preprocessor, *, pair=False):
+def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = False) -> keras.Model:
     """Prepends a preprocessor to a model, which then takes strings. For prediction, not for training.
 
     Args:
@@ -52,18 +55,18 @@ def build_text_model(model, preprocessor, *, pair=False):
 
 @quiet_tensorflow()
 def export(
-    model,
-    preprocessor,
-    directory,
+    model: keras.Model,
+    preprocessor: Any,
+    directory: str | os.PathLike,
     *,
-    labels=None,
-    pair=False,
-    example=None,
-    score_range=None,
-    precision=None,
-    calibration=None,
+    labels: Sequence | None = None,
+    pair: bool = False,
+    example: Any = None,
+    score_range: tuple[float, float] | None = None,
+    precision: Literal["float32", "bfloat16", "int8"] | None = None,
+    calibration: Sequence | None = None,
     **options,
-):
+) -> None:
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
     Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:

@@ -6,7 +6,7 @@ from keras_bert.layers import FoldChoices, UnfoldPassages
 from keras_bert.models.describe import describe
 
 
-def build_bi_encoder(embedder):
+def build_bi_encoder(embedder: keras.Model) -> keras.Model:
     """Embeds queries and their passages with the same embedder, for training; save the embedder, not this model.
 
     Args:

@@ -1,9 +1,11 @@
 """A BiLSTM on top of the encoder (BERT, section 5.1, last row of table 5), trained with it."""
 
+import keras
+
 from keras_bert.models.encoder import add_bilstm, describe_encoder
 
 
-def build_bilstm_encoder(encoder):
+def build_bilstm_encoder(encoder: keras.Model) -> keras.Model:
     """Adds a randomly initialized BiLSTM on top of an encoder, so that each token also sees its right context.
 
     Heads are built on it as on any encoder. The last state is pooled as in the encoder, by a new pooler.

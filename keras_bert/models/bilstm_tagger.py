@@ -9,7 +9,15 @@ from keras_bert.models.encoder import describe_encoder
 from keras_bert.models.forward import run_encoder
 
 
-def build_bilstm_tagger(encoder, num_classes, *, features="concat_last_four", width=768, num_layers=2, dropout=0.5):
+def build_bilstm_tagger(
+    encoder: keras.Model,
+    num_classes: int,
+    *,
+    features: str = "concat_last_four",
+    width: int = 768,
+    num_layers: int = 2,
+    dropout: float = 0.5,
+) -> keras.Model:
     """Classifies each token by a randomly initialized BiLSTM on features from the encoder, which is not trained.
 
     The encoder's layers become non-trainable and are called without dropout, also in training. To train on features

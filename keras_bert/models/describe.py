@@ -1,12 +1,14 @@
 """Recovers config and head from a model's graph, so that a model can be saved without further information."""
 
-from keras_bert.models.description import BUILDERS, check_model, hint, layers_of, nested_encoder, read
+import keras
+
+from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
 from keras_bert.models.encoder import small_encoder
 from keras_bert.models.graph_comparison import Family, family_of
 from keras_bert.models.head_table import HEADS, head_named
 
 
-def describe(model):
+def describe(model: keras.Model) -> Description:
     """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
 
     Reads config and head from the layers, builds the same model small and compares the graphs, so that a custom head

@@ -1,9 +1,11 @@
 """The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler."""
 
 import dataclasses
+from typing import Literal
 
 import keras
 
+from keras_bert.config import BertConfig
 from keras_bert.layers import AttentionMask, BertEmbeddings, BiLSTM, Pooler, TokenEmbedding, TransformerBlock
 from keras_bert.models.description import BUILDERS, built, check_model, hint, layers_of, read
 from keras_bert.models.forward import run_encoder, run_pooler
@@ -11,16 +13,16 @@ from keras_bert.models.graph_comparison import Family
 
 
 def build_encoder(
-    config,
+    config: BertConfig,
     *,
-    causal=False,
-    hidden_states=False,
-    attention_scores=False,
-    positions="learned",
-    remat=False,
-    dtype=None,
-    name=None,
-):
+    causal: bool = False,
+    hidden_states: bool = False,
+    attention_scores: bool = False,
+    positions: Literal["learned", "sinusoid", "none"] = "learned",
+    remat: bool = False,
+    dtype: str | keras.DTypePolicy | None = None,
+    name: str | None = None,
+) -> keras.Model:
     """Builds the encoder as a functional model.
 
     Args:
@@ -47,7 +49,7 @@ def build_encoder(
         encoder(dict(token_ids=ids, segment_ids=segments, padding_mask=mask))["pooled_output"]
     """
     # Layers
-    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     initializer_range, layer_norm_eps = config.initializer_range, config.layer_norm_eps
     prefix = f"{name}_" if name else ""
     layers = {}
@@ -55,8 +57,8 @@ def build_encoder(
         config.vocab_size,
         config.hidden_size,
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-        reverse_dtype=dtype.compute_dtype,
-        dtype=dtype,
+        reverse_dtype=policy.compute_dtype,
+        dtype=policy,
         name=f"{prefix}token_embedding",
     )
     layers["embeddings"] = BertEmbeddings(
@@ -67,13 +69,13 @@ def build_encoder(
         config.hidden_dropout_prob,
         initializer_range,
         layer_norm_eps,
-        dtype=dtype,
+        dtype=policy,
         name=f"{prefix}embeddings",
     )
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
     for index in range(config.num_hidden_layers):
-        layers[f"block_{index}"] = _block(config, remat, dtype, f"{prefix}block_{index}")
-    layers["pooler"] = Pooler(config.hidden_size, initializer_range, last=causal, dtype=dtype, name=f"{prefix}pooler")
+        layers[f"block_{index}"] = _block(config, remat, policy, f"{prefix}block_{index}")
+    layers["pooler"] = Pooler(config.hidden_size, initializer_range, last=causal, dtype=policy, name=f"{prefix}pooler")
 
     # Wiring
     names = ("token_ids", "segment_ids", "padding_mask")

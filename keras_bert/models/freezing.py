@@ -1,9 +1,11 @@
 """Freezes the lower layers of a model, so that fine-tuning only updates the upper ones."""
 
+import keras
+
 from keras_bert.layers import BertEmbeddings, TokenEmbedding, TransformerBlock
 
 
-def freeze_layers(model, count):
+def freeze_layers(model: keras.Model, count: int) -> None:
     """Freezes the embeddings and the lowest `count` blocks of a model. Call before creating the optimizer.
 
     Args:

@@ -1,5 +1,8 @@
 """Fine-tuning heads (BERT, section 4). They extend the encoder's graph."""
 
+from collections.abc import Sequence
+from typing import Literal
+
 import keras
 
 from keras_bert.checks import check_count, is_count
@@ -19,7 +22,14 @@ from keras_bert.models.encoder import describe_encoder
 _PROJECTION_ACTIVATIONS = ("linear", "tanh")
 
 
-def build_classifier(encoder, num_classes, *, dropout=None, multi_label=False, score_activation="linear"):
+def build_classifier(
+    encoder: keras.Model,
+    num_classes: int,
+    *,
+    dropout: float | None = None,
+    multi_label: bool = False,
+    score_activation: Literal["linear", "sigmoid"] = "linear",
+) -> keras.Model:
     """Classifies a text or a pair of texts from the pooled [CLS] vector.
 
     Args:
@@ -53,7 +63,7 @@ def classify(layers, encoded, inputs):
     return {"logits": layers["classifier"](layers["head_dropout"](encoded["pooled_output"]))}
 
 
-def build_token_classifier(encoder, num_classes, *, dropout=None):
+def build_token_classifier(encoder: keras.Model, num_classes: int, *, dropout: float | None = None) -> keras.Model:
     """Classifies each token.
 
     Args:
@@ -82,7 +92,7 @@ def classify_tokens(layers, encoded, inputs):
     return {"logits": layers["token_classifier"](layers["head_dropout"](encoded["sequence_output"]))}
 
 
-def build_span_labeler(encoder):
+def build_span_labeler(encoder: keras.Model) -> keras.Model:
     """Scores each token as the start and as the end of an answer.
 
     Args:
@@ -110,7 +120,7 @@ def label_spans(layers, encoded, inputs):
     return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
-def build_multiple_choice(encoder, dropout=None):
+def build_multiple_choice(encoder: keras.Model, dropout: float | None = None) -> keras.Model:
     """Scores each choice from its pooled [CLS] vector.
 
     Only this head calls the encoder as a layer, since its inputs have a different rank.
@@ -152,8 +162,14 @@ def score_choices(layers, encoded, inputs):
 
 
 def build_embedder(
-    encoder, pooling="mean", *, normalize=False, sequence_length=None, projection=None, projection_activation="linear"
-):
+    encoder: keras.Model,
+    pooling: str | Sequence[str] = "mean",
+    *,
+    normalize: bool = False,
+    sequence_length: int | None = None,
+    projection: int | None = None,
+    projection_activation: Literal["linear", "tanh"] = "linear",
+) -> keras.Model:
     """Embeds each text as one vector, as in sentence-transformers. Without a projection, it adds no weights.
 
     Args:

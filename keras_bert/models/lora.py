@@ -1,11 +1,13 @@
 """Low-rank adapters (LoRA, Hu et al., 2021) on the attention of encoders, which are trained instead of the encoder."""
 
+import keras
+
 from keras_bert.checks import is_count
 from keras_bert.layers import BertEmbeddings, DecoderBlock, TokenEmbedding, TransformerBlock
 from keras_bert.layers.quantization import Quantizable
 
 
-def enable_lora(model, rank, *, alpha=None):
+def enable_lora(model: keras.Model, rank: int, *, alpha: float | None = None) -> None:
     """Freezes the encoder and adds trainable adapters to the query, key, value and output of its attention.
 
     A kernel `W` becomes `W + alpha / rank * A @ B`, with `A` random and `B` zero at first, so that the outputs do not
@@ -40,7 +42,7 @@ def enable_lora(model, rank, *, alpha=None):
             layer.bias.trainable = False
 
 
-def merge_lora(model):
+def merge_lora(model: keras.Model) -> None:
     """Adds the updates of LoRA adapters to their kernels, removes the adapters and unfreezes the encoders.
 
     The outputs do not change. Create a new optimizer, or compile again, to go on training.

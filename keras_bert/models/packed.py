@@ -8,7 +8,7 @@ from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.models.trimmed import run_trimmed
 
 
-def build_packed(model):
+def build_packed(model: keras.Model) -> keras.Model:
     """Rewires a model for training on packed rows, with its own layers and weights; save and evaluate `model`.
 
     Without dropout, a text has the same vectors and logits in a packed row as alone in a row. `PackedBatches` packs.

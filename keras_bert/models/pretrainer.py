@@ -7,7 +7,7 @@ from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
 
 
-def build_pretrainer(encoder, next_sentence=True, *, tied=True):
+def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: bool = True) -> keras.Model:
     """Adds the masked-LM head and the NSP head to the encoder's graph.
 
     Args:
@@ -70,7 +70,7 @@ def predict_tokens(layers, hidden):
     return layers["mlm_bias"](logits)
 
 
-def build_next_sentence(encoder):
+def build_next_sentence(encoder: keras.Model) -> keras.Model:
     """Adds only the NSP head to the encoder's graph.
 
     Args:

@@ -6,7 +6,7 @@ from keras_bert.models.bilstm_tagger import tag
 from keras_bert.models.describe import describe
 
 
-def split_bilstm_tagger(model):
+def split_bilstm_tagger(model: keras.Model) -> tuple[keras.Model, keras.Model]:
     """Splits a tagger into its encoder and its BiLSTM, two models that share its layers.
 
     Args:

@@ -1,6 +1,7 @@
 """Students of a distillation: an encoder with some of the layers of another one, and a teacher beside a pre-trainer."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import keras
 
@@ -12,7 +13,7 @@ from keras_bert.models.lora import check_no_lora
 _TEACHER = "teacher_"  # Prefix of the teacher's outputs.
 
 
-def take_layers(encoder, layers, **encoder_options):
+def take_layers(encoder: keras.Model, layers: int | Sequence[int], **encoder_options) -> keras.Model:
     """Builds an encoder from some of the layers of another one, with copies of their weights.
 
     Args:
@@ -41,7 +42,7 @@ def take_layers(encoder, layers, **encoder_options):
     return student
 
 
-def add_teacher(student, teacher):
+def add_teacher(student: keras.Model, teacher: keras.Model) -> keras.Model:
     """Adds the outputs of a teacher to those of a student. The teacher's weights are not weights of the model.
 
     Args:
@@ -71,7 +72,7 @@ def add_teacher(student, teacher):
     return keras.Model(student.input, outputs, name="bert_student")
 
 
-def without_teacher(model):
+def without_teacher(model: keras.Model) -> keras.Model:
     """Returns the student of a model from `add_teacher`; other models are returned unchanged."""
     outputs = {name: output for name, output in model.output.items() if not name.startswith(_TEACHER)}
     return model if len(outputs) == len(model.output) else keras.Model(model.input, outputs, name="bert_pretrainer")

@@ -10,7 +10,7 @@ from keras_bert.models.head_table import head_named
 from keras_bert.models.heads import fold_choices
 
 
-def build_trimmed(model):
+def build_trimmed(model: keras.Model) -> keras.Model:
     """Rewires a model for training, with its own layers and weights: the last block computes only what the head reads.
 
     A classifier reads [CLS], the masked-LM head the masked positions. The outputs are the same; three quarters of the

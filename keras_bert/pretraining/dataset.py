@@ -4,6 +4,7 @@ import functools
 import pathlib
 import re
 import struct
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -42,7 +43,16 @@ class Records(BatchSource):
     """
 
     def __init__(
-        self, source, vocabulary=None, *, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
+        self,
+        source: Any,
+        vocabulary: Any = None,
+        *,
+        batch_size: int = 32,
+        masking: Any = None,
+        causal: bool = False,
+        shuffle: bool = True,
+        seed: int = 0,
+        limit: int | None = None,
     ):
         self._paths, manifest = find_records(source)
         self.content = content_hash(self._paths)

@@ -1,12 +1,14 @@
 """An index of passages that is searched for those whose vectors are nearest to that of a query."""
 
 import functools
+import os
 import pathlib
 
 import numpy as np
 
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_count
 from keras_bert.search import vector_files
 from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
@@ -14,7 +16,7 @@ from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import embed
 
 
-def open_index(directory, bert=None):
+def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> "SearchIndex":
     """Opens an index that `build_index` has written.
 
     Args:
@@ -39,7 +41,7 @@ class SearchIndex:
         facts: the `IndexFacts`.
     """
 
-    def __init__(self, directory, bert=None):
+    def __init__(self, directory: str | os.PathLike, bert: LoadedBert | None = None):
         self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
         self._offsets = [open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
         self._vectors = vector_files.open_vectors(directory, self.facts)

@@ -5,11 +5,14 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from keras_bert.checkpoints.identity import differences
+from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_choice, check_count
 from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
@@ -32,20 +35,20 @@ EXACT = 250_000  # Passages up to which the search is exact by default.
 
 
 def build_index(
-    bert,
-    passages,
-    directory,
+    bert: LoadedBert,
+    passages: Any,
+    directory: str | os.PathLike,
     *,
-    dtype="float16",
-    similarity=None,
-    approximate=None,
-    block=16384,
-    batch_size=32,
-    query_prompt=None,
-    passage_prompt=None,
-    text_column="text",
-    name=None,
-):
+    dtype: str = "float16",
+    similarity: str | None = None,
+    approximate: bool | None = None,
+    block: int = 16384,
+    batch_size: int = 32,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
+    text_column: str = "text",
+    name: str | None = None,
+) -> SearchIndex:
     """Embeds passages and writes an index to search in.
 
     Memory is bounded by a block of passages and the vectors of all, 0.8 GB for a million of width 384. An interrupted
@@ -85,7 +88,7 @@ def build_index(
     width = embed(bert, [""], batch_size, "", similarity).shape[-1]
     with announced("reading the passages"):
         count, source = _survey(read)
-    prompts = {
+    prompts: dict[str, Any] = {
         "query_prompt": prompt_for(bert, *QUERY) if query_prompt is None else query_prompt,
         "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
     }

@@ -1,16 +1,18 @@
 """Reorders what a search has found by a cross-encoder, a model that reads query and passage together."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 
+from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.search.data import Passage
 from keras_bert.training.progress import track
 
 _TOGETHER = 16  # Queries whose pairs are computed together.
 
 
-def rerank(bert, queries, hits, *, label=None, batch_size=32):
+def rerank(bert: LoadedBert, queries: Any, hits: Any, *, label: str | None = None, batch_size: int = 32) -> list:
     """Reorders the hits of `SearchIndex.search` by the scores of a cross-encoder.
 
     Args:
@@ -42,8 +44,8 @@ def rerank(bert, queries, hits, *, label=None, batch_size=32):
         pairs = [[(query, _content(hit)) for hit in candidates] for query, candidates in asked]
         different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))  # Equal pairs differ by rounding.
         answers = dict(zip(different, bert.predict(different, batch_size=batch_size, logits=True), strict=True))
-        for candidates, asked in zip(hits[part], pairs, strict=True):
-            reordered.append(_reordered(candidates, [answers[pair] for pair in asked], label))
+        for candidates, both in zip(hits[part], pairs, strict=True):
+            reordered.append(_reordered(candidates, [answers[pair] for pair in both], label))
     return reordered
 
 

@@ -1,6 +1,7 @@
 """A client for TensorFlow Serving and the development server."""
 
 import time
+from typing import Literal
 
 from keras_bert.serving.errors import bad
 
@@ -24,14 +25,14 @@ class Client:
         client.predict("sst2", ["A charming film."])["label"]
     """
 
-    def __init__(self, address, protocol="rest", *, timeout=60.0):
+    def __init__(self, address: str, protocol: Literal["rest", "grpc"] = "rest", *, timeout: float = 60.0):
         if protocol not in ("rest", "grpc"):
             raise ValueError(f"`protocol` must be rest or grpc. Received: protocol={protocol!r}")
         # Each transport needs packages that the other does not.
         if protocol == "grpc":
             from keras_bert.serving.rpc_client import RpcTransport as transport
         else:
-            from keras_bert.serving.rest_client import RestTransport as transport
+            from keras_bert.serving.rest_client import RestTransport as transport  # type: ignore[assignment]
         self._transport = transport(address, timeout)
         self._dtypes = {}
 

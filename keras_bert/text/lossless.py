@@ -5,6 +5,8 @@ A "▁" marks the start of each word, as in SentencePiece, so that "a, b" and "a
 Braille patterns.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from keras_bert.text.tokenizer import BertTokenizer, WordSplitter
@@ -50,7 +52,7 @@ class LosslessTokenizer:
 
     lowercase = False
 
-    def __init__(self, vocabulary):
+    def __init__(self, vocabulary: Any):
         self.vocabulary = Vocabulary(vocabulary)
         missing = [piece for piece in (*REVERSIBLE, WORD_START, *BYTES) if piece not in self.vocabulary]
         if missing:

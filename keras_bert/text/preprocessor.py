@@ -1,5 +1,8 @@
 """Tokenization and packing as one Keras layer: from strings to model inputs."""
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -42,14 +45,14 @@ class TextPreprocessor(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary,
-        sequence_length,
+        vocabulary: Any,
+        sequence_length: int,
         *,
-        lowercase=None,
-        strip_accents=None,
-        keep_special_tokens=(),
-        truncation="longest_first",
-        padding="fixed",
+        lowercase: bool | None = None,
+        strip_accents: bool | None = None,
+        keep_special_tokens: Sequence[str] = (),
+        truncation: Literal["longest_first", "only_second"] = "longest_first",
+        padding: Literal["fixed", "longest"] | int = "fixed",
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -7,6 +7,8 @@ tokens and kept special tokens are extracted beforehand, see `literals`.
 """
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -65,7 +67,14 @@ class BertTokenizer:
         BertTokenizer("vocab.txt")(["Hello there!"])
     """
 
-    def __init__(self, vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
+    def __init__(
+        self,
+        vocabulary: Any,
+        lowercase: bool | None = None,
+        *,
+        strip_accents: bool | None = None,
+        keep_special_tokens: Sequence[str] = (),
+    ):
         lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
         self.vocabulary = Vocabulary(vocabulary)
         _check_kept(keep_special_tokens, self.vocabulary)
@@ -90,7 +99,8 @@ class BertTokenizer:
         self._is_continuation = _constant([piece.startswith("##") for piece in pieces], tf.bool)
         self._characters = _constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
         graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        self._tokenize, self._tokenize_with_offsets = graph(self._tokenize), graph(self._tokenize_with_offsets)
+        for name in ("_tokenize", "_tokenize_with_offsets"):
+            setattr(self, name, graph(getattr(self, name)))
 
     def __call__(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)

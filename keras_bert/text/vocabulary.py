@@ -3,6 +3,8 @@
 import hashlib
 import pathlib
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from keras_bert.checks import check_count, is_count
 from keras_bert.text import tokenizer_json
@@ -37,13 +39,13 @@ class Vocabulary:
 
     def __init__(
         self,
-        pieces,
-        added_tokens=None,
+        pieces: Any,
+        added_tokens: Sequence | None = None,
         *,
-        strip_accents=None,
-        tokenize_chinese_chars=None,
-        max_word_length=None,
-        pair_segments=None,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        max_word_length: int | None = None,
+        pair_segments: bool | None = None,
     ):
         self.source, values = _open(pieces)
         given = {

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class BatchSource:
@@ -19,7 +19,12 @@ class BatchSource:
         seed: int, shuffle seed.
     """
 
-    steps = batch_size = sequence_length = num_examples = tokens = seed = None
+    steps: Any = None
+    batch_size: Any = None
+    sequence_length: Any = None
+    num_examples: Any = None
+    tokens: Any = None
+    seed: Any = None
 
     @property
     def sources(self):

@@ -2,6 +2,8 @@
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -84,15 +86,15 @@ class Batches(PlannedBatches):
 
     def __init__(
         self,
-        inputs,
-        targets=None,
+        inputs: Any,
+        targets: Any = None,
         *,
-        batch_size=32,
-        boundaries=None,
-        shuffle=True,
-        seed=0,
-        tokens_per_batch=None,
-        grouped=True,
+        batch_size: int = 32,
+        boundaries: Sequence[int] | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        tokens_per_batch: int | None = None,
+        grouped: bool = True,
     ):
         check_count("batch_size", batch_size)
         check_count("seed", seed, 0)

@@ -4,6 +4,7 @@ Models are those of `build_bi_encoder`. Reimers & Gurevych, 2019; Henderson et a
 """
 
 import math
+from typing import Literal
 
 import tensorflow as tf
 
@@ -13,7 +14,7 @@ from keras_bert.training.losses import Loss, in_shape, part
 DISTANCES = ("cosine", "euclidean")
 
 
-def cosine_loss():
+def cosine_loss() -> Loss:
     """Squared error of the cosine similarity of a query and its first passage with a target score, `(rows,)`."""
 
     def values(targets, outputs):
@@ -24,7 +25,7 @@ def cosine_loss():
     return Loss("loss", values)
 
 
-def in_batch_loss(temperature=0.05, symmetric=True):
+def in_batch_loss(temperature: float = 0.05, symmetric: bool = True) -> Loss:
     """Cross-entropy of the right passage among all passages of a global batch, by their cosine similarities.
 
     The first passage of each row is the right one; the others of the row, hard negatives, and all passages of other
@@ -64,7 +65,7 @@ def in_batch_loss(temperature=0.05, symmetric=True):
     return Loss("loss", values, weights, together=True)
 
 
-def triplet_loss(margin=1.0, distance="euclidean"):
+def triplet_loss(margin: float = 1.0, distance: Literal["euclidean", "cosine"] = "euclidean") -> Loss:
     """The excess of a query's distance to its passage, plus a margin, over its distance to a wrong passage.
 
     The first passage of each row is the right one; the loss is the mean over the others. Targets are

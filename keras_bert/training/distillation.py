@@ -10,7 +10,9 @@ from keras_bert.training.losses import Loss, in_shape, part, pretraining_losses
 KINDS = ("classification", "multi_label", "regression")
 
 
-def distillation_loss(loss, kind="classification", *, temperature=2.0, alpha=0.5):
+def distillation_loss(
+    loss: Loss, kind: str = "classification", *, temperature: float = 2.0, alpha: float = 0.5
+) -> Loss:
     """The loss of a student: `alpha * (loss with the teacher) + (1 - alpha) * (loss with the labels)` of each row.
 
     The loss with the teacher is `temperature**2` times the Kullback-Leibler divergence of the student's probabilities
@@ -53,7 +55,9 @@ def distillation_loss(loss, kind="classification", *, temperature=2.0, alpha=0.5
     return Loss(loss.name, values, loss.weights and weights)
 
 
-def pretraining_distillation_losses(next_sentence=True, *, temperature=2.0, alpha=0.5):
+def pretraining_distillation_losses(
+    next_sentence: bool = True, *, temperature: float = 2.0, alpha: float = 0.5
+) -> list[Loss]:
     """`pretraining_losses` with the parts of a teacher, as in `distillation_loss`.
 
     Args:

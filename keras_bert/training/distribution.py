@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import time
+from typing import Literal
 
 import tensorflow as tf
 
@@ -12,7 +13,12 @@ _LOG = logging.getLogger("keras_bert")
 KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
 
 
-def create_strategy(kind="auto", *, tpu=None, timeout_s=600):
+def create_strategy(
+    kind: Literal["auto", "one", "mirrored", "multi_worker", "tpu"] = "auto",
+    *,
+    tpu: str | None = None,
+    timeout_s: int = 600,
+) -> tf.distribute.Strategy:
     """Creates a `tf.distribute` strategy. Call before any other TensorFlow code.
 
     Args:

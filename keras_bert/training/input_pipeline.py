@@ -91,7 +91,7 @@ class Stream(BatchSource):
         steps: int, batches per epoch. Defaults to the length of the dataset, if it is known.
     """
 
-    def __init__(self, dataset, steps=None):
+    def __init__(self, dataset: tf.data.Dataset, steps: int | None = None):
         cardinality = int(dataset.cardinality())
         if steps is None and cardinality < 1:
             raise ValueError(

@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -95,7 +95,7 @@ class Score(NamedTuple):
     compute: Callable
 
 
-def classification_loss(class_weights=None):
+def classification_loss(class_weights: Sequence[float] | None = None) -> Loss:
     """Cross-entropy of `logits` with class indices, `(rows,)` or `(rows, 1)`; also for multiple choice.
 
     Args:
@@ -113,7 +113,7 @@ def classification_loss(class_weights=None):
     )
 
 
-def multi_label_loss(class_weights=None):
+def multi_label_loss(class_weights: Any = None) -> Loss:
     """Binary cross-entropy of `logits` with targets of 0 and 1, both `(rows, classes)`: the mean over the classes.
 
     Args:
@@ -133,7 +133,7 @@ def multi_label_loss(class_weights=None):
     return Loss("loss", values)
 
 
-def regression_loss():
+def regression_loss() -> Loss:
     """Squared error of `logits` `(rows, 1)` with target values, `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
@@ -149,7 +149,7 @@ def regression_loss():
     return Loss("loss", values)
 
 
-def token_loss(label_smoothing=0.0):
+def token_loss(label_smoothing: float = 0.0) -> Loss:
     """Cross-entropy of `logits` with a class index per token, `(rows, length)`; negative indices are ignored.
 
     Args:
@@ -177,7 +177,7 @@ def token_loss(label_smoothing=0.0):
     return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0)
 
 
-def span_loss():
+def span_loss() -> Loss:
     """Mean of the cross-entropies of the `start` and the `end` position, each `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
@@ -187,7 +187,7 @@ def span_loss():
     return Loss("loss", values)
 
 
-def pretraining_losses(next_sentence=True):
+def pretraining_losses(next_sentence: bool = True) -> list[Loss]:
     """Masked LM over `mask_labels` with `mask_weights`, and next sentence prediction over `next_sentence_labels`."""
     masked_lm = Loss("mlm_loss", _masked_lm(_cross_entropy), _mask_weights)
     return [masked_lm, _next_sentence("nsp_loss", _cross_entropy)] if next_sentence else [masked_lm]

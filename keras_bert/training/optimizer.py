@@ -1,6 +1,9 @@
 """The optimizer of a BERT: which weights decay, and how fast each of them learns."""
 
 import functools
+from typing import Literal
+
+import keras
 
 from keras_bert.training.adamw import LAMB, AdamW
 from keras_bert.training.schedule import LinearSchedule
@@ -15,20 +18,20 @@ _UNSUPPORTED = {
 
 
 def create_optimizer(
-    model,
-    learning_rate,
-    total_steps,
+    model: keras.Model,
+    learning_rate: float,
+    total_steps: int,
     *,
-    warmup_steps=0,
-    weight_decay=0.01,
-    global_clipnorm=1.0,
-    beta_1=0.9,
-    beta_2=0.999,
-    epsilon=1e-6,
-    bias_correction=True,
-    layer_decay=None,
-    kind="adamw",
-):
+    warmup_steps: int = 0,
+    weight_decay: float = 0.01,
+    global_clipnorm: float | None = 1.0,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    bias_correction: bool = True,
+    layer_decay: float | None = None,
+    kind: Literal["adamw", "lamb"] = "adamw",
+) -> keras.Optimizer:
     """Creates BERT's optimizer for one model and one run, for `Trainer` and, on any backend, for `model.compile`.
 
     Args:

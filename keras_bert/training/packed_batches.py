@@ -1,6 +1,7 @@
 """Packed rows: several texts in each row of a batch, hardly any padding, one shape."""
 
 import functools
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -47,7 +48,16 @@ class PackedBatches(BatchSource):
         trainer.fit(batches, epochs=3, evaluation=Batches(dev_inputs, dev_labels))
     """
 
-    def __init__(self, inputs, targets=None, *, batch_size=32, sequence_length=None, shuffle=True, seed=0):
+    def __init__(
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+    ):
         check_count("batch_size", batch_size)
         check_count("seed", seed, 0)
         self.shuffle, self.seed = shuffle, seed

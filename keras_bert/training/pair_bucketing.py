@@ -1,6 +1,8 @@
 """Batches of pairs of sequences: sources and targets are padded to lengths of their own."""
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -41,7 +43,16 @@ class PairBatches(PlannedBatches):
         trainer.fit(batches, epochs=30)
     """
 
-    def __init__(self, sources, targets, labels=None, *, tokens_per_batch=4096, shuffle=True, seed=0):
+    def __init__(
+        self,
+        sources: Any,
+        targets: Any,
+        labels: Sequence | None = None,
+        *,
+        tokens_per_batch: int = 4096,
+        shuffle: bool = True,
+        seed: int = 0,
+    ):
         check_count("tokens_per_batch", tokens_per_batch)
         check_count("seed", seed, 0)
         self.tokens_per_batch, self.shuffle, self.seed = tokens_per_batch, shuffle, seed

@@ -20,7 +20,7 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
         LinearSchedule(1e-4, total_steps=1_000_000, warmup_steps=10_000)
     """
 
-    def __init__(self, learning_rate, total_steps, *, warmup_steps=0):
+    def __init__(self, learning_rate: float, total_steps: int, *, warmup_steps: int = 0):
         super().__init__()
         if total_steps < 1:
             raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
@@ -62,7 +62,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         InverseSquareRootSchedule((512 * 4000) ** -0.5)
     """
 
-    def __init__(self, learning_rate, warmup_steps=4000):
+    def __init__(self, learning_rate: float, warmup_steps: int = 4000):
         super().__init__()
         if warmup_steps < 1:
             raise ValueError(f"`warmup_steps` must be at least 1. Received: warmup_steps={warmup_steps}")

@@ -1,5 +1,7 @@
 """Batches of queries and passages, each padded to lengths of their own."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -21,7 +23,7 @@ class TowerBatches(Batches):
         batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)
     """
 
-    def __init__(self, inputs, targets=None, *, batch_size=32, **options):
+    def __init__(self, inputs: Any, targets: Any = None, *, batch_size: int = 32, **options):
         super().__init__(inputs, targets, batch_size=batch_size, **options)
         self._tower_lengths = {}
         for name, feature in self._features[0].items():

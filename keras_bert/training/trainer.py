@@ -2,8 +2,12 @@
 
 import contextlib
 import itertools
+import os
 import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import keras
 import tensorflow as tf
 
 from keras_bert.memory import keep_freed_memory
@@ -65,15 +69,15 @@ class Trainer:
 
     def __init__(
         self,
-        model_fn,
-        optimizer_fn,
-        loss,
+        model_fn: Callable[[], keras.Model],
+        optimizer_fn: Callable[[keras.Model], keras.Optimizer],
+        loss: Any,
         *,
-        metrics=(),
-        directory=None,
-        strategy=None,
-        settings=None,
-        callbacks=None,
+        metrics: Any = (),
+        directory: str | os.PathLike | None = None,
+        strategy: tf.distribute.Strategy | None = None,
+        settings: dict | None = None,
+        callbacks: Sequence | None = None,
         **step_options,
     ):
         keep_freed_memory()
@@ -98,7 +102,7 @@ class Trainer:
             self._step = TrainStep(self.model, self.optimizer, self.losses, options)
         self._settings = {"seed": options.seed, **(settings or {})}
         if callbacks is None:
-            callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
+            callbacks = [TensorBoard(self.directory / "tensorboard")] if self.directory else []
         self._interruption = Interruption()
         self._calls = Calls(self._step, self.strategy, options, self._interruption, self._chief)
         callbacks = adapted(callbacks, self.model, self._calls.several_workers)

@@ -8,6 +8,7 @@ without copies. The cache has the keys and values of each row.
 import numbers
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from keras_bert.translation.model import describe
@@ -22,7 +23,7 @@ class Decoder:
         model: a model from `build_transformer`.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model):
         description = describe(model)
         self.config = description.config
         self._layers = description.layers

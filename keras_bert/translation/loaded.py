@@ -1,6 +1,10 @@
 """`keras_bert.translation.load`: an encoder-decoder, and its translations of texts."""
 
+import os
 import pathlib
+from typing import Any
+
+import keras
 
 from keras_bert.checkpoints import locations
 from keras_bert.checkpoints.huggingface import CONFIG
@@ -86,7 +90,9 @@ class LoadedTransformer:
         return self._signatures[beam, n_best]
 
 
-def load(path_or_name, *, revision=None, dtype=None):
+def load(
+    path_or_name: str | os.PathLike, *, revision: str | None = None, dtype: str | keras.DTypePolicy | None = None
+) -> Any:
     """Loads an encoder-decoder of `run_translation` or Hugging Face's Marian.
 
     Args:

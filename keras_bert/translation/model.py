@@ -14,10 +14,13 @@ from keras_bert.layers import (
 )
 from keras_bert.models.description import check_model
 from keras_bert.models.graph_comparison import Family, own_layers
+from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.description import read
 
 
-def build_transformer(config, *, attention_scores=False, dtype=None):
+def build_transformer(
+    config: TransformerConfig, *, attention_scores: bool = False, dtype: str | keras.DTypePolicy | None = None
+) -> keras.Model:
     """Builds the encoder-decoder as a functional model.
 
     Args:
