@@ -17,7 +17,6 @@ from keras_bert.models.head_table import head_named
 from keras_bert.similarity import unit
 from keras_bert.text.vocabulary import Vocabulary
 
-
 Task = Literal["classification", "regression", "multi_label", "tagging", "questions", "multiple_choice", "embedding"]
 
 
