@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import os
 import pathlib
 import re
 import sys
@@ -12,7 +13,10 @@ from keras_bert.quiet import quiet_start
 # Modules of classes that `.keras` files may contain.
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
-_JAX = ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+_ON_JAX = os.environ.get("KERAS_BACKEND") == "jax"
+_ADVICE = (
+    "" if _ON_JAX else ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+)
 
 
 def lazy_names(package, file):
@@ -35,7 +39,7 @@ def lazy_names(package, file):
             hint = f". Did you mean {similar[0]!r}?" if similar else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
         module = module_of[name]
-        with naming_extras(f"`{package}.{name}`", _JAX), quiet_start():
+        with naming_extras(f"`{package}.{name}`", _ADVICE), quiet_start():
             is_module = module == package
             value = importlib.import_module(f"{module}.{name}" if is_module else module)
             value = value if is_module else getattr(value, name)

@@ -28,7 +28,6 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 WITH_MINILM = ("embeddings.md", "search.md")  # Their outputs are those of its weights.
 ARGUMENTS = {
     "--config=base": "--config=tiny",
-    "--config=tiny": "--config=transformer.json",
     "--student_layers=6": "--student_layers=1",
 }
 TRANSFORMER = {"hidden_size": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_attention_heads": 2}
@@ -141,6 +140,8 @@ def _call(module, *arguments):
 
 def _shortened(words):
     module, arguments = documents.program(words)
+    if module.endswith("run_translation"):
+        arguments = [argument.replace("--config=tiny", "--config=transformer.json") for argument in arguments]
     arguments = [ARGUMENTS.get(argument, argument) for argument in arguments]
     return module, *(STEPS.sub("steps:2,batch:2", argument) for argument in arguments)
 

@@ -219,9 +219,9 @@ class ModelMethods:
             reviews = bert.fit(texts, labels, validation=(dev_texts, dev_labels), epochs=3)
             reviews.predict("A charming film.")
         """
+        self._check_backend("fit")
         from keras_bert.experiments import fit_data, fitting  # A higher floor, which loads models itself.
 
-        self._check_backend("fit")
         choices = fitting.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
         return fitting.fit(
             self,
@@ -247,9 +247,9 @@ class ModelMethods:
         Example:
             reviews.evaluate(test_texts, test_labels)["accuracy"]
         """
+        self._check_backend("evaluate")
         from keras_bert.experiments import fitting
 
-        self._check_backend("evaluate")
         return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
     def save(self, directory: str | os.PathLike, **options) -> None:
