@@ -115,7 +115,8 @@ async def _serve(server, arguments):
     grpc = "" if server.grpc_port is None else f", gRPC at {host}:{server.grpc_port}"
     print(f"Serving {folder}: REST at http://{host}:{server.port}{grpc}")
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
-    print(f"To try the models, open http://{shown}:{server.port} in a browser. Ctrl-C stops the server.", flush=True)
+    print(f"To try the models once they are loaded, open http://{shown}:{server.port} in a browser.", end=" ")
+    print("Ctrl-C stops the server.", flush=True)
     if not _has_models(pathlib.Path(folder)):
         print(f"There is no model yet: expected {folder}/<model>/<version number>/saved_model.pb", flush=True)
     await ended.wait()

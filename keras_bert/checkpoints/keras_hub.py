@@ -63,7 +63,8 @@ def _read_classifier(task):
     for name, variable in (("weight", task.output_dense.kernel), ("bias", task.output_dense.bias)):
         name = f"classifier.{name}"
         checkpoint.tensors[name] = _tensor(name, variable, tuple(variable.shape))
-    return checkpoint
+    tokenizer = getattr(task.preprocessor, "tokenizer", None)
+    return checkpoint if tokenizer is None else _with_tokenizer(checkpoint, tokenizer)
 
 
 def read_preset(name, head=None):
@@ -97,9 +98,14 @@ def read_preset(name, head=None):
         )
     checkpoint = read_model(model)
     checkpoint.name = str(name)
-    checkpoint.metadata = checkpoint.metadata.replace(
-        vocabulary=_vocabulary(name, tokenizer), lowercase=getattr(tokenizer, LOWERCASE.keras_hub)
-    )
+    return _with_tokenizer(checkpoint, tokenizer)
+
+
+def _with_tokenizer(checkpoint, tokenizer):
+    """Adds the vocabulary and the casing of a KerasHub tokenizer."""
+    vocabulary = _vocabulary(checkpoint.name, tokenizer)
+    lowercase = getattr(tokenizer, LOWERCASE.keras_hub)
+    checkpoint.metadata = checkpoint.metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
     return checkpoint
 
 

@@ -1,5 +1,6 @@
 """`keras_bert.load`: finds a checkpoint by path or name and reads it."""
 
+import difflib
 import math
 import os
 import pathlib
@@ -24,6 +25,7 @@ from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
 from keras_bert.models.description import wing_of
+from keras_bert.models.encoder import build_encoder
 from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
@@ -82,6 +84,7 @@ def load(
     """
     if head is not None:
         head_named(head)  # Raises an error.
+    _check_options(encoder_options)
     is_model = keras_hub.is_model(path_or_name)
     path = None if is_model else locations.find(path_or_name)
     if is_model or path:
@@ -94,6 +97,14 @@ def load(
     _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
+
+
+def _check_options(options):
+    known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "bilstm", "num_layers"]
+    if unknown := [name for name in options if name not in known]:
+        similar = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(dict.fromkeys(known))}"
+        raise ValueError(f"`load` has no argument {unknown[0]!r}{hint}")
 
 
 def _check_no_revision(name, revision):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import keras
 import numpy as np
@@ -182,7 +182,7 @@ class ModelMethods:
         strategy: Any = None,
         verbose: bool = True,
         **options,
-    ) -> "ModelMethods":
+    ) -> Self:
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
         Random numbers of the program continue as if nothing had been trained; only TensorFlow's start again from its

@@ -173,6 +173,11 @@ def _labels(description, labels):
 
 def _check_format(description, format, weights_dtype, directory):
     check_choice("format", format, _FORMATS)
+    if directory.suffix == ".keras":
+        raise ValueError(
+            f'`directory` must be a directory, into which format="keras" writes {KERAS_FILE}. '
+            f"Received: directory={str(directory)!r}"
+        )
     if format not in description.formats:
         raise ValueError(
             f"a model with head={description.head!r} is saved with format={description.formats[0]!r}. "

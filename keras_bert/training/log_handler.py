@@ -6,11 +6,11 @@ import re
 
 import tqdm
 
-# Every export has characters that names of tensors cannot have; every call of `fit`, every grid and every set of
-# options of `predict` has graphs of its own, of which TensorFlow warns when there are five; numbers that are not those
-# of a step are summed over replicas outside of a graph.
+# Every export has characters that names of tensors cannot have, and is written to a temporary folder; every call of
+# `fit`, every grid and every set of options of `predict` has graphs of its own, of which TensorFlow warns when there
+# are five; numbers that are not those of a step are summed over replicas outside of a graph.
 _HARMLESS = re.compile(
-    "unsupported characters|triggered tf.function retracing|Strategy eagerly has significant overhead"
+    "unsupported characters|Assets written to|triggered tf.function retracing|Strategy eagerly has significant overhead"
 )
 _PLAIN = logging.Formatter()  # `logging.basicConfig` would replace that of the handler.
 

@@ -101,6 +101,6 @@ def test_a_classifier_keeps_its_head(backbone, pieces, batch, tmp_path, activati
     bert = keras_bert.load(source)
     is_sigmoid = activation == "sigmoid"
     assert (bert.head, bert.multi_label, bert.config.head_dropout) == ("classification", is_sigmoid, 0.2)
-    assert bert.lowercase == is_sigmoid  # An object has no vocabulary, so the default applies.
+    assert (bert.vocabulary.pieces, bert.lowercase) == (tuple(pieces), False)
     found = getattr(keras.ops, activation)(bert.model()(batch)["logits"])
     np.testing.assert_allclose(to_numpy(found), to_numpy(task(batch)), atol=1e-5)

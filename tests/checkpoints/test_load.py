@@ -140,6 +140,17 @@ class TestNames:
         with pytest.raises(ValueError, match=message):
             keras_bert.load(saved("encoder"), revision="v2")
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"d_type": "bfloat16"}, "`load` has no argument 'd_type'. Did you mean 'dtype'?"),
+            ({"xyz": 1}, "`load` has no argument 'xyz'. Expected one of: revision, dtype, head, base, causal,"),
+        ],
+    )
+    def test_an_unknown_argument(self, options, message):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            keras_bert.load("bert_tiny_books", **options)
+
     @pytest.mark.parametrize("path", ["./none", "/none/of/this", "runs/none/model"])
     def test_a_path_is_not_looked_up_on_the_hub(self, path):
         expected = f"^{path}: no such checkpoint. Expected a directory or a .keras file$"

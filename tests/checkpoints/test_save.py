@@ -157,6 +157,8 @@ def test_a_format_that_would_not_be_loaded_raises(models, tmp_path):
     with pytest.raises(ValueError, match="of another format, which would be loaded instead. Expected a new directory"):
         keras_bert.save(models("encoder"), tmp_path, None, format="keras")
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    with pytest.raises(ValueError, match='into which format="keras" writes model.keras. Received: directory='):
+        keras_bert.save(models("encoder"), tmp_path / "x.keras", None)
     with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
         keras_bert.save(models("encoder"), tmp_path / "model.safetensors", None)
 

@@ -128,7 +128,7 @@ def test_start_predict_and_stop(shelf, two_addresses, tmp_path):
     assert printed.startswith("This is a development server.")
     assert f": REST at http://127.0.0.1:{rest}, gRPC at 127.0.0.1:{grpc}\n" in printed
     assert printed.endswith("\nStopping.\n")
-    assert " toy/1 loaded in " in log
+    assert log.index(" toy/1 is loading ...") < log.index(" toy/1 loaded in ")
     assert " grpc:predict toy/1 rows=1 OK " in log
     assert " rest:predict toy/1 rows=1 OK " in log
     assert "Traceback" not in log

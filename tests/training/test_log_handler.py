@@ -12,6 +12,7 @@ def test_logging_of_the_program(monkeypatch, capsys):
     with quiet_tensorflow():
         absl_logging.info("absl configures `logging` with its first message")
         logging.getLogger("tensorflow").warning("5 out of the last 5 calls triggered tf.function retracing")
+        logging.getLogger("tensorflow").warning("Assets written to: .writing-1/assets")
         logging.getLogger("tensorflow").warning("Using MirroredStrategy eagerly has significant overhead currently")
         logging.getLogger("mine").warning("shown")
     assert logging.getLogger().handlers == []

@@ -156,6 +156,7 @@ class Shelf:
         """Loads a version and serves it; returns whether it could be loaded."""
         with self._lock:
             self._loading = name, number
+        _LOG.info("%s/%d is loading ...", one_line(name), number)
         start, version, message = time.monotonic(), None, None
         try:
             version = Version(name, number, files, _load_model(files.path))
