@@ -1,18 +1,20 @@
 """Reorders what a search has found by a cross-encoder, a model that reads query and passage together."""
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.search.data import Passage
 from keras_bert.training.progress import track
+
+if TYPE_CHECKING:  # Commands read names of models without Keras.
+    from keras_bert.checkpoints.loaded import LoadedBert
 
 _TOGETHER = 16  # Queries whose pairs are computed together.
 
 
-def rerank(bert: LoadedBert, queries: Any, hits: Any, *, label: str | None = None, batch_size: int = 32) -> list:
+def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = None, batch_size: int = 32) -> list:
     """Reorders the hits of `SearchIndex.search` by the scores of a cross-encoder.
 
     Args:

@@ -68,7 +68,7 @@ def test_values_and_defaults(tmp_path):
         (["--model=m", "--share=2"], "flag --share=2: 2.0 is not a number in the range [0, 1]"),
         (["--model=m", "--share=x"], "flag --share=x: expected a number"),
         (["--model=m", "--casing=none"], "flag --casing=none: value should be one of <lower|upper>"),
-        (["--model=m", "--modle=n"], "Unknown command line flag 'modle'. Did you mean: model ?"),
+        (["--model=m", "--modle=n"], "Unknown flag --modle. Did you mean --model?"),
         (["--flagfile=none.txt"], "Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'"),
     ],
 )
