@@ -172,6 +172,9 @@ class Finetuning:
             log_every=self.log_every,
             progress=self.grid_runs.progress,
         )
+        if trainer.trained_steps < setting["epochs"] * batches.steps:
+            ended = -(-trainer.trained_steps // batches.steps)
+            _LOG.info("%s", indented(f"stopped early after epoch {ended} of {setting['epochs']}"))
         epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
         result = {"scores": scores, "epoch": epoch}
         if self._before:

@@ -27,6 +27,11 @@ def read(texts, targets, task, validation, split, seed):
     """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
+    if task is None and targets is None and in_memory.is_frame(texts) and isinstance(train[0][0], tuple):
+        raise ValueError(
+            "`texts` is a data frame of two columns without targets. Expected the name of the column of the targets, "
+            f"fit(frame, {texts.columns[-1]!r}), or task='embedding' for a sentence encoder of pairs"
+        )
     task = in_memory.check_task(task) if task else in_memory.infer(*train)
     if task == "multi_label":
         in_memory.check_sets(train[1] or ())
@@ -37,6 +42,8 @@ def read(texts, targets, task, validation, split, seed):
         parts = validation if isinstance(validation, tuple) else (validation, column)
         if len(parts) > 2:
             raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
+        if in_memory.is_frame(texts) and in_memory.is_frame(parts[0]):
+            parts = (_like(parts[0], texts), *parts[1:])
         dev = in_memory.read(*parts, place="validation")
         if dev[1] is None and train[1] is not None:
             raise ValueError(
@@ -46,6 +53,17 @@ def read(texts, targets, task, validation, split, seed):
     elif split is not None:
         train, dev = _split(*train, split, seed)
     return FitData(task, {TRAIN: train, DEV: dev}, dev is not train)
+
+
+def _like(frame, train):
+    """Returns a data frame of validation with the columns of the one to train on, in the same order."""
+    names = list(train.columns)
+    if [name for name in names if name not in frame.columns]:
+        raise ValueError(
+            f"`validation` must have the columns of `texts`, {', '.join(map(repr, names))}. Received: "
+            f"{', '.join(map(repr, frame.columns))}"
+        )
+    return frame[names]
 
 
 def _split(rows, targets, share, seed):

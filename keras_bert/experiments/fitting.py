@@ -2,7 +2,9 @@
 
 import dataclasses
 import difflib
+import itertools
 import logging
+import math
 import pathlib
 import tempfile
 
@@ -14,6 +16,7 @@ from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_count, check_not_negative
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
+from keras_bert.experiments.grid import setting_text
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
@@ -23,8 +26,10 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.training.distribution import create_strategy
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
+from keras_bert.training.keras_callbacks import with_loss
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
+_OTHER_NAMES = {"lr": "learning_rate"}
 _LOG = logging.getLogger("keras_bert")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
@@ -94,14 +99,33 @@ def _trained(finetuning, name):
     grid_runs = finetuning.grid_runs
     best = grid_runs.best()[0]
     scores = {metric: value for metric, value in best["scores"].items() if "loss" not in metric}
-    epoch = f"; epoch {best['epoch']} of {best['setting']['epochs']}" if finetuning.hyperparameters.best else ""
+    found = data_summary.listed(scores)
+    if finetuning.hyperparameters.best:
+        found += f"; best epoch {best['epoch']} of {best['setting']['epochs']}"
+    if len(grid_runs.results) > 1:
+        found += f"; the best of {len(grid_runs.results)} runs, {setting_text(best['setting'])}"
     if finetuning.results is None:  # Which `finish` has not shown.
-        _LOG.info("  scores on %s: %s%s", finetuning.evaluated_on, data_summary.listed(scores), epoch)
+        _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
     curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
     trained = load(finetuning.output / "model", dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)
-    trained.results = {**best, "history": [line for line in curves if line["kind"] == "evaluation"]}
+    trained.results = {**best, "history": _history(curves, best["epoch"]), "runs": grid_runs.results}
     return trained
+
+
+def _history(lines, epochs):
+    """Returns a dict for each epoch: the mean `loss` of training and, after an evaluation, its results as `val_...`."""
+    train = [line for line in lines if line["kind"] == "train"]
+    evaluations = [line for line in lines if line["kind"] == "evaluation"]
+    ends = [line["step"] for line in evaluations]
+    ends = ends or [max(line["step"] for line in train) * epoch // epochs for epoch in range(1, epochs + 1)]
+    history = []
+    for epoch, (start, end) in enumerate(itertools.pairwise([0, *ends]), 1):
+        losses = [with_loss(line)["loss"] for line in train if start < line["step"] <= end]
+        results = with_loss(evaluations[epoch - 1]) if evaluations else {}
+        results = {f"val_{name}": value for name, value in results.items() if name not in ("step", "kind")}
+        history.append({"epoch": epoch, "loss": sum(losses) / len(losses) if losses else math.nan, **results})
+    return history
 
 
 def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, **options):
@@ -163,7 +187,8 @@ def _split_options(task, options):
     own = {name: value for name, value in options.items() if name in TASKS[task][1]}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
         known = [*LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
-        similar = difflib.get_close_matches(unknown[0], known, 1)
+        similar = [_OTHER_NAMES[unknown[0]]] if unknown[0] in _OTHER_NAMES else []
+        similar = similar or difflib.get_close_matches(unknown[0], known, 1)
         hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(known)}"
         if unknown[0] in ("optimizer", "loss", "metrics"):
             hint = ", which chooses it. `bert.encoder` builds models to compile with your own"

@@ -185,16 +185,20 @@ def text_cell(place, record, column):
     """Returns the text in a column of a row, which must not be empty."""
     text = record[column]
     if not isinstance(text, str):
-        raise ValueError(f"{place}: column `{column}` must be a string. Received: {text!r}")
+        raise ValueError(f"{place}: column `{column}` must be a string. Received: {text!r}{_hint(text)}")
     if not text.strip():
         raise ValueError(f"{place}: column `{column}` is empty")
     return text
 
 
+def _hint(value):
+    return "" if value is not None else ". Leave out or fill missing values"
+
+
 def _label(place, record, column, regression):
     label = record[column]
     if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
-        raise ValueError(f"{place}: column `{column}` must be a string or a number. Received: {label!r}")
+        raise ValueError(f"{place}: column `{column}` must be a string or a number. Received: {label!r}{_hint(label)}")
     if regression or isinstance(label, float):
         label = finite_number(place, column, label)
     if regression:

@@ -50,8 +50,11 @@ def read(texts, targets=None, place="texts"):
         names = [name for name in texts.columns if name != targets]
         texts, targets = texts[names], texts[targets]
     if targets is None and is_frame(texts) and (named := _TARGETS & set(map(str, texts.columns))):
-        name = sorted(named)[0]
-        raise ValueError(f"`{place}` has a column {name!r}. Name the column of the targets, {name!r}, or leave it out")
+        name, others = sorted(named)[0], [name for name in texts.columns if str(name) not in named]
+        raise ValueError(
+            f"`{place}` has a column {name!r}. Name the column of the targets, fit(frame, {name!r}), or leave it out, "
+            f"predict(frame[{others!r:.100}])"
+        )
     if isinstance(texts, str | bytes | dict) or not hasattr(texts, "__iter__"):
         raise ValueError(f"`{place}` must be a list, an array, a data frame or a dataset. Received: {texts!r:.100}")
     rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))

@@ -48,7 +48,7 @@ class KerasCallbacks(Callback):
             self._begin_epoch(epoch)
         self._callbacks.on_train_batch_begin(batch)
         self._batches += 1
-        for name, value in _with_loss(numbers).items():
+        for name, value in with_loss(numbers).items():
             if name.endswith("loss"):
                 self._sums[name] = self._sums.get(name, 0.0) + value
         self._callbacks.on_train_batch_end(batch, self._means())
@@ -60,7 +60,7 @@ class KerasCallbacks(Callback):
     def on_epoch_end(self, step, results):
         if self._epoch is None:  # The run resumes with the evaluation of its last epoch.
             self._begin_epoch(step // self._per_epoch - 1)
-        results = {f"val_{name}": value for name, value in _with_loss(results).items()}
+        results = {f"val_{name}": value for name, value in with_loss(results).items()}
         self._callbacks.on_epoch_end(self._epoch, {**self._means(), **results})
 
     def on_train_end(self, results):
@@ -71,7 +71,7 @@ class KerasCallbacks(Callback):
         return {name: value / self._batches for name, value in self._sums.items()}
 
 
-def _with_loss(numbers):
+def with_loss(numbers):
     """Adds `loss`, the sum of all terms, which Keras callbacks read."""
     terms = [value for name, value in numbers.items() if name.endswith("_loss")]
     return {"loss": sum(terms), **numbers} if terms else numbers

@@ -16,6 +16,7 @@ import tensorflow as tf
 from safetensors.numpy import load_file
 
 import keras_bert
+from keras_bert.experiments import fit_data
 from keras_bert.experiments.finetuning import Finetuning
 from tests.pipelines.programs import call
 
@@ -140,7 +141,9 @@ def test_an_interrupted_run_resumes(start, tmp_path):
             bert.fit(TEXTS, CLASSES[::-1], output_dir=tmp_path, **arguments)
     assert all(map(np.array_equal, whole.model().weights, resumed.model().weights))
     assert resumed.results == whole.results
-    assert len(whole.results["history"]) == 2
+    first, second = whole.results["history"]
+    assert (first["epoch"], second["epoch"], len(whole.results["runs"])) == (1, 2, 1)
+    assert {"loss", "val_loss", "val_accuracy"} <= first.keys()
 
 
 def test_a_callback_stops_the_run(start):
@@ -243,7 +246,12 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
         ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
         (["x", "y"], {"validation_data": (["a"], ["x"])}, "no option 'validation_data' .* Did you mean 'validation'?"),
-        (["x", "y"], {"lr": 1}, "no option 'lr' .* Expected one of: validation, .* learning_rate, .* freeze_layers"),
+        (["x", "y"], {"lr": 1}, "no option 'lr' .* Did you mean 'learning_rate'?"),
+        (
+            ["x", "y"],
+            {"shuffle": 1},
+            "no option 'shuffle' .* Expected one of: validation, .* freeze_layers",
+        ),
         (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* which chooses it. `bert.encoder` builds"),
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
         (["x", "y"], {"callbacks": object()}, "`callbacks` must be a list of Keras callbacks. Received: <object"),
@@ -288,3 +296,18 @@ def test_frozen_layers_of_the_loaded_model(start):
 def test_evaluate_needs_a_head(start):
     with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
         keras_bert.load(start).evaluate(TEXTS, CLASSES)
+
+
+def test_columns_of_frames():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
+    other = frame[["class_name", "b", "a"]]
+    data = fit_data.read(frame, "class_name", None, other, None, 1)
+    assert data.parts["train"] == data.parts["validation"] == ([("b c", "e"), ("d", "f g")], ["x", "y"])
+    with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
+        fit_data.read(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
+    with pytest.raises(
+        ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="
+    ):
+        fit_data.read(frame[["a", "class_name"]], None, None, None, None, 1)
+    assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task == "embedding"
