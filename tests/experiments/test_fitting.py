@@ -306,8 +306,6 @@ def test_columns_of_frames():
     assert data.parts["train"] == data.parts["validation"] == ([("b c", "e"), ("d", "f g")], ["x", "y"])
     with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
         fit_data.read(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
-    with pytest.raises(
-        ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="
-    ):
+    with pytest.raises(ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="):
         fit_data.read(frame[["a", "class_name"]], None, None, None, None, 1)
     assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task == "embedding"
