@@ -116,6 +116,8 @@ def check(arguments):
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
+    if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
+        raise ValueError(f"--output must end in .csv, .tsv or .jsonl. Received: {output}")
     _check_zero_shot(arguments)
     exported = arguments.values("sequence_length", "beam_size", "length_penalty", *_ZERO_SHOT)
     if arguments.server and exported:

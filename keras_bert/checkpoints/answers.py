@@ -192,12 +192,14 @@ def read_rows(texts, words=False):
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
     if is_single:
         return [_row("texts", texts)], True
-    if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator"):  # Iterating gives names or tensors.
+    # Iterating gives names or tensors, or arrays in place of pairs.
+    if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator") or getattr(texts, "ndim", 1) == 2:
         texts, targets = in_memory.read(texts)
         if targets is not None:
             raise ValueError(
                 "`texts` is a dataset with targets. Expected texts alone, such as dataset.map(lambda x, y: x)"
             )
+    texts = [text.decode() if isinstance(text, bytes) else text for text in texts]
     texts = map(_joined, texts) if words else texts
     return [_row(f"texts[{index}]", text) for index, text in enumerate(texts)], False
 

@@ -143,7 +143,7 @@ def download(name, revision=None, tried=()):
         raise ValueError(
             f"{name}: no such checkpoint{locations.hint(name)}. "
             f"Tried: {', '.join([*places, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
-        ) from error
+        ) from None  # The hub's traceback is long, and says no more.
 
 
 def _answers(name, revision):

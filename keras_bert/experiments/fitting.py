@@ -57,6 +57,8 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
     if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
         raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
+    if any(layer.quantization_mode for layer in bert.encoder._flatten_layers()):
+        raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
     shared, own = _split_options(data.task, options)
@@ -192,5 +194,7 @@ def _split_options(task, options):
         hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(known)}"
         if unknown[0] in ("optimizer", "loss", "metrics"):
             hint = ", which chooses it. `bert.encoder` builds models to compile with your own"
+        if unknown[0] == "remat":
+            hint = ". It is one of keras_bert.load(name, remat=True)"
         raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}{hint}")
     return shared, own

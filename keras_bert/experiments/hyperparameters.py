@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from keras_bert.checks import check_count, check_not_negative, check_positive
+
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
@@ -39,6 +41,11 @@ class Hyperparameters:
     # Differs from BERT: the original evaluates the weights after the last epoch.
     best: bool = True
     patience: int | None = None
+
+    def __post_init__(self):
+        check_count("gradient_accumulation", self.gradient_accumulation)
+        check_not_negative("weight_decay", self.weight_decay)
+        check_positive("epsilon", self.epsilon)
 
     def to_dict(self):
         """Returns the values by name, those of LoRA and packing only if they are used."""

@@ -74,7 +74,8 @@ class RestTransport:
         if isinstance(failure, urllib3.exceptions.ProtocolError) and again:
             return self._exchange(method, path, body, again=False)  # The server closed the connection.
         if isinstance(failure.__cause__, ConnectionRefusedError):
-            raise ConnectionRefusedError(f"no server is listening at {self._host}") from failure
+            hint = "" if ":" in self._host else ", which has no port. Expected host:port, such as localhost:8501"
+            raise ConnectionRefusedError(f"no server is listening at {self._host}{hint}") from failure
         if isinstance(failure, urllib3.exceptions.TimeoutError) and not isinstance(failure, _NotConnected):
             raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from failure
         raise ConnectionError(f"the request to {self._host} failed: {one_line(failure)}") from failure

@@ -40,6 +40,8 @@ def read(texts, targets=None, place="texts"):
         if own is not None and targets is not None:
             raise ValueError(f"`{place}` has targets, which are its second elements. Expected no others")
         targets = own if targets is None else targets
+    if getattr(targets, "shape", None) == () and hasattr(targets, "item"):  # A name from NumPy.
+        targets = targets.item()
     if isinstance(targets, str | int):
         if not is_frame(texts) or targets not in texts.columns:
             columns = f"a data frame with the columns {', '.join(map(repr, texts.columns))}" if is_frame(texts) else ""

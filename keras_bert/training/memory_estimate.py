@@ -41,14 +41,20 @@ def check_memory(step, source, micro_batches, strategy):
     while needed(parts) > limit and parts < rows:
         parts *= 2
     accumulation = f"compute it in {parts} micro-batches (`gradient_accumulation`={parts}), "
+    recomputes = any(getattr(layer, "remat", False) for layer in step.model._flatten_layers())
     message = (
-        f"a training step on {rows:,} rows of {length:,} tokens needs about {need / 1e9:.1f} GB of memory, of which "
-        f"{available / 1e9:.1f} GB are free: {accumulation if needed(parts) <= limit else ''}recompute activations "
-        "(`remat`=True), or lower the batch size or the length"
+        f"a training step on {rows:,} rows of {length:,} tokens needs about {_readable(need)} of memory, of which "
+        f"{_readable(available)} are free: {accumulation if needed(parts) <= limit else ''}"
+        f"{'' if recomputes else 'recompute activations (`remat`=True), or '}lower the batch size "
+        "or the length"
     )
     if need > _REFUSED * available:
         raise MemoryError(message)
     _LOG.warning("%s", message)
+
+
+def _readable(size):
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _available(strategy):

@@ -246,6 +246,10 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
         ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
         (["x", "y"], {"validation_data": (["a"], ["x"])}, "no option 'validation_data' .* Did you mean 'validation'?"),
+        (["x", "y"], {"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
+        (["x", "y"], {"weight_decay": -1}, "`weight_decay` must be a number of at least 0"),
+        (["x", "y"], {"class_weight": {"x": -1}}, "`class_weight` must be a number of at least 0"),
+        (["x", "y"], {"remat": True}, r"no option 'remat' .* keras_bert.load\(name, remat=True\)"),
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Did you mean 'learning_rate'?"),
         (
             ["x", "y"],

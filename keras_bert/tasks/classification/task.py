@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import check_not_negative
 from keras_bert.files import write_text
 from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
@@ -269,6 +270,8 @@ def check_class_weights(task, class_weights):
             "`class_weights` must be None, 'balanced', which requires classes, or for one label per text a dict of "
             f"weights by class. Received: class_weights={class_weights!r} for {task.title}"
         )
+    for weight in (weights or {}).values():
+        check_not_negative("class_weights", weight)
 
 
 def _card(data):
