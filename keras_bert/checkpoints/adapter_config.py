@@ -2,7 +2,7 @@
 
 import re
 
-from keras_bert.checkpoints.huggingface import read_json
+from keras_bert.checkpoints.json_files import read_json
 
 CONFIG = "adapter_config.json"
 # Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.

@@ -1,18 +1,16 @@
 """Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
 
-import json
-import pathlib
 import re
 import shutil
-from functools import partial
 
 import ml_dtypes
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.json_files import read_json
+from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
+from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
@@ -20,9 +18,6 @@ from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.text.thresholds import checked_thresholds
 
 CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-_PICKLE = "pytorch_model.bin"
 UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
 
 # The head of each architecture; the tensors distinguish architectures with the same head.
@@ -81,11 +76,6 @@ def is_ours(directory):
     return "keras_bert" in read_json(directory / CONFIG)
 
 
-def has_weights(directory):
-    """Returns whether a directory contains weights in Hugging Face's format."""
-    return any((directory / name).is_file() for name in (WEIGHTS, INDEX, _PICKLE))
-
-
 def _check_no_head(directory, tensors):
     names = sorted(tensor.name for name, tensor in tensors.items() if name in HEAD_TENSORS)
     if names:
@@ -140,92 +130,11 @@ def write_tensors(tensors, directory, dtype):
     shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
-def read_json(path):
-    """Reads a JSON object; errors name the file."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
-    return values
-
-
-def read_json_if_exists(path):
-    """Reads a JSON object; empty if the file is missing."""
-    return read_json(path) if path.is_file() else {}
-
-
 def _read_weights(directory, tied):
     """Returns the tensors of a directory by our names, with a tied table only once."""
     return _without_copies(
         directory, {our_name(name): tensor for name, tensor in read_tensors(directory).items()}, tied
     )
-
-
-def read_tensors(directory):
-    """Returns the `Tensor`s of a directory by their names."""
-    tensors = {}
-    for path in _weight_files(directory):
-        tensors |= read_file(path)
-    return tensors
-
-
-def read_file(path):
-    """Returns the `Tensor`s of a safetensors file by their names."""
-    try:
-        file = safetensors.safe_open(path, framework="numpy")
-        names = list(file.keys())
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
-    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    return {name: Tensor(name, shape, partial(_read_tensor, path, file, name)) for name, shape in shapes.items()}
-
-
-def _read_tensor(path, file, name):
-    try:
-        return file.get_tensor(name)
-    except (AttributeError, TypeError):  # NumPy lacks its dtype, such as that of 8-bit floats.
-        raise ValueError(
-            f"{path}: the dtype of {name} is not supported. Expected float32, float16 or bfloat16. "
-            f"Received: dtype={file.get_slice(name).get_dtype()}"
-        ) from None
-
-
-def _weight_files(directory):
-    if (directory / WEIGHTS).is_file():
-        return [directory / WEIGHTS]
-    if (directory / INDEX).is_file():
-        return _shards(directory / INDEX)
-    if (directory / _PICKLE).is_file():
-        raise ValueError(
-            f"{directory}: {_PICKLE} is not supported: it is a pickle, which can run code when opened. "
-            f"Expected {WEIGHTS}; transformers writes it with model.save_pretrained()"
-        )
-    raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} next to {CONFIG}; found neither")
-
-
-def _shards(path):
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not places:
-        raise ValueError(
-            f"{path}: `weight_map` must be an object with the file of each tensor. Received: {places!r:.200}"
-        )
-    shards = {name: inner_path(path, name) for name in places.values()}
-    if missing := sorted(name for name, shard in shards.items() if not shard.is_file()):
-        raise ValueError(f"{path}: missing shard(s): {', '.join(missing)}")
-    return sorted(shards.values())
-
-
-def inner_path(path, name):
-    """Returns the path that a file names relative to its folder, where it must be.
-
-    Links are followed: a folder in the cache of the Hugging Face hub consists of links to files outside of it.
-    """
-    inner = pathlib.PurePath(name if isinstance(name, str) else "..")
-    if inner.anchor or ".." in inner.parts:
-        raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
-    return path.parent / inner
 
 
 def our_name(name):

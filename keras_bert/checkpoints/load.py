@@ -12,12 +12,14 @@ from keras_bert.checkpoints import (
     adapter_config,
     google,
     huggingface,
+    json_files,
     keras_hub,
     locations,
     other_models,
     peft,
     sentence_transformers,
     tokenizer_files,
+    weight_files,
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
@@ -170,18 +172,18 @@ def _open_path(path, head, base):
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
     other_models.check_folder(path)
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
-    if google.is_google(folder) and not huggingface.has_weights(folder):
+    if google.is_google(folder) and not weight_files.has_weights(folder):
         checkpoint = google.read(folder)
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
-    elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
+    elif (path / KERAS_FILE).is_file() and not (path / weight_files.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path)
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
-            f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
+            f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {weight_files.WEIGHTS} (Hugging Face), "
             f"{google.CONFIG} with bert_model.ckpt.* (Google), {peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), or "
             f"{KERAS_FILE}{_hint(path)}"
         )
-    elif "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
+    elif "registered_name" in json_files.read_json(folder / huggingface.CONFIG):
         return keras_hub.read_preset(path.resolve(), head)
     else:
         checkpoint = huggingface.read(folder, head)

@@ -1,6 +1,7 @@
 """Checkpoints of other models than BERT. Their modules are named as text: this one works without them."""
 
-from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
+from keras_bert.checkpoints.huggingface import CONFIG
+from keras_bert.checkpoints.json_files import read_json_if_exists
 
 # The module whose `load` opens a folder, by `model_type` of its config.json.
 _MODULES = {"marian": "keras_bert.translation"}

@@ -16,13 +16,14 @@ import safetensors.numpy
 from keras_bert.checkpoints import adapter_config, huggingface, locations
 from keras_bert.checkpoints.adapter_config import CONFIG
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
+from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.models.lora import lora_layers
 
 WEIGHTS = "adapter_model.safetensors"
-_PICKLE = "adapter_model.bin"
+_TORCH = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
 _TASKS = {head.peft: head.name for head in HEADS if head.peft and head.tensors}
@@ -155,14 +156,9 @@ def _listing(names):
 
 def _open(directory):
     """Returns the tensors by name, without peft's prefix."""
-    path = directory / WEIGHTS
-    if not path.is_file():
-        if (directory / _PICKLE).is_file():
-            raise ValueError(f"{directory}: {_PICKLE} is not supported: a pickle can run code. Expected {WEIGHTS}")
-        raise FileNotFoundError(f"{directory}: expected {WEIGHTS} next to {CONFIG}; found no such file")
-    tensors = huggingface.read_file(path)
+    tensors = read_tensors(directory, (WEIGHTS, _TORCH))
     if wrong := [name for name in tensors if not name.startswith(_PREFIX)]:
-        raise ValueError(f"{path}: the names of peft's tensors begin with {_PREFIX}. Received: {wrong[0]}")
+        raise ValueError(f"{directory}: the names of peft's tensors begin with {_PREFIX}. Received: {wrong[0]}")
     return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
 
 

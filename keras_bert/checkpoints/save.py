@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import keras
 
-from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files, weight_files
 from keras_bert.checkpoints.layout import KERAS_FILE
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
@@ -26,8 +26,8 @@ _LOG = logging.getLogger("keras_bert")
 _FORMATS = {
     "huggingface": [peft.CONFIG],
     "google": [huggingface.CONFIG, peft.CONFIG],
-    "keras": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG, peft.CONFIG],
-    "peft": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG, KERAS_FILE],
+    "keras": [*weight_files.FILES, google.CONFIG, peft.CONFIG],
+    "peft": [*weight_files.FILES, google.CONFIG, KERAS_FILE],
 }
 
 

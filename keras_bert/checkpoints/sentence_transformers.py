@@ -4,17 +4,10 @@ import dataclasses
 import json
 
 from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.huggingface import (
-    CONFIG,
-    WEIGHTS,
-    inner_path,
-    is_ours,
-    read_file,
-    read_json,
-    read_json_if_exists,
-    write_tensors,
-)
+from keras_bert.checkpoints.huggingface import CONFIG, is_ours, write_tensors
+from keras_bert.checkpoints.json_files import inner_path, read_json, read_json_if_exists
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
+from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
 from keras_bert.files import write_json
 from keras_bert.similarity import check_function
@@ -218,15 +211,10 @@ def _with_projection(folder, checkpoint):
         activation = classification_config.our_activation("activation_function", name, _ACTIVATIONS)
     except ValueError as error:
         raise ValueError(f"{folder / 'config.json'}: {error}; {_OMIT} this module") from None
-    if not (folder / WEIGHTS).is_file():
-        raise FileNotFoundError(
-            f"{folder}: expected {WEIGHTS}. A pytorch_model.bin is not supported: it is a pickle, which can run code "
-            "when opened; sentence-transformers writes the other file with save_pretrained()"
-        )
-    tensors = read_file(folder / WEIGHTS)
+    tensors = read_tensors(folder, (WEIGHTS, TORCH))
     weight, bias = (tensors.get(f"linear.{part}") for part in ("weight", "bias"))
     if weight is None or set(tensors) - {"linear.weight", "linear.bias"}:
-        raise ValueError(f"{folder / WEIGHTS}: expected linear.weight and linear.bias. Received: {', '.join(tensors)}")
+        raise ValueError(f"{folder}: expected linear.weight and linear.bias. Received: {', '.join(tensors)}")
     if bias is None:
         bias = dataclasses.replace(
             weight, name="linear.bias", shape=weight.shape[:1], read=lambda: 0.0 * weight.read()[:, 0]

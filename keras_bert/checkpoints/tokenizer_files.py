@@ -18,7 +18,8 @@ options and their keys.
 
 import logging
 
-from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
+from keras_bert.checkpoints.huggingface import CONFIG
+from keras_bert.checkpoints.json_files import read_json_if_exists
 from keras_bert.files import write_json, write_text
 from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS

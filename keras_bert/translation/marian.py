@@ -5,8 +5,10 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.huggingface import CONFIG, read_json, read_tensors
+from keras_bert.checkpoints.huggingface import CONFIG
+from keras_bert.checkpoints.json_files import read_json
 from keras_bert.checkpoints.layout import check_sizes
+from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.checks import check_choice
 from keras_bert.translation.config import MARIAN_KEYS, TransformerConfig
 from keras_bert.translation.marian_layout import FIXED, SIDES, slots

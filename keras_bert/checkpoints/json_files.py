@@ -1,0 +1,31 @@
+"""The JSON files of a checkpoint, and the files that they name."""
+
+import json
+import pathlib
+
+
+def read_json(path):
+    """Reads a JSON object; errors name the file."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
+    return values
+
+
+def read_json_if_exists(path):
+    """Reads a JSON object; empty if the file is missing."""
+    return read_json(path) if path.is_file() else {}
+
+
+def inner_path(path, name):
+    """Returns the path that a file names relative to its folder, where it must be.
+
+    Links are followed: a folder in the cache of the Hugging Face hub consists of links to files outside of it.
+    """
+    inner = pathlib.PurePath(name if isinstance(name, str) else "..")
+    if inner.anchor or ".." in inner.parts:
+        raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
+    return path.parent / inner

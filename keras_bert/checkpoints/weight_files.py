@@ -1,0 +1,77 @@
+"""The files of weights in a folder of Hugging Face's layout: safetensors, PyTorch's and Keras 2's, also in shards."""
+
+from functools import partial
+
+import safetensors
+
+from keras_bert.checkpoints.h5_file import read_h5_file
+from keras_bert.checkpoints.json_files import inner_path, read_json
+from keras_bert.checkpoints.layout import Tensor
+from keras_bert.checkpoints.torch_file import read_torch_file
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+TORCH = "pytorch_model.bin"
+# The files of weights, the first that a folder has is read.
+FILES = (WEIGHTS, INDEX, TORCH, f"{TORCH}.index.json", "tf_model.h5", "tf_model.h5.index.json")
+
+
+def has_weights(directory):
+    """Returns whether a directory contains weights in Hugging Face's layout."""
+    return any((directory / name).is_file() for name in FILES)
+
+
+def read_tensors(directory, files=FILES):
+    """Returns the `Tensor`s of a directory by their names, which are those of transformers.
+
+    Args:
+        directory: the folder.
+        files: names of files of weights; the first one that exists is read.
+    """
+    tensors = {}
+    name = next((name for name in files if (directory / name).is_file()), None)
+    if name is None:
+        raise FileNotFoundError(f"{directory}: expected weights, {' or '.join(files)}; found no such file")
+    for path in _shards(directory / name) if name.endswith(".json") else [directory / name]:
+        tensors |= read_file(path)
+    return tensors
+
+
+def read_file(path):
+    """Returns the `Tensor`s of a file by their names."""
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    tensors = read_torch_file(path) if path.suffix == ".bin" else read_h5_file(path)
+    return {name: Tensor(name, shape, read) for name, (shape, read) in tensors.items()}
+
+
+def _shards(path):
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ValueError(
+            f"{path}: `weight_map` must be an object with the file of each tensor. Received: {places!r:.200}"
+        )
+    shards = {name: inner_path(path, name) for name in places.values()}
+    if missing := sorted(name for name, shard in shards.items() if not shard.is_file()):
+        raise ValueError(f"{path}: missing shard(s): {', '.join(missing)}")
+    return sorted(shards.values())
+
+
+def _read_safetensors(path):
+    try:
+        file = safetensors.safe_open(path, framework="numpy")
+        names = list(file.keys())
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
+    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    return {name: Tensor(name, shape, partial(_read_tensor, path, file, name)) for name, shape in shapes.items()}
+
+
+def _read_tensor(path, file, name):
+    try:
+        return file.get_tensor(name)
+    except (AttributeError, TypeError):  # NumPy lacks its dtype, such as that of 8-bit floats.
+        raise ValueError(
+            f"{path}: the dtype of {name} is not supported. Expected float32, float16 or bfloat16. "
+            f"Received: dtype={file.get_slice(name).get_dtype()}"
+        ) from None
