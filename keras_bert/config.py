@@ -19,6 +19,7 @@ _FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "l
 _FROM_HUGGINGFACE = {
     **{name: name for name in ACTIVATIONS},
     "gelu_pytorch_tanh": "gelu_new",
+    "gelu_fast": "gelu_new",
     "gelu_python": "gelu",
     "swish": "silu",
 }

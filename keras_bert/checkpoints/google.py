@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.layout import Checkpoint, Tensor, head_of_tensors, tensors_of
 from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
-from keras_bert.models.head_table import HEADS, head_named
+from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"
@@ -59,8 +59,7 @@ def read(directory):
         return Tensor(name, tuple(shapes[name][::-1] if transposed else shapes[name]), fetch)
 
     tensors = {_our_name(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
-    heads = [head.name for head in HEADS if head.google in tensors]  # The last one counts.
-    return Checkpoint(str(prefix), config, tensors, Metadata(head=heads[-1] if heads else None))
+    return Checkpoint(str(prefix), config, tensors, Metadata(head=head_of_tensors(tensors)))
 
 
 def write(description, vocabulary, directory):

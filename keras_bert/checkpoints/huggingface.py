@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.json_files import read_json
-from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
+from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, head_of_tensors, tensors_of
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
@@ -34,8 +34,9 @@ def read(directory, head=None):
     """
     config, metadata = read_config(directory, head)
     tensors = _read_weights(directory, metadata.tied)
-    if head is None and metadata.head is None:
-        _check_no_head(directory, tensors)
+    if head is None and metadata.head is None and (head := _inferred_head(directory, tensors)):
+        config, metadata = read_config(directory, head)
+        metadata = metadata.replace(head=head)
     reads = head_named(head or metadata.head or "encoder").reads
     if metadata.causal and reads == ("pooled",) and not is_ours(directory):
         raise ValueError(
@@ -76,15 +77,19 @@ def is_ours(directory):
     return "keras_bert" in read_json(directory / CONFIG)
 
 
-def _check_no_head(directory, tensors):
+def _inferred_head(directory, tensors):
+    """Returns the head of a folder that does not name it, or `None`; that of an unknown architecture is not guessed."""
     names = sorted(tensor.name for name, tensor in tensors.items() if name in HEAD_TENSORS)
+    architectures = read_json(directory / CONFIG).get("architectures")
+    if names and not architectures:
+        return head_of_tensors(tensors)
     if names:
-        architectures = read_json(directory / CONFIG).get("architectures")
         raise ValueError(
             f"{directory / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
             f"{', '.join(_HEADS)}. Received: architectures={architectures}; pass load(..., head='encoder') to omit the "
             f"head, or another of {', '.join(_ARCHITECTURES)} to select it"
         )
+    return None
 
 
 def write_config(description, metadata, directory):

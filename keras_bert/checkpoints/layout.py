@@ -6,6 +6,7 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 
 import dataclasses
 import itertools
+import logging
 import re
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS
 
 KERAS_FILE = "model.keras"
+_LOG = logging.getLogger("keras_bert")
 POSITIONS = "embeddings.position_embeddings.weight"
 _DENSE = {layer: tensor for head in HEADS for layer, tensor in head.tensors.items()}  # Layers of heads.
 _DENSE_AND_NORM = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", *_DENSE.values())
@@ -25,6 +27,7 @@ HEAD_TENSORS = {
     "cls.predictions.decoder.weight",
     *(f"{name}.{part}" for name in _DENSE_AND_NORM for part in ("weight", "bias")),
 }
+_ENCODER = ("embeddings.", "encoder.", "pooler.", "encoder_bilstm.")  # Prefixes of the encoder's tensors.
 _BILSTM = ("weighted_sum.", "bilstm.")  # Prefixes of the tensors of a BiLSTM tagger, besides its classifier.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
@@ -225,6 +228,20 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
             raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. {received}")
 
 
+def encoder_of(checkpoint):
+    """Returns a checkpoint without the tensors of any head; those of unknown ones are named."""
+    tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
+    if unknown := sorted(checkpoint.tensors.keys() - tensors.keys() - HEAD_TENSORS):
+        _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
+    return dataclasses.replace(checkpoint, tensors=tensors)
+
+
+def head_of_tensors(tensors):
+    """Returns the head that has these tensors, or `None`: of several, that with the most tensors."""
+    heads = [head.name for head in HEADS if head.google in tensors]
+    return heads[-1] if heads else None
+
+
 def check_known(checkpoint, description):
     """Raises if the checkpoint contains a tensor that neither the model nor a head of BERT has."""
     known = _OPTIONAL | {slot.name for slot in slots(description)}
@@ -236,7 +253,8 @@ def check_known(checkpoint, description):
     if unknown:
         raise ValueError(
             f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: {_listing(unknown)}. "
-            "Expected the names and the number of layers of its config"
+            "Expected the names and the number of layers of its config; load(..., head='encoder') leaves out "
+            "what is not of the encoder"
         )
 
 

@@ -21,7 +21,7 @@ from keras_bert.checkpoints import (
     tokenizer_files,
     weight_files,
 )
-from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, tensors_of
+from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
@@ -193,7 +193,7 @@ def _open_path(path, head, base):
             checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
-    return checkpoint
+    return encoder_of(checkpoint) if head == "encoder" else checkpoint
 
 
 def _open_adapter(path, head, base):

@@ -39,9 +39,7 @@ _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
-    "never_split": (None, []),
     "split_special_tokens": (False, None),
-    "padding_side": ("right", None),
     "truncation_side": ("right", None),
     **{f"{name}_token": (f"[{name.upper()}]", None) for name in ("unk", "sep", "pad", "cls", "mask")},
 }
@@ -149,7 +147,12 @@ def _applied_options(path, values, settings, is_bert_class, longest_word):
 
 
 def _check(directory, settings):
-    """Raises if a setting differs from BERT's."""
+    """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here."""
+    if others := sorted(set(settings.get("never_split") or ()) - set(tokenizer_json.STANDARD)):
+        raise ValueError(
+            f"{directory}: the tokenizer's `never_split` may only name special tokens, which are never split. "
+            f"Received: {', '.join(others)}; add them as tokens: added_tokens.json"
+        )
     for key, allowed in _FIXED.items():
         value = settings.get(key)
         value = value.get("content") if isinstance(value, dict) else value
