@@ -6,8 +6,11 @@ Python in the file that is not in `_GLOBALS` is refused before anything is read.
 an archive with a pickle and a file for each storage, or, before PyTorch 1.6, five pickles followed by the storages.
 """
 
+import contextlib
 import dataclasses
+import io
 import math
+import mmap
 import pickletools
 import zipfile
 from functools import partial
@@ -86,23 +89,21 @@ def read_torch_file(path):
     Raises:
         ValueError: if the file contains anything but tensors, or is damaged.
     """
-    try:
-        archive = zipfile.is_zipfile(path)
-        values, read = _read_archive(path) if archive else _read_pickles(path)
+    with _explained(path):
+        values, read = _read_archive(path) if zipfile.is_zipfile(path) else _read_pickles(path)
         tensors = {name: _tensor(name, value) for name, value in _state(values).items()}
+    return {name: (tensor.shape, partial(read, tensor)) for name, tensor in tensors.items()}
+
+
+@contextlib.contextmanager
+def _explained(path):
+    """Turns all errors of a damaged file into one line that names it."""
+    try:
+        yield
     except TorchFileError as error:
         raise ValueError(f"{path}: {error}. Expected tensors alone") from None
-    except (
-        ArithmeticError,
-        LookupError,
-        OSError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-        NotImplementedError,
-    ) as error:
-        raise ValueError(f"{path}: not a readable file of PyTorch, it may be truncated: {error}") from None
-    return {name: (tensor.shape, partial(read, tensor)) for name, tensor in tensors.items()}
+    except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not a readable file of PyTorch, it may be truncated: {str(error)!r:.200}") from None
 
 
 def _state(values):
@@ -124,20 +125,26 @@ def _read_archive(path):
             raise TorchFileError("it is an archive without one data.pkl")
         folder = names[0].removesuffix("data.pkl")
         order = f"{folder}byteorder"
-        if order in archive.namelist() and archive.read(order) != b"little":
+        if order in archive.namelist() and _content(archive, order) != b"little":
             raise TorchFileError("its numbers are big-endian")
-        with archive.open(names[0]) as file:
-            values = _Machine().run(file)
+        values = _Machine().run(io.BytesIO(_content(archive, names[0])))
 
     def read(tensor):
-        with zipfile.ZipFile(path) as archive:
-            return tensor.of(archive.read(f"{folder}data/{tensor.storage.key}"))
+        with _explained(path), zipfile.ZipFile(path) as archive:
+            return tensor.of(_content(archive, f"{folder}data/{tensor.storage.key}"))
 
     return values, read
 
 
+def _content(archive, name):
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:  # It could be larger than any memory.
+        raise TorchFileError(f"{name} is compressed")
+    return archive.read(name)
+
+
 def _read_pickles(path):
-    with open(path, "rb") as file:
+    # Of a mapped file, a damaged length reads no more than there is.
+    with open(path, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as file:
         if _Machine().run(file) != _MAGIC:
             raise TorchFileError("it is no archive, and does not begin as a file of PyTorch")
         _Machine().run(file)  # The version of the form.
@@ -154,7 +161,7 @@ def _read_pickles(path):
 
     def read(tensor):
         storage = tensor.storage
-        with open(path, "rb") as file:
+        with _explained(path), open(path, "rb") as file:
             file.seek(places[storage.key] + storage.start * storage.dtype.itemsize)
             return tensor.of(file.read(storage.count * storage.dtype.itemsize))
 

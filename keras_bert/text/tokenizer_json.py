@@ -61,7 +61,7 @@ def read(path, text, bert_defaults=False):
     _check_strips(path, added)
     if not (bert_defaults and content.get("post_processor") is None):
         _check_template(path, content.get("post_processor"), {piece: index for index, piece in places.items()})
-    _check_sides(path, content)
+    _check_side(path, content)
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
@@ -191,11 +191,10 @@ def _check_template(path, processor, ids):
         )
 
 
-def _check_sides(path, content):
-    for part in ("padding", "truncation"):
-        direction = (content.get(part) or {}).get("direction", "Right")
-        if direction != "Right":
-            raise ValueError(f"{path}: expected {part}.direction='Right'. Received: {part}.direction={direction!r}")
+def _check_side(path, content):
+    direction = (content.get("truncation") or {}).get("direction", "Right")  # That of padding does not matter.
+    if direction != "Right":
+        raise ValueError(f"{path}: expected truncation.direction='Right'. Received: truncation.direction={direction!r}")
 
 
 def _parts(template):

@@ -221,8 +221,12 @@ def test_wrong_tensors(folder, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / WEIGHTS).unlink(), "expected model.safetensors or model.safetensors.ind"),
-        (lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "is not supported: it is a pickle"),
+        (lambda folder: (folder / WEIGHTS).unlink(), "expected weights, model.safetensors or model.safetensors.ind"),
+        (lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "bin: not a readable file of PyTorch"),
+        (
+            lambda folder: (folder / WEIGHTS).rename(folder / "tf_model.h5"),
+            "h5: not a readable file of Keras 2's weights",
+        ),
         *((shorten(WEIGHTS, length), CUT_SHORT) for length in (0, 100, -1000)),
         (
             lambda folder: edit(folder / "tokenizer_config.json", extra_special_tokens=["<more>"]),

@@ -241,10 +241,10 @@ def test_a_trained_token_table_or_decoder_is_not_tied(saved, tmp_path):
 def test_missing_files(changed, base):
     folder = changed()
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
-    with pytest.raises(ValueError, match=r"adapter_model.bin is not supported: a pickle can run code. Expected"):
+    with pytest.raises(ValueError, match="adapter_model.bin: not a readable file of PyTorch"):
         keras_bert.load(folder)
     (folder / "adapter_model.bin").unlink()
-    with pytest.raises(FileNotFoundError, match=r"expected adapter_model.safetensors next to adapter_config.json"):
+    with pytest.raises(FileNotFoundError, match="expected weights, adapter_model.safetensors or adapter_model.bin"):
         keras_bert.load(folder)
     with pytest.raises(ValueError, match="`base` is only for adapters, folders with adapter_config.json. Received: "):
         keras_bert.load(base, base=base)

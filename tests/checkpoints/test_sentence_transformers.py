@@ -108,7 +108,7 @@ def test_other_modules_and_weights_raise(folder):
     edit_modules(folder, lambda modules: [{**modules[0], "path": ""}, *modules[1:2], {**modules[2], "path": "2_Dense"}])
     (folder.parent / "dense").rename(folder / "2_Dense")
     (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(FileNotFoundError, match="2_Dense: expected model.safetensors. A pytorch_model.bin is not supp"):
+    with pytest.raises(ValueError, match="pytorch_model.bin: not a readable file of PyTorch"):
         keras_bert.load(folder)
 
 

@@ -150,7 +150,11 @@ ONE_WORD = {"content": "e", "single_word": True}
     ("file", "values", "message"),
     [
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class='BertJapaneseTokeni"),
-        ("tokenizer_config.json", {"padding_side": "left"}, "`padding_side` must be 'right'"),
+        (
+            "tokenizer_config.json",
+            {"never_split": ["[SEP]", "x"]},
+            "`never_split` may only name special .* Received: x",
+        ),
         ("tokenizer_config.json", {"do_basic_tokenize": False}, "`do_basic_tokenize` must be True"),
         ("tokenizer_config.json", {"cls_token": {"content": "<s>"}}, r"`cls_token` must be '\[CLS\]'"),
         ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "expected normalizer.type='BertNormalizer'"),
@@ -162,7 +166,7 @@ ONE_WORD = {"content": "e", "single_word": True}
         ("added_tokens.json", {"<x>": 9}, "added_tokens.json: .*added token '<x>' with the id 9, beside 'e' with the"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"50": {"content": "e"}}}, "'e' with the id 50, beside 'e'"),
         ("tokenizer.json", {"added_tokens": [{"id": 9, "content": "<x>"}]}, "tokenizer.json: .*'<x>' with the id 9, b"),
-        ("tokenizer.json", {"padding": {"direction": "Left"}}, "expected padding.direction='Right'"),
+        ("tokenizer.json", {"truncation": {"direction": "Left"}}, "expected truncation.direction='Right'"),
         *(
             ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)
             for sep, message in ((["[SEP]", 4], "with the ids of the vocabulary"), (["</s>", 3], r"\[CLS\] A \[SEP\]"))

@@ -75,5 +75,5 @@ def test_marian_directories_are_honoured_or_refused(model, tmp_path):
     with pytest.raises(ValueError, match="not a readable safetensors file"):
         keras_bert.translation.load(tmp_path)
     weights.rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="pytorch_model.bin is not supported: it is a pickle"):
+    with pytest.raises(ValueError, match="pytorch_model.bin: not a readable file of PyTorch"):
         keras_bert.translation.load(tmp_path)
