@@ -59,11 +59,11 @@ def check_heads(hidden_size, **heads):
         raise ValueError(f"`hidden_size` must be a multiple of `{name}`. Received: {received}")
 
 
-def take_numbers(settings):
+def take_numbers(settings, may_be_zero=()):
     """Checks that the `int` fields of a frozen dataclass are positive, and converts numbers of NumPy for JSON."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.type is int:
-            check_count(field.name, value)
+            check_count(field.name, value, least=int(field.name not in may_be_zero))
         if is_number(value) and hasattr(value, "item"):
             object.__setattr__(settings, field.name, value.item())

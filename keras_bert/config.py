@@ -10,9 +10,10 @@ import json
 import pathlib
 import re
 
-from keras_bert.checks import check_choice, check_heads, check_positive, check_rate, take_numbers
+from keras_bert.checks import check_choice, check_count, check_heads, check_positive, check_rate, take_numbers
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
+POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
 
 # Maps other programs' names of activations to ours.
 _FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
@@ -53,10 +54,14 @@ class BertConfig:
         hidden_dropout_prob: float, dropout rate of the embeddings and of each sublayer's output. Defaults to 0.1.
         attention_probs_dropout_prob: float, dropout rate of the attention probabilities. Defaults to 0.1.
         max_position_embeddings: int, maximum sequence length. Defaults to 512.
-        type_vocab_size: int, number of segments. Defaults to 2.
+        type_vocab_size: int, number of segments; 0 for no segment embeddings, as in DistilBERT. Defaults to 2.
         initializer_range: float, standard deviation of the truncated normal initializer. Defaults to 0.02.
         layer_norm_eps: float, epsilon of every LayerNorm. Defaults to 1e-12.
         classifier_dropout: float, dropout rate before a classification head. Defaults to `hidden_dropout_prob`.
+        embedding_size: int, width of the embeddings, which a dense layer makes `hidden_size`, as in ELECTRA. Defaults
+            to `hidden_size`, without that layer.
+        pooler_activation: str, one of `POOLER_ACTIVATIONS`: "relu" in DistilBERT, "gelu" in ELECTRA. Defaults to
+            "tanh".
     """
 
     vocab_size: int = 30522
@@ -72,13 +77,18 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     classifier_dropout: float | None = None
+    embedding_size: int | None = None
+    pooler_activation: str = "tanh"
 
     title, package = "BERT", "keras_bert"  # For the model card.
 
     def __post_init__(self):
-        take_numbers(self)
+        take_numbers(self, may_be_zero=("type_vocab_size",))
         check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)
         check_choice("hidden_act", self.hidden_act, ACTIVATIONS)
+        check_choice("pooler_activation", self.pooler_activation, POOLER_ACTIVATIONS)
+        if self.embedding_size is not None:
+            check_count("embedding_size", self.embedding_size)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             check_rate(name, getattr(self, name))
         check_rate("classifier_dropout", self.head_dropout)
@@ -148,8 +158,10 @@ class BertConfig:
         return cls(**{**kept, "hidden_act": names[act]})
 
     def to_huggingface(self):
-        """Returns the content of Hugging Face's `config.json`."""
-        return {"model_type": "bert", **dataclasses.asdict(self)}
+        """Returns the content of Hugging Face's `config.json`, for a BERT."""
+        values = dataclasses.asdict(self)
+        del values["embedding_size"], values["pooler_activation"]
+        return {"model_type": "bert", **values}
 
     def to_google(self):
         """Returns the content of Google's `bert_config.json`; raises for settings without a key there."""
@@ -164,8 +176,8 @@ class BertConfig:
                 "Google's format has no key for `layer_norm_eps`, its programs use 1e-12. "
                 f"Received: layer_norm_eps={self.layer_norm_eps}; use the huggingface or keras format"
             )
-        values = dataclasses.asdict(self)
-        del values["layer_norm_eps"], values["classifier_dropout"]
+        values = self.to_huggingface()
+        del values["layer_norm_eps"], values["classifier_dropout"], values["model_type"]
         return {**values, "hidden_act": to_google[self.hidden_act]}
 
 

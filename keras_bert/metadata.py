@@ -28,7 +28,7 @@ _SETTINGS: tuple[str, ...] = (
     "thresholds",
     "prompts",
 )
-_SETTINGS += ("default_prompt_name", "similarity_function")
+_SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Metadata:
         bilstm: bool, whether a BiLSTM is on top of the encoder. Defaults to `False`.
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
+        model_type: str, whose layout the model has in transformers: "bert", "distilbert" or "electra". Defaults to
+            "bert".
     """
 
     head: str | None = None
@@ -86,6 +88,7 @@ class Metadata:
     bilstm: bool = False
     tied: bool = True
     keep_special_tokens: list | None = None
+    model_type: str = "bert"
 
     @classmethod
     def of_settings(cls, **settings):

@@ -1,5 +1,6 @@
 """Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
 
+import dataclasses
 import re
 import shutil
 
@@ -10,6 +11,7 @@ import safetensors.numpy
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.json_files import read_json
 from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, head_of_tensors, tensors_of
+from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
@@ -33,7 +35,7 @@ def read(directory, head=None):
         head: str, the kind of head, if known. Defaults to `None`.
     """
     config, metadata = read_config(directory, head)
-    tensors = _read_weights(directory, metadata.tied)
+    tensors = _read_weights(directory, metadata)
     if head is None and metadata.head is None and (head := _inferred_head(directory, tensors)):
         config, metadata = read_config(directory, head)
         metadata = metadata.replace(head=head)
@@ -51,7 +53,10 @@ def read_config(directory, head=None):
     path = directory / CONFIG
     values = read_json(path)
     causal = bool(values.pop("is_decoder", False))
+    model_type = values.get("model_type") if values.get("model_type") in RELATIVES else "bert"
     try:
+        if model_type != "bert":
+            values = RELATIVES[model_type].config(values)
         metadata = Metadata.from_json(values.get("keras_bert") or {})
         metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
         config = BertConfig.from_dict(values, "huggingface")
@@ -59,7 +64,8 @@ def read_config(directory, head=None):
         checked_thresholds(metadata.thresholds, classification_config.count(values) if classes["multi_label"] else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **classes)
+    tied = values.get("tie_word_embeddings") is not False
+    return config, metadata.replace(causal=causal, tied=tied, model_type=model_type, **classes)
 
 
 def _stored_head(head, architectures):
@@ -108,20 +114,22 @@ def write_config(description, metadata, directory):
         "keras_bert": metadata.to_json(),
         **classification_config.config_entries(description, metadata.labels),
     }
+    if metadata.model_type != "bert":
+        values = RELATIVES[metadata.model_type].to_config({**dataclasses.asdict(description.config), **values}, head)
     write_json(directory / CONFIG, values)
 
 
-def write_weights(description, directory, dtype):
+def write_weights(description, model_type, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
-    prefix = "bert." if head_named(description.head).has_prefix else ""
-    tensors = {
-        name if name.startswith(UNPREFIXED) else prefix + name: array
-        for name, array in tensors_of(description).items()
-        if name not in PROJECTION_TENSORS
-    }
+    tensors = {name: array for name, array in tensors_of(description).items() if name not in PROJECTION_TENSORS}
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
-    write_tensors(tensors, directory, dtype)
+    if model_type == "bert":
+        prefix = "bert." if head_named(description.head).has_prefix else ""
+        names = {name: name if name.startswith(UNPREFIXED) else prefix + name for name in tensors}
+    else:
+        names = {name: RELATIVES[model_type].to_name(name, description.head) for name in tensors}
+    write_tensors({names[name]: array for name, array in tensors.items() if names[name]}, directory, dtype)
 
 
 def write_tensors(tensors, directory, dtype):
@@ -135,11 +143,12 @@ def write_tensors(tensors, directory, dtype):
     shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
-def _read_weights(directory, tied):
+def _read_weights(directory, metadata):
     """Returns the tensors of a directory by our names, with a tied table only once."""
-    return _without_copies(
-        directory, {our_name(name): tensor for name, tensor in read_tensors(directory).items()}, tied
-    )
+    tensors = {our_name(name): tensor for name, tensor in read_tensors(directory).items()}
+    if metadata.model_type != "bert":
+        tensors = RELATIVES[metadata.model_type].tensors(tensors)
+    return _without_copies(directory, tensors, metadata.tied)
 
 
 def our_name(name):

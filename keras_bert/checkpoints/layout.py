@@ -38,7 +38,7 @@ _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 # The sizes of a config, each with a tensor and the axis that has this size.
 SIZES = {
     "vocab_size": ("embeddings.word_embeddings.weight", 0),
-    "hidden_size": ("embeddings.word_embeddings.weight", 1),
+    "hidden_size": ("encoder.layer.0.attention.output.dense.weight", 0),
     "max_position_embeddings": (POSITIONS, 0),
     "type_vocab_size": ("embeddings.token_type_embeddings.weight", 0),
     "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
@@ -103,9 +103,12 @@ def slots(description):
     embeddings, table = layers["embeddings"], layers["token_embedding"]
     found = [
         Slot("embeddings.word_embeddings.weight", table.embeddings, layer=_if_changed(table)),
-        Slot("embeddings.token_type_embeddings.weight", embeddings.segment_table),
         *_norm("embeddings.LayerNorm", embeddings.norm),
     ]
+    if config.type_vocab_size:
+        found.append(Slot("embeddings.token_type_embeddings.weight", embeddings.segment_table))
+    if config.embedding_size:
+        found += _dense("embeddings.projection", embeddings.projection)
     if description.positions == "learned":
         found.append(Slot(POSITIONS, embeddings.position_table))
     for index in range(config.num_hidden_layers):
@@ -214,6 +217,8 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
     """
     found = {}
     for size, (table, axis) in sizes.items():
+        if config[size] == 0:  # A table that the model lacks.
+            continue
         shape = tuple(tensors[table].shape) if table in tensors else None
         if shape is not None and len(shape) == 2:
             found[size] = shape[axis], f"as in {table} {shape}"

@@ -10,6 +10,7 @@ import keras
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files, weight_files
 from keras_bert.checkpoints.layout import KERAS_FILE
+from keras_bert.checkpoints.relatives import MODEL_TYPES
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata
@@ -110,7 +111,7 @@ def save(
         elif chosen == "peft":
             peft.write(model, description, temporary, base)
         else:
-            huggingface.write_weights(description, temporary, weights_dtype)
+            huggingface.write_weights(description, metadata.model_type, temporary, weights_dtype)
             sentence_transformers.write_weights(description, temporary, weights_dtype)
     # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
@@ -144,6 +145,7 @@ def checked_metadata(description, metadata):
         features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
+    check_choice("model_type", metadata.model_type, MODEL_TYPES)
     _check_metadata(description, metadata)
     return metadata
 

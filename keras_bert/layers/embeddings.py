@@ -44,11 +44,12 @@ class BertEmbeddings(Composite):
     Args:
         hidden_size: int, width of the embeddings.
         max_length: int, maximum sequence length, the number of rows of a learned position table.
-        num_segments: int, number of rows of the segment table. Defaults to 2.
+        num_segments: int, number of rows of the segment table, 0 for none. Defaults to 2.
         positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
         dropout: float, dropout rate of the sum. Defaults to 0.0.
         initializer_range: float, standard deviation of the tables' initializer. Defaults to 0.02.
         layer_norm_eps: float, epsilon of the LayerNorm. Defaults to 1e-12.
+        output_size: int, width of the output, by a dense layer. Defaults to `None`, `hidden_size` without that layer.
 
     Call arguments:
         tokens: token embeddings, `(batch, length, hidden_size)`.
@@ -74,6 +75,7 @@ class BertEmbeddings(Composite):
         dropout=0.0,
         initializer_range=0.02,
         layer_norm_eps=1e-12,
+        output_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -85,23 +87,30 @@ class BertEmbeddings(Composite):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
+        self.output_size = output_size
         self.norm = LayerNorm(layer_norm_eps, name="norm", **self.part_options)
         self.output_dropout = Dropout(dropout, name="dropout", **self.part_options)
+        self.projection = output_size and self.make_dense(output_size, "projection")
 
     def build(self, tokens_shape):
         def table(rows, name):
             initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
             return self.add_weight(shape=(rows, self.hidden_size), initializer=initializer, name=name)
 
-        self.segment_table = table(self.num_segments, "segment_embeddings")
+        if self.num_segments:
+            self.segment_table = table(self.num_segments, "segment_embeddings")
         if self.positions == "learned":
             self.position_table = table(self.max_length, "position_embeddings")
         self.norm.build((None, None, self.hidden_size))
+        if self.projection:
+            self.projection.build((None, None, self.hidden_size))
 
     def call(self, tokens, segment_ids, position_ids=None, training=None, inference=False):
         if self.positions != "none" and position_ids is None:
             tokens = check_length(tokens, self.max_length)
-        hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
+        hidden = tokens
+        if self.num_segments:
+            hidden = hidden + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
         if self.positions != "none":
             table = self.position_table if self.positions == "learned" else self.fixed_positions()
             if position_ids is None:
@@ -109,10 +118,11 @@ class BertEmbeddings(Composite):
             else:
                 positions = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
             hidden = hidden + ops.cast(positions, hidden.dtype)
-        return self.output_dropout(self.norm(hidden), training=False if inference else training)
+        hidden = self.output_dropout(self.norm(hidden), training=False if inference else training)
+        return self.projection(hidden) if self.projection else hidden
 
     def compute_output_shape(self, tokens_shape, segment_ids_shape=None, position_ids_shape=None):
-        return tokens_shape
+        return (*tokens_shape[:-1], self.output_size or self.hidden_size)
 
     def fixed_positions(self):
         """Returns the fixed position embeddings: sines in even columns and cosines in odd ones, or all zeros."""

@@ -14,12 +14,13 @@ from keras_bert.layers.quantization import Unquantized
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Composite):
-    """Applies a dense layer with tanh to the final [CLS] vector: C in the paper.
+    """Applies a dense layer and an activation to the final [CLS] vector: C in the paper.
 
     Args:
         hidden_size: int, width of the encoder.
         initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
         last: bool, whether to pool the last real token instead of [CLS]. Defaults to `False`.
+        activation: str, "tanh", "relu" or "gelu". Defaults to "tanh".
 
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
@@ -32,13 +33,14 @@ class Pooler(Composite):
         pooled = Pooler(768)(sequence_output)
     """
 
-    def __init__(self, hidden_size, initializer_range=0.02, last=False, **kwargs):
+    def __init__(self, hidden_size, initializer_range=0.02, last=False, activation="tanh", **kwargs):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
         self.last = last
+        self.activation = activation
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
-        self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
+        self.dense = self.make_dense(hidden_size, "dense", activation=activation)
 
     def build(self, sequence_output_shape, padding_mask_shape=None):
         self.dense.build((None, self.hidden_size))
@@ -69,6 +71,7 @@ class MaskedLMTransform(Composite):
         activation: str, a `hidden_act` of `BertConfig`. Defaults to "gelu_new".
         initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
         layer_norm_eps: float, epsilon of the LayerNorm. Defaults to 1e-12.
+        output_size: int, width of the token table. Defaults to `None`, `hidden_size`.
 
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
@@ -76,32 +79,41 @@ class MaskedLMTransform(Composite):
         training: bool, whether gradients will be computed.
 
     Returns:
-        `(batch, predictions, hidden_size)`.
+        `(batch, predictions, output_size)`.
 
     Example:
         hidden = MaskedLMTransform(768)(sequence_output, mask_positions)
     """
 
-    def __init__(self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs):
+    def __init__(
+        self,
+        hidden_size,
+        activation="gelu_new",
+        initializer_range=0.02,
+        layer_norm_eps=1e-12,
+        output_size=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
+        self.output_size = output_size
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
-        self.dense = self.make_dense(hidden_size, "dense")
+        self.dense = self.make_dense(output_size or hidden_size, "dense")
         self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
     def build(self, sequence_output_shape):
         self.dense.build((None, None, self.hidden_size))
-        self.norm.build((None, None, self.hidden_size))
+        self.norm.build((None, None, self.output_size or self.hidden_size))
 
     def call(self, sequence_output, mask_positions, training=None):
         picked = take_positions(sequence_output, mask_positions)
         return self.norm(activate(self.dense(picked), self.activation, training))
 
     def compute_output_shape(self, sequence_output_shape, mask_positions_shape):
-        return (*mask_positions_shape, self.hidden_size)
+        return (*mask_positions_shape, self.output_size or self.hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -138,7 +138,7 @@ def read(layers, head):
     embeddings, block = layers["embeddings"], layers["block_0"]
     config = BertConfig(
         vocab_size=layers["token_embedding"].input_dim,
-        hidden_size=embeddings.hidden_size,
+        hidden_size=block.hidden_size,
         num_hidden_layers=len(blocks_of(layers)),
         num_attention_heads=block.num_heads,
         intermediate_size=block.intermediate_size,
@@ -149,6 +149,8 @@ def read(layers, head):
         type_vocab_size=embeddings.num_segments,
         initializer_range=embeddings.initializer_range,
         layer_norm_eps=embeddings.layer_norm_eps,
+        embedding_size=embeddings.output_size and embeddings.hidden_size,
+        pooler_activation=layers["pooler"].activation if "pooler" in layers else "tanh",
     )
     dropout = layers.get("head_dropout")
     if dropout is not None and dropout.rate != config.hidden_dropout_prob:

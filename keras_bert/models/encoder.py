@@ -55,27 +55,28 @@ def build_encoder(
     layers = {}
     layers["token_embedding"] = TokenEmbedding(
         config.vocab_size,
-        config.hidden_size,
+        config.embedding_size or config.hidden_size,
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
         reverse_dtype=policy.compute_dtype,
         dtype=policy,
         name=f"{prefix}token_embedding",
     )
     layers["embeddings"] = BertEmbeddings(
-        config.hidden_size,
+        config.embedding_size or config.hidden_size,
         config.max_position_embeddings,
         config.type_vocab_size,
         positions,
         config.hidden_dropout_prob,
         initializer_range,
         layer_norm_eps,
+        config.embedding_size and config.hidden_size,
         dtype=policy,
         name=f"{prefix}embeddings",
     )
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
     for index in range(config.num_hidden_layers):
         layers[f"block_{index}"] = _block(config, remat, policy, f"{prefix}block_{index}")
-    layers["pooler"] = Pooler(config.hidden_size, initializer_range, last=causal, dtype=policy, name=f"{prefix}pooler")
+    layers["pooler"] = _pooler(config, causal, policy, f"{prefix}pooler")
 
     # Wiring
     names = ("token_ids", "segment_ids", "padding_mask")
@@ -91,6 +92,11 @@ def build_encoder(
     if attention_scores:
         outputs["attention_scores"] = scores
     return built(keras.Model(inputs, outputs, name=name or "bert_encoder"))
+
+
+def _pooler(config, causal, dtype, name):
+    activation = config.pooler_activation
+    return Pooler(config.hidden_size, config.initializer_range, causal, activation, dtype=dtype, name=name)
 
 
 def _block(config, remat, dtype, name):
@@ -115,7 +121,7 @@ def add_bilstm(encoder, description):
     config, causal, dtype = description.config, description.causal, description.dtype
     prefix = description.layers["pooler"].name.removesuffix("pooler")
     bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name=f"{prefix}encoder_bilstm")
-    pooler = Pooler(config.hidden_size, config.initializer_range, causal, dtype=dtype, name=f"{prefix}pooler")
+    pooler = _pooler(config, causal, dtype, f"{prefix}pooler")
 
     # Wiring
     mask = encoder.input["padding_mask"]
@@ -144,6 +150,7 @@ def small_encoder(description, encoder):
     """Builds an encoder with the graph of a described one and the smallest sizes."""
     config = description.config
     sizes = {"vocab_size": 1, "hidden_size": 2 * config.num_attention_heads, "intermediate_size": 1}
+    sizes["embedding_size"] = config.embedding_size and 1
     config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
     model = build_encoder(config, causal=description.causal, positions=description.positions, **requested)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import keras
 
 # Settings of layers that may differ from those of a smaller model, or change after a model was built.
-_SIZES = ("hidden_size", "input_dim", "intermediate_size", "max_length", "output_dim", "units", "width")
+_SIZES = ("hidden_size", "input_dim", "intermediate_size", "max_length", "output_dim", "output_size", "units", "width")
 _IGNORED = {*_SIZES, "name", "trainable", "dtype", "reverse_dtype", "seed", "remat", "parts", "lora_rank", "lora_alpha"}
 _IGNORED |= {"batch_shape", "quantization_config"}
 _PART_SETTINGS = ("activation", "epsilon", "rate")

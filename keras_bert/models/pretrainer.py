@@ -36,6 +36,7 @@ def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: 
         config.hidden_act,
         config.initializer_range,
         config.layer_norm_eps,
+        config.embedding_size,
         dtype=encoding.dtype,
         name="mlm_transform",
     )

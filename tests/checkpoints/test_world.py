@@ -4,18 +4,29 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import keras_bert
 from tests.conftest import relative, to_numpy
 
-CASES = ["bin_zip", "bin_legacy", "bin_sharded", "bin_old_names_views", "h5", "no_architectures_pretraining", "gelu_fast"]
+CASES = [
+    "bin_zip",
+    "bin_legacy",
+    "bin_sharded",
+    "bin_old_names_views",
+    "h5",
+    "no_architectures_pretraining",
+    "gelu_fast",
+]
 CASES += ["never_split_default", "padding_side_left", "extra_tensors_encoder", "cross_encoder"]
+RELATIVES = [f"distilbert{head}" for head in ("", "_masked", "_questions", "_sequence", "_tokens")]
+RELATIVES += [f"electra{head}" for head in ("", "_questions", "_sequence", "_tokens", "_wide")]
 INPUTS = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 OUTPUTS = {"prediction_logits": "mlm_logits", "seq_relationship_logits": "nsp_logits", "logits": "logits"}
-OUTPUTS |= {"last_hidden_state": "sequence_output"}
+OUTPUTS |= {"last_hidden_state": "sequence_output", "start_logits": "start_logits", "end_logits": "end_logits"}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *RELATIVES])
 def test_the_answers_are_those_of_transformers(golden, case):
     folder = golden / "hf_world" / case
     settings, texts = (json.loads((folder / f"{name}.json").read_text()) for name in ("case", "texts"))
@@ -30,9 +41,29 @@ def test_the_answers_are_those_of_transformers(golden, case):
     outputs = model(inputs)
     for name in settings["outputs"]:
         real = inputs["padding_mask"].astype(bool) if expected[f"out_{name}"].ndim == 3 else slice(None)
-        ours = to_numpy(outputs[OUTPUTS[name]]).reshape(expected[f"out_{name}"].shape)
+        ours = to_numpy(outputs[OUTPUTS[name] if OUTPUTS[name] in outputs else "mlm_logits"]).reshape(
+            expected[f"out_{name}"].shape
+        )
         assert relative(ours[real], expected[f"out_{name}"][real]) < 2e-5
 
     preprocessor = bert.preprocessor(128, padding="longest")
     for text, ids in zip(texts["texts"], texts["ids"], strict=True):
         assert to_numpy(preprocessor([text])["token_ids"])[0].tolist() == ids
+
+
+@pytest.mark.parametrize("case", RELATIVES)
+def test_relatives_are_saved_in_their_own_layout(golden, tmp_path, case):
+    """Every tensor has the name and the value that transformers wrote, every key of the config its value."""
+    folder = golden / "hf_world" / case
+    bert = keras_bert.load(folder)
+    bert.save(tmp_path)
+    old, new = (safetensors.numpy.load_file(each / "model.safetensors") for each in (folder, tmp_path))
+    assert old.keys() == new.keys()
+    for name, tensor in old.items():
+        np.testing.assert_array_equal(tensor, new[name])
+    old, new = (json.loads((each / "config.json").read_text()) for each in (folder, tmp_path))
+    default = {"add_cross_attention", "bos_token_id", "eos_token_id", "transformers_version", "use_cache", "is_decoder"}
+    default |= {name for name in old if name.endswith("_dropout") and name not in new}  # Of other heads.
+    assert {name: new.get(name) for name in old if name not in default} == {
+        name: value for name, value in old.items() if name not in default
+    }
