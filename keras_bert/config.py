@@ -157,6 +157,16 @@ class BertConfig:
             raise ValueError(f"`hidden_act` must be one of {', '.join(names)}. Received: hidden_act={act!r}")
         return cls(**{**kept, "hidden_act": names[act]})
 
+    def check_plain(self, place):
+        """Raises if a setting is none of BERT's, for a place that cannot store it."""
+        plain = {"embedding_size": None, "pooler_activation": "tanh"}
+        changed = [name for name, value in plain.items() if getattr(self, name) != value]
+        if not self.type_vocab_size:
+            changed.append("type_vocab_size")
+        if changed:
+            values = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
+            raise ValueError(f"{place} has no place for {values}. Expected a BERT; use the huggingface format")
+
     def to_huggingface(self):
         """Returns the content of Hugging Face's `config.json`, for a BERT."""
         values = dataclasses.asdict(self)
@@ -165,6 +175,7 @@ class BertConfig:
 
     def to_google(self):
         """Returns the content of Google's `bert_config.json`; raises for settings without a key there."""
+        self.check_plain("Google's format")
         to_google = {ours: theirs for theirs, ours in _FROM_GOOGLE.items()}
         if self.hidden_act not in to_google:
             raise ValueError(

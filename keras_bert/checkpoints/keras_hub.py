@@ -142,6 +142,7 @@ def to_keras_hub(model: keras.Model) -> Any:
 
     description = describe(model)
     config = description.config
+    config.check_plain("KerasHub's BertBackbone")
     wrong = {
         "hidden_act": (config.hidden_act, "gelu_new"),
         "attention_probs_dropout_prob": (config.attention_probs_dropout_prob, config.hidden_dropout_prob),

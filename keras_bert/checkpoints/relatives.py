@@ -7,6 +7,7 @@ models: what differs from BERT is a setting of `BertConfig`.
 import dataclasses
 
 from keras_bert.checkpoints.layout import POSITIONS
+from keras_bert.checks import check_choice
 
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"
@@ -159,4 +160,15 @@ RELATIVES = {
         implied={"pooler_activation": "gelu"},
     ),
 }
-MODEL_TYPES = ("bert", *RELATIVES)
+
+
+def checked_model_type(config, model_type=None):
+    """Returns whose layout a model is written in, by default that of the first one with its config; raises if it is not
+    possible."""
+    if model_type is None:
+        is_electra = config.embedding_size or config.pooler_activation == "gelu"
+        model_type = "distilbert" if not config.type_vocab_size else "electra" if is_electra else "bert"
+    check_choice("model_type", model_type, ("bert", *RELATIVES))
+    if model_type == "bert":
+        config.check_plain("a BERT of transformers")
+    return model_type

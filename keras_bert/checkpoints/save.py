@@ -10,7 +10,7 @@ import keras
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files, weight_files
 from keras_bert.checkpoints.layout import KERAS_FILE
-from keras_bert.checkpoints.relatives import MODEL_TYPES
+from keras_bert.checkpoints.relatives import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata
@@ -109,6 +109,7 @@ def save(
         if chosen == "keras":
             model.save(temporary / KERAS_FILE)
         elif chosen == "peft":
+            description.config.check_plain("the format of peft")
             peft.write(model, description, temporary, base)
         else:
             huggingface.write_weights(description, metadata.model_type, temporary, weights_dtype)
@@ -145,7 +146,8 @@ def checked_metadata(description, metadata):
         features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
-    check_choice("model_type", metadata.model_type, MODEL_TYPES)
+    if "huggingface" in description.formats:
+        metadata = metadata.replace(model_type=checked_model_type(description.config, metadata.model_type))
     _check_metadata(description, metadata)
     return metadata
 

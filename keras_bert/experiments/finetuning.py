@@ -257,13 +257,15 @@ class Finetuning:
                 lowercase=bert.lowercase,
                 strip_accents=bert.strip_accents,
                 sequence_length=self.task.sequence_length,
+                model_type=getattr(bert, "model_type", None),
                 **self.task.save_options(logits),
                 **options,
             )
 
     def formats(self):
-        """Returns the folders of the model."""
-        return ["model", "adapter"] if self.hyperparameters.lora_rank else ["model"]
+        """Returns the folders of the model. Adapters are those of BERT's layout."""
+        is_bert = getattr(self.task.bert, "model_type", "bert") == "bert"
+        return ["model", "adapter"] if self.hyperparameters.lora_rank and is_bert else ["model"]
 
     def finish(self):
         """Writes the results, see `Results`, and exports the best model. Returns the text to print."""
