@@ -67,3 +67,13 @@ def test_relatives_are_saved_in_their_own_layout(golden, tmp_path, case):
     assert {name: new.get(name) for name in old if name not in default} == {
         name: value for name, value in old.items() if name not in default
     }
+
+
+@pytest.mark.parametrize(("case", "lacks"), [("distilbert", "type_vocab_size=0"), ("electra", "embedding_size=16")])
+def test_formats_without_a_place_for_relatives(golden, tmp_path, case, lacks):
+    bert = keras_bert.load(golden / "hf_world" / case)
+    for options in ({"format": "google"}, {"model_type": "bert"}):
+        with pytest.raises(ValueError, match=f"has no place for .*{lacks}"):
+            bert.save(tmp_path, **options)
+    with pytest.raises(ValueError, match=f"has no place for .*{lacks}"):
+        keras_bert.to_keras_hub(bert.encoder)
