@@ -206,12 +206,17 @@ def kept_special_tokens(vocabulary):
 
 def write(vocabulary, lowercase, max_length, directory):
     """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`."""
+    vocabulary.check_casing(lowercase)
     vocabulary.save(directory / _VOCABULARY)
     write_text(directory / _TOKENIZER, tokenizer_json.to_json(vocabulary, lowercase))
-    values = {
-        "tokenizer_class": "BertTokenizer",
+    settings = {
         LOWERCASE.setting: bool(lowercase),
         **{option.setting: getattr(vocabulary, option.name) for option in VOCABULARY_OPTIONS if option.setting},
+    }
+    values = {
+        # `BertTokenizer` of transformers ignores other steps, `PreTrainedTokenizerFast` has all from `tokenizer.json`.
+        "tokenizer_class": "PreTrainedTokenizerFast" if vocabulary.has_steps else "BertTokenizer",
+        **({} if vocabulary.has_steps else settings),
         "model_max_length": max_length,
         _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],

@@ -37,14 +37,14 @@ def normalize_character(char, lowercase, strip_accents):
 def model(lowercase, strip_accents):
     """Returns the normalizer model of `byte_trie` for one type of vocabulary."""
     changed = {}
-    for char in itertools.chain.from_iterable(itertools.filterfalse(_is_normal, _blocks())):
+    for char in itertools.chain.from_iterable(itertools.filterfalse(_is_normal, blocks())):
         normal = normalize_character(char, lowercase, strip_accents)
         if normal != char:
             changed[char.encode()] = normal.encode()
-    return normalizer_model(changed | dict.fromkeys(_broken_sequences(), b""))
+    return normalizer_model(changed | dict.fromkeys(broken_sequences(), b""))
 
 
-def _blocks():
+def blocks():
     """Yields all code points except surrogates, in blocks of 256."""
     every = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     return (every[start : start + 256] for start in range(0, len(every), 256) if not 0xD800 <= start < 0xE000)
@@ -56,7 +56,7 @@ def _is_normal(block):
     return plain and _CHANGED.isdisjoint(map(unicodedata.category, block))
 
 
-def _broken_sequences():
+def broken_sequences():
     """Yields what the kernel treats as a code point in malformed UTF-8: a stray byte or a truncated code point."""
     trail = range(0x80, 0xC0)
     for byte in range(0x80, 0x100):
@@ -90,11 +90,11 @@ def _final_sigma():
             ignored.append(code)
         elif not 0xD800 <= code < 0xE000 and f"A{char}Σ".lower()[-1] == "ς":
             (cased if f"{char}Σ".lower()[-1] == "ς" else ignored).append(code)
-    cased, ignored = _ranges(cased), _ranges(ignored)
+    cased, ignored = ranges(cased), ranges(ignored)
     return f"([{cased}][{ignored}]*)Σ([{ignored}]*(?:[^{cased}{ignored}]|$))"
 
 
-def _ranges(codes):
+def ranges(codes):
     """Formats sorted code points as a regular expression character class, without brackets."""
     runs = []
     for code in codes:

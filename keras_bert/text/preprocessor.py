@@ -58,7 +58,9 @@ class TextPreprocessor(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocabulary = Vocabulary(vocabulary)
         self.sequence_length = int(sequence_length) if is_count(sequence_length) else sequence_length
-        self.lowercase = lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
+        if lowercase is None:
+            lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase)
+        self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding

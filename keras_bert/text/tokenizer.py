@@ -12,8 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text import normalization
+from keras_bert.text import normalization, tokenizer_json
 from keras_bert.text.literals import Literals, Parts, join
+from keras_bert.text.pre_tokenizer import PreTokenizer
+from keras_bert.text.sequence_normalizer import SequenceNormalizer
 from keras_bert.text.vocabulary import Vocabulary
 
 # Characters that end a word in any context.
@@ -75,13 +77,15 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         keep_special_tokens: Sequence[str] = (),
     ):
-        lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
         self.vocabulary = Vocabulary(vocabulary)
+        lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase) if lowercase is None else lowercase
         _check_kept(keep_special_tokens, self.vocabulary)
+        self.vocabulary.check_casing(lowercase)
         self.keep_special_tokens = tuple(keep_special_tokens)
         self._lowercase, self._strip_accents = lowercase, strip_accents
         if strip_accents is None:
             strip_accents = self.vocabulary.strip_accents
+        self._has_steps = self.vocabulary.has_steps
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
         # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
@@ -92,8 +96,12 @@ class BertTokenizer:
         self._plain = self._short_words.replace("[^", "[^Σ")
         pieces = self.vocabulary.wordpieces
         self._normalizer, self._wordpiece = _kernels(
-            lowercase, strip_accents, pieces, self._longest * 4, split=self._chinese
+            lowercase, strip_accents, pieces, self._longest * 4, split=self._chinese and not self._has_steps
         )
+        if self._has_steps:
+            accents = Vocabulary(self.vocabulary, strip_accents=strip_accents)
+            self._normalizer = SequenceNormalizer(tokenizer_json.normalizer(accents, lowercase))
+            self._pre_tokenizer = PreTokenizer(self.vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
         self._exact, self._normal = self._literals()
         self._unknown = self.vocabulary.id("[UNK]")
         self._is_continuation = _constant([piece.startswith("##") for piece in pieces], tf.bool)
@@ -124,8 +132,10 @@ class BertTokenizer:
                 exact[token.content] = index
                 continue
             with tf.init_scope():
-                forms = tf.stack([token.content, normalization.replace_final_sigma(token.content)])
-                forms = [form.decode() for form in self._normalizer.normalize(forms).numpy()]
+                forms = tf.stack(
+                    [token.content, normalization.replace_final_sigma(token.content)][: 2 - self._has_steps]
+                )
+                forms = [form.decode() for form in self._normalizer.normalize(tf.stack(forms)).numpy()]
             # If two tokens normalize to the same string, the token equal to that string wins.
             normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
         return exact and Literals(exact), normal and Literals(normal)
@@ -145,7 +155,7 @@ class BertTokenizer:
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
 
     def _pieces_of_rest(self, texts, offsets):
-        texts, short = self._prepare(texts)
+        texts, short = (texts, None) if self._has_steps else self._prepare(texts)
         if offsets:
             texts, origins = self._normalizer.normalize_with_offsets(texts)
         else:
@@ -173,12 +183,26 @@ class BertTokenizer:
         def tokenize(texts):
             return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
 
+        if self._has_steps:
+            return self._pieces_of_parts(self._pre_tokenizer(texts), offsets)
         if self._chinese:
             pieces = tokenize(texts)
         else:
             parts = _split_words(texts)
             pieces = join(parts, *tokenize(parts.rest))
         return tf.cond(short, lambda: tuple(pieces), lambda: self._limit_words(*pieces))
+
+    def _pieces_of_parts(self, parts, offsets):
+        """Tokenizes words; those of too many characters are [UNK]."""
+        is_long = tf.strings.length(parts.rest, "UTF8_CHAR") > self._longest
+        words = tf.where(is_long, "\1", parts.rest)  # In no text: the normalizer replaces it.
+        if not offsets:
+            return join(parts, self._wordpiece.tokenize(words))
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(words)
+        rows = ids.value_rowids()
+        whole = tf.gather(tf.cast(tf.strings.length(parts.rest), ends.dtype), rows)
+        ends = ends.with_values(tf.where(tf.gather(is_long, rows), whole, ends.values))
+        return join(parts, ids, starts, ends)
 
     def _limit_words(self, ids, *offsets):
         """Replaces words of too many characters by [UNK]."""

@@ -5,6 +5,7 @@ import json
 from typing import NamedTuple
 
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
+from keras_bert.text.tokenizer_steps import changes_case, normalizer_steps, pre_tokenizer_steps
 
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Required values; missing keys default to BERT's.
@@ -55,6 +56,8 @@ def read(path, text, bert_defaults=False):
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
         raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
     content = {**content, "normalizer": _normalizer(content.get("normalizer"))}
+    steps = {} if bert_defaults else _steps(path, content)
+    content |= {name: {} for name in steps}
     _check_fixed(path, content, bert_defaults)
     vocabulary, added = model["vocab"], content.get("added_tokens") or []
     places = _places(path, vocabulary, added)
@@ -67,6 +70,8 @@ def read(path, text, bert_defaults=False):
         "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
         "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
         **{option.name: _stored(content, option) for option in FILE_OPTIONS},
+        **steps,
+        **({LOWERCASE.name: changes_case(steps["normalizer"])} if "normalizer" in steps else {}),
     }
 
 
@@ -163,6 +168,25 @@ def _normalizer(values):
     return {**parts[1], "lowercase": True, "strip_accents": kept}
 
 
+def _steps(path, content):
+    """Returns the normalizer and the pre-tokenizer if they are not BERT's. `None` is a sequence without steps."""
+    steps = {}
+    for name, key, check in (
+        ("normalizer", "normalizers", normalizer_steps),
+        ("pre_tokenizer", "pretokenizers", pre_tokenizer_steps),
+    ):
+        values = {"type": "Sequence", key: []} if content.get(name) is None else content[name]
+        bert = {key: value for (part, key), value in _FIXED.items() if part == name}
+        if isinstance(values, dict) and bert.items() <= (bert | values).items():
+            continue
+        try:
+            check(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        steps[name] = values
+    return steps
+
+
 def _check_fixed(path, content, bert_defaults):
     for (part, key), expected in _FIXED.items():
         values = content.get(part)
@@ -172,6 +196,7 @@ def _check_fixed(path, content, bert_defaults):
             raise ValueError(
                 f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: "
                 + (f"{part}=null" if values is None else f"{part}.{key}={received!r}")
+                + ("; tokenizer_class='PreTrainedTokenizerFast' applies the file" if bert_defaults else "")
             )
 
 
@@ -212,17 +237,13 @@ def to_json(vocabulary, lowercase):
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
     hidden = _numbered_last(vocabulary, added)
     ends = {name: vocabulary.id(name) for name in ("[CLS]", "[SEP]")}
-    options = {"normalizer": {}, "model": {}}
-    for option in reversed(FILE_OPTIONS):  # As transformers orders them.
-        section, key = option.file
-        options[section][key] = bool(lowercase) if option is LOWERCASE else getattr(vocabulary, option.name)
     values = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [_entry(index, token) for index, token in tokens],
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, **options["normalizer"]},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "normalizer": normalizer(vocabulary, lowercase),
+        "pre_tokenizer": vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
             "single": _template(_SINGLE),
@@ -234,11 +255,26 @@ def to_json(vocabulary, lowercase):
             "type": "WordPiece",
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
-            **options["model"],
+            **_options("model", vocabulary, lowercase),
             "vocab": {piece: index for index, piece in enumerate(vocabulary.pieces) if piece not in hidden},
         },
     }
     return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+def normalizer(vocabulary, lowercase):
+    """Returns the normalizer of a `Vocabulary`."""
+    bert = {"type": "BertNormalizer", "clean_text": True, **_options("normalizer", vocabulary, lowercase)}
+    return bert if vocabulary.normalizer is None else vocabulary.normalizer
+
+
+def _options(section, vocabulary, lowercase):
+    """Returns the options in a section of the file, as transformers orders them."""
+    return {
+        option.file[1]: bool(lowercase) if option is LOWERCASE else getattr(vocabulary, option.name)
+        for option in reversed(FILE_OPTIONS)
+        if option.file[0] == section
+    }
 
 
 def _numbered_last(vocabulary, added):

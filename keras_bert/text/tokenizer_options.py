@@ -59,5 +59,7 @@ VOCABULARY_OPTIONS = (
         "max_word_length", LONGEST_WORD, ("model", "max_input_chars_per_word"), 100, of_class=100, google="lost"
     ),
     TokenizerOption("pair_segments", True),
+    TokenizerOption("normalizer", None),
+    TokenizerOption("pre_tokenizer", None),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)

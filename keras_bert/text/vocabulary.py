@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_bert.checks import check_count, is_count
-from keras_bert.text import tokenizer_json
+from keras_bert.text import tokenizer_json, tokenizer_steps
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
@@ -31,6 +31,9 @@ class Vocabulary:
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
         max_word_length: int, maximum characters of a word; longer words are `[UNK]`. Defaults to 200, as in Google's.
         pair_segments: bool, whether the second text of a pair has the segment id 1; if not, 0. Defaults to `True`.
+        normalizer: dict, a normalizer as in `tokenizer.json`, which replaces BERT's, `strip_accents`,
+            `tokenize_chinese_chars` and the tokenizer's `lowercase`. Defaults to `None`: BERT's.
+        pre_tokenizer: dict, a pre-tokenizer as in `tokenizer.json`. Defaults to `None`: BERT's.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -46,6 +49,8 @@ class Vocabulary:
         tokenize_chinese_chars: bool | None = None,
         max_word_length: int | None = None,
         pair_segments: bool | None = None,
+        normalizer: dict | None = None,
+        pre_tokenizer: dict | None = None,
     ):
         self.source, values = _open(pieces)
         given = {
@@ -54,6 +59,8 @@ class Vocabulary:
             "tokenize_chinese_chars": tokenize_chinese_chars,
             "max_word_length": max_word_length,
             "pair_segments": pair_segments,
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
         }
         values = _DEFAULTS | values | {name: value for name, value in given.items() if value is not None}
         self.pieces = tuple(values["pieces"])
@@ -63,6 +70,7 @@ class Vocabulary:
         self.strip_accents = values["strip_accents"]
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
         self.pair_segments = values["pair_segments"]
+        self.normalizer, self.pre_tokenizer = values["normalizer"], values["pre_tokenizer"]
         length = values["max_word_length"]
         self.max_word_length = int(length) if is_count(length) else length
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -84,6 +92,24 @@ class Vocabulary:
         for token in self.added_tokens:
             self.id(token.content)
         check_count("max_word_length", self.max_word_length)
+        if self.normalizer is not None:
+            tokenizer_steps.normalizer_steps(self.normalizer)
+            for name in ("strip_accents", "tokenize_chinese_chars"):
+                if getattr(self, name) != _DEFAULTS[name]:
+                    self._refuse(name, getattr(self, name), _DEFAULTS[name])
+        if self.pre_tokenizer is not None:
+            tokenizer_steps.pre_tokenizer_steps(self.pre_tokenizer)
+
+    def check_casing(self, lowercase):
+        """Raises if `lowercase` is not what the vocabulary's own normalizer does."""
+        if self.normalizer is not None and bool(lowercase) != self.lowercase:
+            self._refuse("lowercase", lowercase, self.lowercase)
+
+    def _refuse(self, name, value, expected):
+        raise ValueError(
+            f"{self.source}: the vocabulary has a `normalizer` of its own, which decides. Expected {name}={expected}. "
+            f"Received: {name}={value!r}"
+        )
 
     def _check_special(self, piece):
         if piece in self._ids:
@@ -133,6 +159,16 @@ class Vocabulary:
         """Whether any piece other than special and added tokens has a capital letter."""
         added = {token.content for token in self.added_tokens}
         return any(piece != piece.lower() and not is_special(piece) and piece not in added for piece in self.pieces)
+
+    @property
+    def has_steps(self):
+        """Whether the normalizer or the pre-tokenizer is another than BERT's."""
+        return self.normalizer is not None or self.pre_tokenizer is not None
+
+    @property
+    def lowercase(self):
+        """Whether texts are changed to lower case: what the normalizer does, or else BERT's default, `True`."""
+        return self.normalizer is None or tokenizer_steps.changes_case(self.normalizer)
 
     @property
     def wordpieces(self):

@@ -27,6 +27,8 @@ CHANGED = {
     "tokenize_chinese_chars": False,
     "max_word_length": 7,
     "pair_segments": False,
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "StripAccents"}]},
+    "pre_tokenizer": {"type": "Whitespace"},
 }
 LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
@@ -85,7 +87,7 @@ def test_no_option_is_lost(config, pieces, tmp_path, option):
     vocabulary = keras_bert.Vocabulary([*pieces, "new word", "<x>"], **{option.name: CHANGED[option.name]})
     assert vocabulary != keras_bert.Vocabulary(vocabulary.pieces)
     tokenizer_files.write(vocabulary, lowercase=False, max_length=16, directory=tmp_path)
-    for name in ("BertTokenizer", "PreTrainedTokenizerFast"):
+    for name in ("BertTokenizer", "PreTrainedTokenizerFast")[vocabulary.has_steps :]:
         edit(tmp_path / "tokenizer_config.json", tokenizer_class=name)
         metadata = tokenizer_files.read(tmp_path, Metadata(), LONGEST_WORD)
         assert (metadata.vocabulary, metadata.lowercase) == (vocabulary, False)
@@ -188,14 +190,19 @@ def test_unsupported_settings_raise(folder, file, values, message):
 
 @pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "post_processor"])
 def test_parts_of_tokenizer_json_that_are_null(folder, part):
-    """BertTokenizer of transformers has its own; other programs would not normalize or split texts, nor add [CLS]."""
+    """BertTokenizer of transformers has its own; other programs do not normalize or split texts, nor add [CLS]."""
     content = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**content, part: None}))
     assert keras_bert.load(folder).lowercase
     edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     for read in (keras_bert.load, lambda folder: keras_bert.Vocabulary(folder / "tokenizer.json")):
-        with pytest.raises(ValueError, match=f"tokenizer.json: .*Received: {part}=null"):
-            read(folder)
+        if part == "post_processor":
+            with pytest.raises(ValueError, match=f"tokenizer.json: .*Received: {part}=null"):
+                read(folder)
+        else:
+            vocabulary, steps = read(folder), {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
+            vocabulary = getattr(vocabulary, "vocabulary", vocabulary)
+            assert getattr(vocabulary, part) == {"type": "Sequence", steps: []}
 
 
 def test_normalizers_of_tokenizer_json(folder):

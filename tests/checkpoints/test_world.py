@@ -19,6 +19,7 @@ CASES = [
     "gelu_fast",
 ]
 CASES += ["never_split_default", "padding_side_left", "extra_tensors_encoder", "cross_encoder"]
+CASES += ["normalizer_sequence", "whitespace_pre_tokenizer"]
 RELATIVES = [f"distilbert{head}" for head in ("", "_masked", "_questions", "_sequence", "_tokens")]
 RELATIVES += [f"electra{head}" for head in ("", "_questions", "_sequence", "_tokens", "_wide")]
 INPUTS = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}

@@ -1,0 +1,162 @@
+"""Normalizers other than BERT's, equal to those of Hugging Face's tokenizers, inside the graph.
+
+Steps that treat each character alone are merged into tables of tf-text's kernel, see `byte_trie`. Only the canonical
+order and composition of Unicode's normal forms depend on neighbors: they run on code points, in texts that need them.
+"""
+
+import functools
+import itertools
+import re
+import unicodedata
+
+import tensorflow as tf
+
+from keras_bert.text import normalization
+from keras_bert.text.byte_trie import normalizer_model
+from keras_bert.text.code_points import compose, marks, needs_composition, sort_marks, unchanged, with_end
+from keras_bert.text.tokenizer_steps import FORMS, normalizer_steps
+
+_WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+# The ranges of the library. The fifth of Google's program is larger: it ends at U+2CEAF.
+_CHINESE = re.compile(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
+    "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
+)
+_NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
+_ORDER, _COMPOSE = "order", "compose"
+
+
+class SequenceNormalizer:
+    """Normalizes strings `(texts,)`, with the interface of `tensorflow_text.FastBertNormalizer`.
+
+    Args:
+        values: dict, the normalizer in `tokenizer.json`.
+    """
+
+    def __init__(self, values):
+        changes = [change for step in normalizer_steps(values) for change in _changes(step)]
+        self._stages = _stages(changes)
+
+    def normalize(self, texts):
+        return self.normalize_with_offsets(texts)[0]
+
+    def normalize_with_offsets(self, texts):
+        """Returns the texts, and for each byte, and the end, the offset where its character starts in the original."""
+        texts, origins = self._stages[0](texts)
+        for stage in self._stages[1:]:
+            texts, offsets = stage(texts)
+            origins = _through(origins, offsets)
+        return texts, origins
+
+
+def _through(origins, offsets):
+    """Maps offsets in texts to those of the original, `origins`; both ragged int64 `(texts, bytes)`."""
+    places = offsets.values + tf.gather(origins.row_starts(), offsets.value_rowids())
+    return offsets.with_values(tf.gather(origins.values, places))
+
+
+def _changes(step):
+    """Returns the changes of a step: functions that treat each character alone, `_ORDER`, `_COMPOSE`, replacements."""
+    kind = step["type"]
+    if kind in FORMS:
+        return [functools.partial(unicodedata.normalize, kind), _ORDER if kind[-1] == "D" else _COMPOSE]
+    if kind == "Replace":
+        pattern, content = step["pattern"]["String"], step["content"]
+        return [(pattern, content)] if len(pattern) > 1 else [lambda text: text.replace(pattern, content)]
+    if kind == "BertNormalizer":
+        return _bert_changes(**{name: value for name, value in step.items() if name != "type"})
+    return [str.lower if kind == "Lowercase" else functools.partial(_without, "M")]
+
+
+def _bert_changes(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True):
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    changes = [_clean] if clean_text else []
+    changes += [functools.partial(_CHINESE.sub, r" \1 ")] if handle_chinese_chars else []
+    if strip_accents:
+        changes += [functools.partial(unicodedata.normalize, "NFD"), _ORDER, functools.partial(_without, "Mn")]
+    return [*changes, str.lower] if lowercase else changes
+
+
+def _clean(text):
+    """Unlike Google's program, the library removes private characters too."""
+    kept = (" " if char in _WHITE else char for char in text if char not in ("\ufffd", _NUL))
+    return "".join(char for char in kept if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
+
+
+def _without(category, text):
+    return "".join(char for char in text if not unicodedata.category(char).startswith(category))
+
+
+def _protect(text):
+    """Replaces two characters by one that is in no piece either, and neither white space nor punctuation."""
+    return text.replace("\0", _NUL).replace("\1", _NUL)
+
+
+def _stages(changes):
+    """Returns functions of texts that return texts and offsets."""
+    stages, functions = [], [_protect]
+    for place, change in enumerate(changes):
+        if callable(change):
+            functions.append(change)
+            continue
+        following = list(itertools.takewhile(callable, changes[place + 1 :]))
+        if change == _ORDER and not any(_apply(following, mark) for mark in marks()):
+            continue  # The marks are removed.
+        stages += [_table(functions)] if functions else []
+        stages, functions = [*stages, _stage(change)], []
+    return [*stages, _table(functions)] if functions else stages
+
+
+def _apply(functions, text):
+    for function in functions:
+        text = function(text)
+    return text
+
+
+def _table(functions):
+    """Returns a stage that applies functions to each character alone."""
+    import tensorflow_text
+
+    blocks = (block for block in normalization.blocks() if _apply(functions, block) != block)
+    changed = {char: _apply(functions, char) for char in itertools.chain.from_iterable(blocks)}
+    table = {char.encode(): normal.encode() for char, normal in changed.items() if normal != char}
+    model = normalizer_model(table | dict.fromkeys(normalization.broken_sequences(), b""))
+    with tf.init_scope(), tf.device("cpu"):
+        kernel = tensorflow_text.FastBertNormalizer(model_buffer=tf.constant(model, tf.uint8))
+    return kernel.normalize_with_offsets
+
+
+def _stage(change):
+    """Returns the stage of a change that depends on neighbors."""
+    if change == _ORDER:
+        return sort_marks
+    return _composition() if change == _COMPOSE else functools.partial(_replace, *change)
+
+
+def _replace(pattern, content, texts):
+    """A stage that replaces a string by another."""
+    import tensorflow_text
+
+    escaped = re.escape(pattern)
+    parts, starts, _ = tensorflow_text.regex_split_with_offsets(texts, escaped, escaped)
+    is_match = parts.values == pattern
+    replaced = tf.where(is_match, content, parts.values)
+    places = tf.ragged.range(tf.cast(tf.strings.length(replaced), tf.int64))
+    rows = places.value_rowids()
+    origins = tf.gather(starts.values, rows) + tf.where(tf.gather(is_match, rows), tf.zeros_like(rows), places.values)
+    normal = tf.strings.reduce_join(parts.with_values(replaced), axis=-1)
+    return normal, with_end(origins, normal, texts)
+
+
+def _composition():
+    """Returns a stage that composes texts whose characters are composed."""
+    decompose = _table([functools.partial(unicodedata.normalize, "NFD")])
+
+    def apply(texts):
+        texts, origins = decompose(texts)
+        for stage in (sort_marks, compose):
+            texts, offsets = stage(texts)
+            origins = _through(origins, offsets)
+        return texts, origins
+
+    return lambda texts: tf.cond(needs_composition(texts), lambda: apply(texts), lambda: unchanged(texts))
