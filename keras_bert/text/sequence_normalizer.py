@@ -17,7 +17,7 @@ from keras_bert.text.code_points import compose, marks, needs_composition, sort_
 from keras_bert.text.tokenizer_steps import FORMS, normalizer_steps
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-# The ranges of the library. The fifth of Google's program is larger: it ends at U+2CEAF.
+# The ranges of the library, which lack U+2B820 to U+2B91F of Google's program.
 _CHINESE = re.compile(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
     "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"

@@ -17,6 +17,10 @@ _FIXED = {
     ("normalizer", "clean_text"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
+_IGNORED = (
+    "; transformers 5 ignores it with BertTokenizer: to apply it, write "
+    '"tokenizer_class": "PreTrainedTokenizerFast" into tokenizer_config.json'
+)
 # The sequences of single texts and pairs: parts and segment ids.
 _SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
 _PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
@@ -196,7 +200,7 @@ def _check_fixed(path, content, bert_defaults):
             raise ValueError(
                 f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: "
                 + (f"{part}=null" if values is None else f"{part}.{key}={received!r}")
-                + ("; tokenizer_class='PreTrainedTokenizerFast' applies the file" if bert_defaults else "")
+                + ("" if part == "model" else _IGNORED)
             )
 
 
