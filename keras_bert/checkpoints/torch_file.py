@@ -11,6 +11,7 @@ import dataclasses
 import io
 import math
 import mmap
+import os
 import pickletools
 import zipfile
 from functools import partial
@@ -39,6 +40,7 @@ _TENSOR, _PARAMETER, _DICT = (
 _GLOBALS = {_TENSOR, "torch._utils _rebuild_tensor", _PARAMETER, _DICT, *(f"torch {name}" for name in _DTYPES)}
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of the older form.
 _MARK = object()
+_DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile)
 
 
 class TorchFileError(ValueError):
@@ -102,7 +104,7 @@ def _explained(path):
         yield
     except TorchFileError as error:
         raise ValueError(f"{path}: {error}. Expected tensors alone") from None
-    except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{path}: not a readable file of PyTorch, it may be truncated: {str(error)!r:.200}") from None
 
 
@@ -137,8 +139,11 @@ def _read_archive(path):
 
 
 def _content(archive, name):
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:  # It could be larger than any memory.
+    entry = archive.getinfo(name)
+    if entry.compress_type != zipfile.ZIP_STORED:  # It could be larger than any memory.
         raise TorchFileError(f"{name} is compressed")
+    if max(entry.compress_size, entry.file_size) > os.path.getsize(archive.filename):
+        raise EOFError(f"{name} is larger than the file")
     return archive.read(name)
 
 
@@ -158,6 +163,8 @@ def _read_pickles(path):
             places[key] = place + 8  # After the number of elements.
             storage = machine.storages[key]
             place += 8 + storage.count * storage.dtype.itemsize
+        if place > file.size():
+            raise EOFError(f"{file.size():,} bytes, expected {place:,}")
 
     def read(tensor):
         storage = tensor.storage

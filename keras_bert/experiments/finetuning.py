@@ -264,8 +264,9 @@ class Finetuning:
 
     def formats(self):
         """Returns the folders of the model. Adapters are those of BERT's layout."""
-        is_bert = getattr(self.task.bert, "model_type", "bert") == "bert"
-        return ["model", "adapter"] if self.hyperparameters.lora_rank and is_bert else ["model"]
+        if not self.hyperparameters.lora_rank or getattr(self.task.bert, "model_type", "bert") != "bert":
+            return ["model"]
+        return ["model", "adapter"]
 
     def finish(self):
         """Writes the results, see `Results`, and exports the best model. Returns the text to print."""
