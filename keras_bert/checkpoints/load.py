@@ -34,8 +34,6 @@ from keras_bert.text.tokenizer_options import LONGEST_WORD
 _HUB_FILES = [
     "config.json",
     peft.CONFIG,
-    "*.safetensors",
-    "*.safetensors.index.json",
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -133,10 +131,12 @@ def download(name, revision=None, tried=()):
     """Returns the folder of a checkpoint on the Hugging Face hub; `tried` are other places of the name."""
     import huggingface_hub
 
-    options = {"revision": revision, "allow_patterns": _HUB_FILES}
     try:
-        cached = not _answers(name, revision)
-        return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=cached, **options))
+        files = _listed(name, revision)
+        options = {"allow_patterns": [*_HUB_FILES, *weight_files.downloads(files or [])]}
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(name, revision=revision, local_files_only=files is None, **options)
+        )
     except Exception as error:  # The hub, the network and the name check raise different types.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
@@ -148,17 +148,18 @@ def download(name, revision=None, tried=()):
         ) from None  # The hub's traceback is long, and says no more.
 
 
-def _answers(name, revision):
-    """Returns whether the hub answers. A download would wait for minutes on a network that leads nowhere."""
+def _listed(name, revision):
+    """Returns the files of a repository of the hub, `None` if it does not answer: a download would wait for minutes on a
+    network that leads nowhere."""
     import huggingface_hub
 
     try:
-        huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
+        found = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
     except huggingface_hub.errors.HfHubHTTPError:
-        return True
+        return []
     except Exception:  # Those of the network and of names that no repository has.
-        return False
-    return True
+        return None
+    return [file.rfilename for file in found.siblings or ()]
 
 
 def _open_path(path, head, base):

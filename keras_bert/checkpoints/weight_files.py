@@ -16,6 +16,17 @@ TORCH = "pytorch_model.bin"
 FILES = (WEIGHTS, INDEX, TORCH, f"{TORCH}.index.json", "tf_model.h5", "tf_model.h5.index.json")
 
 
+def downloads(files):
+    """Returns the patterns of the files of weights to download, of a repository with these files: one container, and the
+    dense layers of sentence-transformers in any."""
+    dense = ["*/*.safetensors", f"*/{TORCH}"]
+    if any(name.endswith((".safetensors", INDEX)) and "/" not in name for name in files):
+        return ["*.safetensors", INDEX, "adapter_model.safetensors", *dense]
+    older = next((name for name in FILES if name in files), WEIGHTS)
+    stem, _, ending = older.removesuffix(".index.json").rpartition(".")
+    return [f"{stem}*.{ending}", f"{stem}.{ending}.index.json", "adapter_model.bin", *dense]
+
+
 def has_weights(directory):
     """Returns whether a directory contains weights in Hugging Face's layout."""
     return any((directory / name).is_file() for name in FILES)

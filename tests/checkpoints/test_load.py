@@ -1,5 +1,6 @@
 """Variants of checkpoints written by other programs, and errors for damaged ones."""
 
+import fnmatch
 import json
 import logging
 import re
@@ -12,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, loaded
+from keras_bert.checkpoints import huggingface, loaded, weight_files
 from keras_bert.checkpoints.layout import fill, slots
 from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
@@ -134,6 +135,22 @@ class TestNames:
             keras_bert.load("google-bert/none")
         with pytest.raises(ValueError, match=r"^bert_tiny_boks: no such checkpoint. Did you mean bert_tiny_books\?"):
             keras_bert.load("bert_tiny_boks")
+
+    @pytest.mark.parametrize(
+        ("files", "downloaded"),
+        [
+            (["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"], [0, 2]),
+            (["model-1.safetensors", "model.safetensors.index.json", "tf_model.h5", "onnx/model.onnx"], [0, 1]),
+            (["pytorch_model.bin", "tf_model.h5", "1_Dense/model.safetensors", "flax_model.msgpack"], [0, 2]),
+            (["pytorch_model-1.bin", "pytorch_model.bin.index.json", "tf_model.h5"], [0, 1]),
+            (["tf_model.h5", "rust_model.ot"], [0]),
+            (["adapter_model.bin", "adapter_config.json"], [0]),
+        ],
+    )
+    def test_one_container_of_weights_is_downloaded(self, files, downloaded):
+        patterns = weight_files.downloads(files)
+        found = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+        assert found == [files[number] for number in downloaded]
 
     def test_a_revision_is_for_the_hub(self, saved):
         message = f"`revision` is for names on the Hugging Face hub. .*'v2' for {saved('encoder')}"
