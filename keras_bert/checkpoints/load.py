@@ -149,8 +149,10 @@ def download(name, revision=None, tried=()):
 
 
 def _listed(name, revision):
-    """Returns the files of a repository of the hub, `None` if it does not answer: a download would wait for minutes on a
-    network that leads nowhere."""
+    """Returns the files of a repository of the hub, `None` if it does not answer.
+
+    A download would wait for minutes on a network that leads nowhere.
+    """
     import huggingface_hub
 
     try:

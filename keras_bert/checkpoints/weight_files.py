@@ -17,8 +17,10 @@ FILES = (WEIGHTS, INDEX, TORCH, f"{TORCH}.index.json", "tf_model.h5", "tf_model.
 
 
 def downloads(files):
-    """Returns the patterns of the files of weights to download, of a repository with these files: one container, and the
-    dense layers of sentence-transformers in any."""
+    """Returns patterns of the files of weights to download, of a repository with these files.
+
+    One container, and the dense layers of sentence-transformers in any.
+    """
     dense = ["*/*.safetensors", f"*/{TORCH}"]
     if any(name.endswith((".safetensors", INDEX)) and "/" not in name for name in files):
         return ["*.safetensors", INDEX, "adapter_model.safetensors", *dense]
