@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from keras_bert.checkpoints import model_garden
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, head_of_tensors, tensors_of
 from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.config import BertConfig
@@ -11,8 +12,10 @@ from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
+from keras_bert.text.vocabulary import Vocabulary
 
 CONFIG = "bert_config.json"
+_VOCABULARY = "vocab.txt"
 
 # Names in run_classifier.py and run_squad.py, besides those of pre-training.
 _TO_OURS = {
@@ -36,9 +39,60 @@ def is_google(directory):
 
 
 def read(directory):
-    """Opens a directory in Google's format, without its vocabulary."""
+    """Opens a directory in the format of Google's program or of the Model Garden, without its vocabulary."""
     config = BertConfig.from_json(directory / CONFIG)
     prefix = _find_prefix(directory)
+    shapes, fetch = _open(prefix)
+    if names := model_garden.names(shapes):
+        heads = model_garden.heads({ours: shapes[name] for ours, name in names.items()})
+        if heads != config.num_attention_heads:
+            received = f"Received: num_attention_heads={config.num_attention_heads}"
+            raise ValueError(f"{prefix}: `num_attention_heads` must be {heads}, as in its tensors. {received}")
+        return _checkpoint(prefix, config, _garden(names, shapes, fetch))
+
+    def tensor(name):
+        transposed = name.endswith("/kernel")
+        shape = tuple(shapes[name][::-1] if transposed else shapes[name])
+        return Tensor(name, shape, lambda: fetch(name).T if transposed else fetch(name))
+
+    tensors = {_our_name(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
+    return _checkpoint(prefix, config, tensors)
+
+
+def is_hub(directory):
+    """Returns whether a directory is the SavedModel of an encoder of TensorFlow Hub, with its vocabulary."""
+    files = ("saved_model.pb", "variables/variables.index", f"assets/{_VOCABULARY}")
+    return all((directory / file).is_file() for file in files) and not (directory / "assets.extra").is_dir()
+
+
+def read_hub(directory):
+    """Opens the SavedModel of an encoder of TensorFlow Hub; its config is inferred from its tensors."""
+    prefix = directory / "variables" / "variables"
+    shapes, fetch = _open(prefix)
+    names = model_garden.names(shapes)
+    if model_garden.LOWERCASE not in shapes or not names:
+        raise ValueError(f"{directory}: not an encoder of the Model Garden, whose SavedModel has `do_lower_case`")
+    config = model_garden.config({ours: shapes[name] for ours, name in names.items()})
+    checkpoint = _checkpoint(directory, config, _garden(names, shapes, fetch))
+    vocabulary, lowercase = Vocabulary(directory / "assets" / _VOCABULARY), bool(fetch(model_garden.LOWERCASE))
+    checkpoint.metadata = checkpoint.metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
+    return checkpoint
+
+
+def _garden(names, shapes, fetch):
+    tensors = {}
+    for ours, name in names.items():
+        shape, arranged = model_garden.matrix(ours, shapes[name])
+        tensors[ours] = Tensor(name, shape, lambda name=name, arranged=arranged: arranged(fetch(name)))
+    return tensors
+
+
+def _checkpoint(name, config, tensors):
+    return Checkpoint(str(name), config, tensors, Metadata(head=head_of_tensors(tensors)))
+
+
+def _open(prefix):
+    """Returns the shapes of the tensors of a checkpoint by their names, and a function that reads one."""
     open_bundle, unreadable = _reader()
     try:
         reader = open_bundle(str(prefix))
@@ -46,20 +100,13 @@ def read(directory):
     except unreadable as error:
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {_first_line(error)}") from None
 
-    def tensor(name):
-        transposed = name.endswith("/kernel")
+    def fetch(name):
+        try:
+            return reader.get_tensor(name)
+        except unreadable as error:
+            raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
 
-        def fetch():
-            try:
-                array = reader.get_tensor(name)
-            except unreadable as error:
-                raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
-            return array.T if transposed else array
-
-        return Tensor(name, tuple(shapes[name][::-1] if transposed else shapes[name]), fetch)
-
-    tensors = {_our_name(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
-    return Checkpoint(str(prefix), config, tensors, Metadata(head=head_of_tensors(tensors)))
+    return shapes, fetch
 
 
 def write(description, vocabulary, directory):

@@ -175,7 +175,9 @@ def _open_path(path, head, base):
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
     other_models.check_folder(path)
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
-    if google.is_google(folder) and not weight_files.has_weights(folder):
+    if google.is_hub(path):
+        checkpoint = google.read_hub(path)
+    elif google.is_google(folder) and not weight_files.has_weights(folder):
         checkpoint = google.read(folder)
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / weight_files.WEIGHTS).is_file():

@@ -11,7 +11,7 @@ import numpy as np
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
-_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}  # Of the enumeration `DataType`.
+_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 19: "<f2"}  # Of the enumeration `DataType`.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7  # Fields of `BundleEntryProto`.
 _VARINT, _BYTES, _FIXED = 0, 2, 5  # Wire types.
 
