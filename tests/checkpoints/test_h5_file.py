@@ -1,0 +1,63 @@
+"""Keras 2's files of weights never lead out of themselves. Whole ones are among the goldens, see test_world.py."""
+
+import h5py
+import numpy as np
+import pytest
+
+from keras_bert.checkpoints.h5_file import read_h5_file
+
+NAME = "model/dense/kernel:0"
+SECRET = np.arange(6.0).reshape(2, 3)
+
+
+def plain(layer, folder):
+    layer[NAME] = SECRET
+
+
+def soft_link(layer, folder):
+    layer["elsewhere"] = SECRET
+    layer[NAME] = h5py.SoftLink("/bert/elsewhere")
+
+
+def external_link(layer, folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["kernel"] = SECRET
+    layer[NAME] = h5py.ExternalLink("other.h5", "kernel")
+
+
+def external_storage(layer, folder):
+    (folder / "other").write_bytes(SECRET.tobytes())
+    layer.create_dataset(NAME, (2, 3), "f8", external=[(str(folder / "other"), 0, 48)])
+
+
+def virtual(layer, folder):
+    external_link(layer.create_group("unused"), folder)
+    layout = h5py.VirtualLayout((2, 3), "f8")
+    layout[:] = h5py.VirtualSource(folder / "other.h5", "kernel", (2, 3))
+    layer.create_virtual_dataset(NAME, layout)
+
+
+def unwritten(layer, folder):
+    layer.create_dataset(NAME, (2**20, 2**20), "f8", chunks=(1024, 1024))  # 8 TB of zeros.
+
+
+def group(layer, folder):
+    layer.create_group(NAME)
+
+
+@pytest.mark.parametrize("kind", [plain, soft_link, external_link, external_storage, virtual, unwritten, group])
+def test_only_arrays_in_the_file_are_read(tmp_path, kind):
+    path = tmp_path / "tf_model.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [b"bert"]
+        file.create_group("bert").attrs["weight_names"] = [NAME.encode()]
+        kind(file["bert"], tmp_path)
+    if kind is plain:
+        ((name, (shape, read)),) = read_h5_file(path).items()
+        assert (name, shape) == ("dense.weight", (3, 2))
+        np.testing.assert_array_equal(read(), SECRET.T)
+    else:
+        with pytest.raises(
+            ValueError, match=r"tf_model.h5: not a readable file .* is not (in|a plain array in) this file"
+        ):
+            read_h5_file(path)
