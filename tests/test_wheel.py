@@ -26,7 +26,7 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-build-isolation"]
+    pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps"]
     subprocess.run([*pip, "--target", target, source], check=True)
     return target
 

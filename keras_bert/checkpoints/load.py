@@ -84,7 +84,6 @@ def load(
     """
     if head is not None:
         head_named(head)  # Raises an error.
-    _check_options(encoder_options)
     is_model = keras_hub.is_model(path_or_name)
     path = None if is_model else locations.find(path_or_name)
     if is_model or path:
@@ -93,6 +92,7 @@ def load(
         checkpoint = keras_hub.read_model(path_or_name)
     else:
         checkpoint = _open(str(path_or_name), path, revision, head, base)
+    _check_options(encoder_options)  # After other models were refused, which have options of their own.
     check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
     _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):

@@ -1,6 +1,7 @@
 """The answers of every head over REST and gRPC."""
 
 import pathlib
+import re
 import shlex
 import urllib.parse
 
@@ -75,10 +76,12 @@ ANSWERS = ("predictions", "outputs", "results", "model_version_status", "model_s
 
 def test_curl_commands_of_the_readme(heads):
     text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("curl ")]
+    (block,) = re.findall(r"^curl .*?(?=^```)", text, re.MULTILINE | re.DOTALL)
+    words = " ".join(map(shlex.quote, shlex.split(block, comments=True)))
+    lines = [line.strip() for line in words.split("curl ")[1:]]
     assert len(lines) == 8
     for line in lines:
-        *body, url = [part for part in shlex.split(line, comments=True)[1:] if part != "-d"]
+        *body, url = [part for part in shlex.split(line) if part != "-d"]
         path = urllib.parse.urlsplit(f"http://{url}").path
         for name, head in NAMES.items():
             path = path.replace(f"/{name}", f"/{head}")
