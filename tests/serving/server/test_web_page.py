@@ -379,7 +379,7 @@ def test_a_pasted_table(visit, heads, client):
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data, ";")
     assert name == "table.answers.csv"
-    assert header == [*lines[0], "label", "score", "yes", MARKUP, "نعم", "error"]
+    assert header == [*lines[0], "label", "score", "score_yes", f"score_{MARKUP}", "score_نعم", "error"]
     assert [row[:3] for row in rows[:6]] == lines[1:]
     for row, text, pair in list(zip(rows, texts, pairs, strict=False))[:3]:
         answer = predict(client, "classes", text=text, pair=pair)
