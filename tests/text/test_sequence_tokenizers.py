@@ -77,6 +77,7 @@ def write(path, pieces, normalizer, pre_tokenizer):
     return tokenizers.Tokenizer.from_file(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("normalizer", "pre_tokenizer"), CASES)
 def test_the_ids_of_the_library(tmp_path, pieces, normalizer, pre_tokenizer):
     """In `tf.data` too. A token's range also has what was removed after it, as the accents of a letter."""
@@ -111,6 +112,7 @@ def test_offsets(tmp_path):
     assert (starts, ends) == ([0, 4, 4, 4, 8, 10], [3, 7, 7, 7, 10, 11])
 
 
+@pytest.mark.slow
 def test_saved_models(tmp_path, pieces):
     path = tmp_path / "tokenizer.json"
     library = write(path, pieces, steps("NFKC", "Lowercase"), punctuation("Isolated"))
