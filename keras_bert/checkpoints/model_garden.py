@@ -11,7 +11,7 @@ from keras_bert.config import BertConfig
 
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 LOWERCASE = f"do_lower_case{_SUFFIX}"
-_DENSE, _NORM = ("weight", "bias"), ("LayerNorm.weight", "LayerNorm.bias")
+_DENSE = ("weight", "bias")
 _TABLE = "embeddings.word_embeddings.weight"
 _TABLES = (_TABLE, POSITIONS, "embeddings.token_type_embeddings.weight")
 # Parts of a block in the order of a SavedModel, by the paths of their layers.
