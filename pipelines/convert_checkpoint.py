@@ -21,6 +21,11 @@ from .arguments import CommandArguments, flag
 class Arguments(CommandArguments):
     model: str = flag(None, "Directory or name of the checkpoint.", required=True, old="input", section="model")
     revision: str = flag(None, "Branch, tag or commit on the Hugging Face hub.")
+    tokenizer: str = flag(
+        "auto",
+        "auto: the checkpoint's own; none; words: for texts that are split into words, for BertJapaneseTokenizer; or "
+        "another folder with a tokenizer.",
+    )
     output_dir: str = flag(None, "Output directory.", required=True, old="output", section="output")
     format: str = flag("huggingface", "Output format.", values=["huggingface", "google", "keras"])
     weights_dtype: str = flag(
@@ -34,7 +39,8 @@ def check(arguments):
 
 def main(arguments):
     began = time.time()
-    bert = keras_bert.load(arguments.model, revision=arguments.revision)
+    tokenizer = None if arguments.tokenizer == "none" else arguments.tokenizer
+    bert = keras_bert.load(arguments.model, revision=arguments.revision, tokenizer=tokenizer)
     model = bert.model()
     keras_bert.save(
         model,

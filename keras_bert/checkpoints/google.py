@@ -15,7 +15,8 @@ from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
 CONFIG = "bert_config.json"
-_VOCABULARY = "vocab.txt"
+_VOCABULARY, _GRAPH = "vocab.txt", "saved_model.pb"
+_WORDPIECE, _LOWERCASING = b"WordpieceTokenizeWithOffsets", b"CaseFoldUTF8"  # Ops in the graph of a preprocessing.
 
 # Names in run_classifier.py and run_squad.py, besides those of pre-training.
 _TO_OURS = {
@@ -60,9 +61,9 @@ def read(directory):
 
 
 def is_hub(directory):
-    """Returns whether a directory is the SavedModel of an encoder of TensorFlow Hub, with its vocabulary."""
-    files = ("saved_model.pb", "variables/variables.index", f"assets/{_VOCABULARY}")
-    return all((directory / file).is_file() for file in files) and not (directory / "assets.extra").is_dir()
+    """Returns whether a directory may be a SavedModel of TensorFlow Hub; those of this package have `assets.extra`."""
+    files = [(directory / file).is_file() for file in (_GRAPH, "variables/variables.index", "config.json")]
+    return files == [True, True, False] and not (directory / "assets.extra").is_dir()
 
 
 def read_hub(directory):
@@ -71,12 +72,26 @@ def read_hub(directory):
     shapes, fetch = _open(prefix)
     names = model_garden.names(shapes)
     if model_garden.LOWERCASE not in shapes or not names:
-        raise ValueError(f"{directory}: not an encoder of the Model Garden, whose SavedModel has `do_lower_case`")
+        hint = "other SavedModels are opened by `tf.saved_model.load`, or served"
+        if _WORDPIECE in (directory / _GRAPH).read_bytes():
+            hint = "a SavedModel that preprocesses texts goes with an encoder: load(encoder, tokenizer=folder)"
+        raise ValueError(
+            f"{directory}: not an encoder of the Model Garden, whose SavedModel has `do_lower_case`; {hint}"
+        )
     config = model_garden.config({ours: shapes[name] for ours, name in names.items()})
     checkpoint = _checkpoint(directory, config, _garden(names, shapes, fetch))
-    vocabulary, lowercase = Vocabulary(directory / "assets" / _VOCABULARY), bool(fetch(model_garden.LOWERCASE))
+    path, lowercase = directory / "assets" / _VOCABULARY, bool(fetch(model_garden.LOWERCASE))
+    vocabulary = Vocabulary(path) if path.is_file() else None
     checkpoint.metadata = checkpoint.metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
     return checkpoint
+
+
+def read_preprocessing(directory):
+    """Returns the vocabulary and the casing of a SavedModel of TensorFlow Hub that preprocesses texts for BERT."""
+    graph, path = (directory / _GRAPH).read_bytes(), directory / "assets" / _VOCABULARY
+    if _WORDPIECE not in graph or not path.is_file():
+        raise ValueError(f"{directory}: expected a SavedModel that preprocesses texts for BERT, with {path.name}")
+    return Vocabulary(path), _LOWERCASING in graph
 
 
 def _garden(names, shapes, fetch):

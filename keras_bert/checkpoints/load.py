@@ -5,11 +5,13 @@ import math
 import os
 import pathlib
 import re
+from typing import NamedTuple
 
 import keras
 
 from keras_bert.checkpoints import (
     adapter_config,
+    chosen_tokenizer,
     google,
     huggingface,
     json_files,
@@ -18,7 +20,6 @@ from keras_bert.checkpoints import (
     other_models,
     peft,
     sentence_transformers,
-    tokenizer_files,
     weight_files,
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
@@ -47,6 +48,14 @@ _HUB_FILES = [
 _ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
+class _Options(NamedTuple):
+    """Arguments of `load` about what is opened."""
+
+    head: str | None
+    base: str | os.PathLike | None
+    tokenizer: str | os.PathLike | None
+
+
 def load(
     path_or_name: str | os.PathLike,
     *,
@@ -54,6 +63,7 @@ def load(
     dtype: str | keras.DTypePolicy | None = None,
     head: str | None = None,
     base: str | os.PathLike | None = None,
+    tokenizer: str | os.PathLike | None = "auto",
     **encoder_options,
 ) -> LoadedBert:
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
@@ -70,6 +80,9 @@ def load(
             checkpoint.
         base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
             relative path may start at the adapter's folder.
+        tokenizer: `None` loads the weights alone. "words" takes the vocabulary of a `BertJapaneseTokenizer`, for texts
+            whose words are separated by spaces. A path or handle is that of another folder with a tokenizer, such as
+            the preprocessing of TensorFlow Hub. Defaults to "auto": the checkpoint's own.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
             BiLSTM on top, see `build_bilstm_encoder`; `num_layers` takes only this number of evenly spaced layers, see
             `take_layers`.
@@ -86,12 +99,11 @@ def load(
         head_named(head)  # Raises an error.
     is_model = keras_hub.is_model(path_or_name)
     path = None if is_model else locations.find(path_or_name)
+    options = _Options(head, base, tokenizer)
     if is_model or path:
         _check_no_revision(path_or_name, revision)
-    if is_model:
-        checkpoint = keras_hub.read_model(path_or_name)
-    else:
-        checkpoint = _open(str(path_or_name), path, revision, head, base)
+    checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
+    checkpoint.metadata = chosen_tokenizer.replaced(tokenizer, checkpoint.metadata)
     _check_options(encoder_options)  # After other models were refused, which have options of their own.
     check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
     _check_vocabulary(checkpoint)
@@ -112,19 +124,19 @@ def _check_no_revision(name, revision):
         raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r} for {name}")
 
 
-def _open(name, path, revision, head, base=None):
+def _open(name, path, revision, options):
     """Returns the `Checkpoint` at a path, or that of a name if the path is `None`."""
     if path:
-        return _open_path(path, head, base)
+        return _open_path(path, options)
     tried = []
     other_models.check_name(name)
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
             _check_no_revision(name, revision)
-            return keras_hub.read_preset(name, head)
+            return keras_hub.read_preset(name, options.head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(download(name, revision, tried), head, base)
+    return _open_path(download(name, revision, tried), options)
 
 
 def download(name, revision=None, tried=()):
@@ -164,13 +176,14 @@ def _listed(name, revision):
     return [file.rfilename for file in found.siblings or ()]
 
 
-def _open_path(path, head, base):
+def _open_path(path, options):
+    head, base, tokenizer = options
     if path.is_dir() and peft.is_adapter(path):
-        return _open_adapter(path, head, base)
+        return _open_adapter(path, options)
     if base is not None:
         raise ValueError(f"`base` is only for adapters, folders with {peft.CONFIG}. Received: base={base!r} for {path}")
     if path.suffix == ".keras" and path.is_file():
-        return _open_keras(path, path.parent)
+        return _open_keras(path, path.parent, tokenizer)
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
     other_models.check_folder(path)
@@ -179,9 +192,9 @@ def _open_path(path, head, base):
         checkpoint = google.read_hub(path)
     elif google.is_google(folder) and not weight_files.has_weights(folder):
         checkpoint = google.read(folder)
-        checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
+        checkpoint.metadata = chosen_tokenizer.read(tokenizer, folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / weight_files.WEIGHTS).is_file():
-        return _open_keras(path / KERAS_FILE, path)
+        return _open_keras(path / KERAS_FILE, path, tokenizer)
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {weight_files.WEIGHTS} (Hugging Face), "
@@ -193,7 +206,7 @@ def _open_path(path, head, base):
     else:
         checkpoint = huggingface.read(folder, head)
         longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
-        checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
+        checkpoint.metadata = chosen_tokenizer.read(tokenizer, folder, checkpoint.metadata, *longest_word)
         if head is None or head_named(head).sentence_transformers:
             checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
@@ -201,8 +214,9 @@ def _open_path(path, head, base):
     return encoder_of(checkpoint) if head == "encoder" else checkpoint
 
 
-def _open_adapter(path, head, base):
+def _open_adapter(path, options):
     """Opens an adapter, merged into the model that it was trained on."""
+    head, base, tokenizer = options
     settings = adapter_config.read(path)
     name = base or settings.get("base_model_name_or_path")
     if not name:
@@ -213,12 +227,13 @@ def _open_adapter(path, head, base):
         folder = locations.find(place)
         if folder is not None and folder.resolve() == path.resolve():
             raise ValueError(f"{name} is the adapter itself")
-        opened = _open(str(place), folder, settings.get("revision"), head)
+        opened = _open(str(place), folder, settings.get("revision"), options._replace(base=None))
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: its base model cannot be opened; load(..., base=) takes another: {error}") from error
     checkpoint = peft.read(path, settings, opened, head)
     ours = (path / huggingface.CONFIG).is_file() and huggingface.is_ours(path)
-    checkpoint.metadata = tokenizer_files.read(path, checkpoint.metadata, *([LONGEST_WORD] if ours else []))
+    longest_word = [LONGEST_WORD] if ours else []
+    checkpoint.metadata = chosen_tokenizer.read(tokenizer, path, checkpoint.metadata, *longest_word)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint
@@ -240,7 +255,7 @@ def open_keras(file):
         raise ValueError(f"{file}: Keras cannot load this file: {str(error).strip().splitlines()[0]}") from error
 
 
-def _open_keras(file, directory):
+def _open_keras(file, directory, tokenizer):
     """Opens a `.keras` file; casing, labels and task come from JSON files in its directory, if there are any."""
     model = open_keras(file)
     try:
@@ -261,7 +276,7 @@ def _open_keras(file, directory):
     tensors = {
         name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
     }
-    metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
+    metadata = chosen_tokenizer.read(tokenizer, directory, metadata, LONGEST_WORD)
     return Checkpoint(str(file), description.config, tensors, metadata)
 
 

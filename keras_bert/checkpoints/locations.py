@@ -4,6 +4,8 @@ import difflib
 import os
 import pathlib
 
+from keras_bert.checkpoints import handles
+
 # A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
@@ -23,6 +25,8 @@ def find(path_or_name):
     for path in places(name):
         if path.exists():
             return path
+    if folder := handles.find(name):
+        return folder
     # Names on the hub have at most one slash.
     several = name.count("/") > 1 and "://" not in name
     if isinstance(path_or_name, pathlib.Path) or several or name.startswith(("/", ".", "~")):

@@ -30,11 +30,13 @@ _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
 _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 _EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
+WORDS = {"type": "WhitespaceSplit"}  # The pre-tokenizer of texts whose words are separated by white space.
 STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
 # Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
 _BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
+_JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
 # Of these, BertTokenizer's relatives that give segment ids to the model; the others leave them at 0, also for pairs.
-_WITH_SEGMENTS = _BERT_CLASSES - {"DistilBert"}
+_WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
 _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
@@ -45,7 +47,7 @@ _FIXED = {
 }
 
 
-def read(directory, metadata, longest_word=None):
+def read(directory, metadata, longest_word=None, words=False):
     """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
     Args:
@@ -53,17 +55,23 @@ def read(directory, metadata, longest_word=None):
         metadata: the `Metadata`.
         longest_word: int, maximum word length if no file specifies it, for folders that were not made for
             transformers. Defaults to `None`: what transformers applies.
+        words: bool, whether texts will be words separated by white space, which `BertJapaneseTokenizer` needs.
+            Defaults to `False`.
     """
     settings = _settings(directory)
-    name = _class(directory, settings)
-    path = next((directory / file for file in (_TOKENIZER, _VOCABULARY) if (directory / file).is_file()), None)
+    name = _class(directory, settings, words)
+    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY)
+    path = next((directory / file for file in files if (directory / file).is_file()), None)
     if path is None:
         return metadata
     if path.name == _TOKENIZER:
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
     else:
         values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
-    values |= _applied_options(path, values, settings, name in _BERT_CLASSES, longest_word)
+    if name == _JAPANESE:
+        values |= _word_options(settings)
+    else:
+        values |= _applied_options(path, values, settings, name in _BERT_CLASSES, longest_word)
     added = [] if name in _BERT_CLASSES and _DECODER in settings else values["added_tokens"]
     values["pieces"], values["added_tokens"] = _with_added_tokens(directory, values["pieces"], added, settings)
     inputs = settings.get(_INPUTS)
@@ -103,17 +111,38 @@ def _entries(tokens):
     return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
 
 
-def _class(directory, settings):
+def _class(directory, settings, words):
     """Returns the name of the tokenizer class, without the endings that do not matter."""
     config = read_json_if_exists(directory / CONFIG)
     name = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
-    if short not in _BERT_CLASSES | _FILE_CLASSES:
+    has_words = short == _JAPANESE and _takes_words(settings) and (directory / _VOCABULARY).is_file()
+    if short not in _BERT_CLASSES | _FILE_CLASSES and not (words and has_words):
+        hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces" if has_words else ""
         raise ValueError(
             f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
-            f"tokenizer_class={name!r}; to use the weights alone, load a copy of the folder without its tokenizer files"
+            f"tokenizer_class={name!r}{hint}"
         )
     return short
+
+
+def _takes_words(settings):
+    """Returns whether a `BertJapaneseTokenizer` splits texts by a dictionary, and words into pieces."""
+    pieces = settings.get("subword_tokenizer_type", "wordpiece")
+    return settings.get("word_tokenizer_type") in ("mecab", "sudachi", "jumanpp") and pieces == "wordpiece"
+
+
+def _word_options(settings):
+    """Returns the options of a `BertJapaneseTokenizer` for texts that are split into words."""
+    kind, lowercase = settings["word_tokenizer_type"], bool(settings.get(LOWERCASE.setting))
+    composed = (settings.get(f"{kind}_kwargs") or {}).get("normalize_text", True)
+    steps = [{"type": "NFKC"}] * bool(composed) + [{"type": "Lowercase"}] * lowercase
+    return {
+        LOWERCASE.name: lowercase,
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": WORDS,
+        "max_word_length": 100,
+    }
 
 
 def _applied_options(path, values, settings, is_bert_class, longest_word):

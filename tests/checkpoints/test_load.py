@@ -161,7 +161,10 @@ class TestNames:
         ("options", "message"),
         [
             ({"d_type": "bfloat16"}, "`load` has no argument 'd_type'. Did you mean 'dtype'?"),
-            ({"xyz": 1}, "`load` has no argument 'xyz'. Expected one of: revision, dtype, head, base, causal,"),
+            (
+                {"xyz": 1},
+                "`load` has no argument 'xyz'. Expected one of: revision, dtype, head, base, tokenizer, causal,",
+            ),
         ],
     )
     def test_an_unknown_argument(self, options, message):

@@ -1,8 +1,10 @@
 """The bundled checkpoints: found by name in a checkout and in an installed wheel, small, with a card."""
 
 import functools
+import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.checkpoints import locations
 
 ROOT = pathlib.Path(__file__).parents[2]
 SHIPPED = sorted(path.parent.name for path in (ROOT / "saved_models").glob("*/config.json"))
@@ -49,6 +52,73 @@ def test_a_wheel_has_every_package():
     folders = [path.parent for room in ("keras_bert", "pipelines") for path in (ROOT / room).rglob("__init__.py")]
     found = [".".join(folder.relative_to(ROOT).parts) for folder in folders if folder.name != "pipelines"]
     assert sorted(packages) == sorted([*found, "keras_bert.pipelines", "keras_bert.saved_models"])
+
+
+HUB, KAGGLE = "https://tfhub.dev/tensorflow/bert/4", "tensorflow/bert/tensorFlow2/bert-en/2"
+
+
+@pytest.fixture
+def caches(golden, tmp_path, monkeypatch):
+    """The caches of tensorflow_hub and of kagglehub, with the SavedModel of an encoder."""
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
+    monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path / "kaggle"))
+    encoder = golden / "model_garden" / "cased" / "hub_encoder"
+    folders = [tmp_path / "hub" / hashlib.sha1(HUB.encode()).hexdigest(), tmp_path / "kaggle" / "models" / KAGGLE]
+    for folder in folders:
+        shutil.copytree(encoder, folder)
+    folders[1].with_name("2.complete").touch()
+    folders[1].with_name("10").mkdir()  # A download that was interrupted.
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("handle", "place"),
+    [
+        (HUB, 0),
+        (f"kaggle://{KAGGLE}", 1),
+        (KAGGLE, 1),
+        ("tensorflow/bert/tensorflow2/bert-en", 1),
+        ("https://www.kaggle.com/models/tensorflow/bert/TensorFlow2/bert-en/2", 1),
+        ("https://kaggle.com/models/tensorflow/bert/frameworks/TensorFlow2/variations/bert-en/versions/2", 1),
+    ],
+)
+def test_handles_of_hubs(caches, handle, place):
+    assert locations.find(handle) == caches[place]
+
+
+@pytest.mark.parametrize(
+    ("handle", "message"),
+    [
+        (
+            "https://tfhub.dev/x/4",
+            "cache of tensorflow_hub, .*/hub/[0-9a-f]{40} .*tensorflow_hub.resolve\\('https://tfh",
+        ),
+        (
+            "kaggle://a/bert/tensorFlow2/b/3",
+            "cache of kagglehub, .*/a/bert/tensorFlow2/b/3 .*load\\('a/bert/tensorFlow2/b/3'",
+        ),
+        ("a/bert/tensorFlow2/b", "cache of kagglehub"),
+        ("a/bert/runs/b", "no such checkpoint. Expected a directory"),
+    ],
+)
+def test_missing_handles(caches, handle, message):
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        keras_bert.load(handle)
+
+
+def test_an_encoder_without_its_vocabulary(caches, golden):
+    """The casing is that of the SavedModel that preprocesses texts, which has no weights."""
+    shutil.rmtree(caches[1] / "assets")
+    assert keras_bert.load(KAGGLE).vocabulary is None
+    for casing in ("cased", "uncased"):
+        preprocessing = golden / "model_garden" / casing / "hub_preprocess"
+        bert = keras_bert.load(KAGGLE, tokenizer=preprocessing)
+        assert bert.vocabulary == keras_bert.Vocabulary(preprocessing / "assets" / "vocab.txt")
+        assert bert.lowercase == (casing == "uncased")
+    with pytest.raises(ValueError, match="a SavedModel that preprocesses texts goes with an encoder: load"):
+        keras_bert.load(preprocessing)
+    with pytest.raises(ValueError, match="expected a SavedModel that preprocesses texts for BERT"):
+        keras_bert.load(KAGGLE, tokenizer=HUB)
 
 
 @pytest.mark.slow

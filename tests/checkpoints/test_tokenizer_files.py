@@ -144,6 +144,51 @@ def folder(copy):
     return copy("classification")
 
 
+JAPANESE = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab", "do_lower_case": False}
+
+
+def test_words_of_a_dictionary(copy, tmp_path):
+    """`BertJapaneseTokenizer`: words are composed and split into pieces, but not at ideographs or punctuation."""
+    folder = copy("token_classification")
+    (folder / "tokenizer.json").unlink()
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "東京", "##都", "に", "住", "##む", "AB", "##。", "ab"]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    edit(folder / "tokenizer_config.json", **JAPANESE)
+    refused = r"'BertJapaneseTokenizer'; load\(..., tokenizer='words'\) takes .*; load\(..., tokenizer=None\) opens the"
+    with pytest.raises(ValueError, match=refused):
+        keras_bert.load(folder)
+    assert keras_bert.load(folder, tokenizer=None).vocabulary is None
+    words = [["東京都", "に", "住む", "ＡＢ。", "都"]]
+    bert = keras_bert.load(folder, tokenizer="words")
+    bert.save(tmp_path / "saved")
+    for loaded in (bert, keras_bert.load(tmp_path / "saved")):
+        inputs, first = loaded.preprocessor(16).from_words(words)
+        assert to_numpy(inputs["token_ids"])[0, :11].tolist() == [2, 5, 6, 7, 8, 9, 10, 11, 1, 3, 0]
+        assert first.to_list() == [[1, 3, 4, 6, 8]]
+        text = " ".join(words[0])
+        assert to_numpy(loaded.preprocessor(16)([text])["token_ids"]).tolist() == inputs["token_ids"].numpy().tolist()
+        assert loaded.predict(words) == loaded.predict([text])
+    edit(folder / "tokenizer_config.json", do_lower_case=True, mecab_kwargs={"normalize_text": False})
+    ids = keras_bert.load(folder, tokenizer="words").preprocessor(8)([" ".join(["ab", "AB", "ＡＢ"])])["token_ids"]
+    assert to_numpy(ids)[0, :5].tolist() == [2, 12, 12, 1, 3]
+    for name, value in (("subword_tokenizer_type", "character"), ("word_tokenizer_type", "basic")):
+        edit(folder / "tokenizer_config.json", **{**JAPANESE, name: value})
+        with pytest.raises(ValueError, match=r"'BertJapaneseTokenizer'; load\(..., tokenizer=None\)"):
+            keras_bert.load(folder, tokenizer="words")
+
+
+def test_a_tokenizer_of_choice(golden, folder):
+    with pytest.raises(ValueError, match="must be 'auto' for a tokenizer that splits texts on its own"):
+        keras_bert.load(folder, tokenizer="words")
+    with pytest.raises(ValueError, match="must be 'auto', 'words', None, or a folder .* Received: tokenizer='word'"):
+        keras_bert.load(folder, tokenizer="word")
+    with pytest.raises(FileNotFoundError, match="no tokenizer. Expected vocab.txt, tokenizer.json or"):
+        keras_bert.load(folder, tokenizer=golden / "hf_small" / "bare")
+    other = golden / "hf_edge" / "no_chinese_split"
+    with pytest.raises(ValueError, match="the vocabulary has 78 pieces, more than the token table's vocab_size=50"):
+        keras_bert.load(folder, tokenizer=other)
+
+
 THRESHOLDS = {"problem_type": "multi_label_classification", "keras_bert": {"thresholds": [0.5, 2, 0.5]}}
 ONE_WORD = {"content": "e", "single_word": True}
 
