@@ -3,10 +3,12 @@
 import functools
 import logging
 import types
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import keras
 
+from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
 from keras_bert.checkpoints.model_methods import ModelMethods
@@ -16,6 +18,7 @@ from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.head_table import head_named
 from keras_bert.models.heads import build_classifier, build_span_labeler
+from keras_bert.models.lora import check_no_lora
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
 
@@ -82,6 +85,37 @@ class LoadedBert(ModelMethods):
                 "with a new head, or `bert.model()` for the model with the checkpoint's head"
             )
         raise AttributeError(f"LoadedBert has no attribute {name!r}")
+
+    def add_words(self, words: Sequence[str]) -> Self:
+        """Adds words to the vocabulary, so that they are one token each, and their rows to the token table.
+
+        Words take the place of `[unused]` pieces first, then new rows. A row starts as the mean of those of the pieces
+        that the word had before: train the model afterwards. Also longer words that start with a new word are split
+        differently. `encoder` and `model()` are new models: those from before stay as they are, also the models that
+        share their weights. Needs TensorFlow.
+
+        Args:
+            words: list of single words, as the tokenizer splits texts, in lower case for an uncased vocabulary; or of
+                pieces that continue a word, such as "##itis". Those of the vocabulary are skipped, with a warning.
+
+        Returns:
+            This object.
+
+        Example:
+            bert.add_words(["remdesivir", "ventilator"]).save("my_model")
+        """
+        model = self.encoder if self._model is None else self._model
+        check_no_lora(model, "bert.model()")
+        if any(layer.quantization_mode for layer in model._flatten_layers()):
+            raise ValueError(
+                "`add_words` needs floats. Expected a model without quantize(), and a dtype other than int8"
+            )
+        dtype = self.encoder.get_layer("token_embedding").dtype_policy
+        larger = type(self)(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
+        larger.results, larger.has_pooler = self.results, self.has_pooler
+        vars(self).clear()
+        vars(self).update(vars(larger))
+        return self
 
     def preprocessor(self, sequence_length: int, **options) -> Any:
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""

@@ -99,3 +99,49 @@ def test_settings_are_kept_in_both_directions(eager, config, pieces, tmp_path, h
         for name, value in NAMES.items():
             np.testing.assert_array_equal(inputs[name], theirs[value])
         assert_same_outputs(bert.model(), opened(folder), inputs)
+
+
+ELECTRA = {"embedding_size": 16, "hidden_act": "gelu", "pooler_activation": "gelu"}
+DISTILBERT = {"type_vocab_size": 0, "pooler_activation": "relu"}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("head", "changes"),
+    [("pretraining", {}), ("untied", {}), ("multiple_choice", {}), ("mlm", ELECTRA), ("mlm", DISTILBERT)],
+)
+def test_added_words(eager, config, pieces, task, tmp_path, head, changes):
+    """The new words fill an unused piece, a row without a piece, and a new row, each with the mean of its pieces."""
+    pieces = ["[unused1]" if piece == "z" else piece for piece in pieces]
+    model = HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, vocab_size=51, **changes)))
+    for variable in model.trainable_variables:
+        variable.assign(np.random.default_rng(0).normal(scale=0.2, size=variable.shape).astype("float32"))
+    keras_bert.save(model, tmp_path / "old", pieces)
+    bert = keras_bert.load(tmp_path / "old")
+    old = bert.checkpoint().tensors
+    assert bert.add_words(["Bad", "##ed", "zoo"]) is bert
+    bert.save(tmp_path / "new")
+    new = bert.checkpoint().tensors
+    for name in ("embeddings.word_embeddings.weight", "cls.predictions.bias", "cls.predictions.decoder.weight"):
+        if name in old:
+            before, after = old[name].read(), new[name].read()
+            unchanged = [index for index in range(50) if index != pieces.index("[unused1]")]
+            np.testing.assert_array_equal(after[unchanged], before[unchanged])
+            for row, parts in ((30, ["b", "##a", "##d"]), (50, ["##e", "##d"]), (51, ["[UNK]"])):
+                mean = sum(before[pieces.index(part)] for part in parts) / len(parts)
+                np.testing.assert_allclose(after[row], mean, rtol=1e-6)
+    texts = ["bad baded Zoo zoob", "[MASK] ab"]
+    tokenizer, reloaded = (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "new"),
+        keras_bert.load(tmp_path / "new"),
+    )
+    for each in (bert, reloaded):
+        assert (each.config.vocab_size, each.vocabulary.pieces[50:]) == (52, ("##ed", "zoo"))
+        kept = each.preprocessor(12, keep_special_tokens=["[MASK]"])
+        ids = tokenizer(texts, padding="max_length", max_length=12)["input_ids"]
+        np.testing.assert_array_equal(kept(texts)["token_ids"], ids)
+        assert_same_outputs(each.model(), opened(tmp_path / "new"), task(head)[0])
+    if head == "pretraining":
+        assert bert.pretrainer().output["mlm_logits"].shape[-1] == 52
+        fills = bert.predict("a [MASK]", n_best=52)["fills"][0]
+        assert {"bad", "zoo"} < {fill["token"] for fill in fills}

@@ -109,6 +109,22 @@ def test_a_keras_file(models, tmp_path):
         keras_bert.load(path)
 
 
+@pytest.mark.tensorflow
+def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
+    bert = keras_bert.load(folder)
+    keras_bert.enable_lora(bert.model(), 2)
+    with pytest.raises(ValueError, match=r"`bert.model\(\)` must not have LoRA adapters"):
+        bert.add_words(["zoo"])
+    keras_bert.merge_lora(bert.model())
+    assert bert.add_words(["zoo"]).config.vocab_size == 51
+    bert.encoder.get_layer("token_embedding").quantize("int8")
+    with pytest.raises(ValueError, match="`add_words` needs floats"):
+        bert.add_words(["cow"])
+    models("question_answering").save(tmp_path / "mine.keras")
+    with pytest.raises(ValueError, match="mine.keras has no vocabulary"):
+        keras_bert.load(tmp_path / "mine.keras").add_words(["zoo"])
+
+
 class TestNames:
     def test_folders_of_models(self, saved, monkeypatch):
         folder = saved("pretraining")

@@ -1,0 +1,102 @@
+"""Words that are added to a vocabulary: how the tokenizer writes them, and the pieces that they had before."""
+
+import functools
+import json
+import logging
+
+import tensorflow as tf
+
+from keras_bert.text import tokenizer_json
+from keras_bert.text.normalization import replace_final_sigma
+from keras_bert.text.pre_tokenizer import PreTokenizer
+from keras_bert.text.sequence_normalizer import SequenceNormalizer
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.vocabulary import is_special
+
+_LOG = logging.getLogger("keras_bert")
+_CONTINUATION = "##"
+
+
+def add_words(vocabulary, words, lowercase):
+    """Extends a vocabulary, so that its tokenizer keeps words whole. Those that it keeps already are skipped.
+
+    Args:
+        vocabulary: the `Vocabulary`.
+        words: list of words, or of pieces that continue a word, such as "##itis".
+        lowercase: bool, whether the tokenizer lower-cases.
+
+    Returns:
+        The new `Vocabulary`, see `extended`, and a dict by id of each new piece: the ids of the pieces it had before.
+    """
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words) or not words:
+        raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
+    pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}
+    if known := len(words) - len(pieces):
+        _LOG.warning("%s of %s words are pieces of the vocabulary already", f"{known:,}", f"{len(words):,}")
+    extended = vocabulary.extended(list(pieces))
+    _check_whole(pieces, extended, lowercase)
+    ids = {piece: index for index, piece in enumerate(vocabulary.wordpieces)}
+    return extended, {extended.id(piece): _ids_before(piece, ids) for piece in pieces}
+
+
+def _pieces(words, vocabulary, lowercase):
+    """Returns a dict of the words by the pieces that they become."""
+    splits, pieces = _split([word.removeprefix(_CONTINUATION) for word in words], vocabulary, lowercase), {}
+    for word, split in zip(words, splits, strict=True):
+        piece = _piece(word, split, vocabulary)
+        if piece in pieces:
+            raise ValueError(f"`words` must differ. Received: {pieces[piece]!r} and {word!r}, both {piece!r} in texts")
+        pieces[piece] = word
+    return pieces
+
+
+def _split(texts, vocabulary, lowercase):
+    """Returns for each string the list of its normalized words."""
+    texts = tf.constant(texts)
+    texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
+    splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
+    parts = splitter(_normalizer(json.dumps(tokenizer_json.normalizer(vocabulary, lowercase))).normalize(texts))
+    rows = tf.RaggedTensor.from_row_splits(parts.rest, parts.row_splits).to_list()
+    return [[word.decode() for word in row] for row in rows]
+
+
+@functools.lru_cache(maxsize=2)
+def _normalizer(values):
+    return SequenceNormalizer(json.loads(values))  # Its tables take a second.
+
+
+def _piece(word, split, vocabulary):
+    """Returns the piece that keeps a word whole; raises if there is none."""
+    if is_special(word):
+        raise ValueError(f"`words` must be words of texts, not special tokens. Received: {word!r}")
+    if len(split) != 1:
+        received = f"the words {' '.join(map(repr, split))}; add these alone" if split else "no word"
+        raise ValueError(f"`words` must be single words, as the tokenizer splits texts. Received: {word!r}, {received}")
+    if len(split[0]) > vocabulary.max_word_length:
+        raise ValueError(
+            f"`words` must have at most {vocabulary.max_word_length} characters; longer ones are [UNK]. "
+            f"Received: {word[:20]!r}... of {len(split[0])}"
+        )
+    return _CONTINUATION * word.startswith(_CONTINUATION) + split[0]
+
+
+def _check_whole(pieces, vocabulary, lowercase):
+    """Raises if a word is split nevertheless, such as one that contains an added token."""
+    whole = {piece: word for piece, word in pieces.items() if not piece.startswith(_CONTINUATION)}
+    split = BertTokenizer(vocabulary, lowercase)(list(whole.values())).to_list() if whole else []
+    for (piece, word), ids in zip(whole.items(), split, strict=True):
+        if ids != [vocabulary.id(piece)]:
+            received = " ".join(vocabulary.pieces[index] for index in ids)
+            raise ValueError(f"`words` must be whole without special tokens in them. Received: {word!r}, {received}")
+
+
+def _ids_before(piece, ids):
+    """Splits a piece into others as the tokenizer does, the longest match first; `ids` are those of all pieces."""
+    prefix, rest, found = _CONTINUATION * piece.startswith(_CONTINUATION), piece.removeprefix(_CONTINUATION), []
+    while rest:
+        end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in ids), None)
+        if end is None:
+            return [ids["[UNK]"]]
+        found.append(ids[prefix + rest[:end]])
+        prefix, rest = _CONTINUATION, rest[end:]
+    return found
