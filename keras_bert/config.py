@@ -62,6 +62,9 @@ class BertConfig:
             to `hidden_size`, without that layer.
         pooler_activation: str, one of `POOLER_ACTIVATIONS`: "relu" in DistilBERT, "gelu" in ELECTRA. Defaults to
             "tanh".
+        position_padding_id: int, id of padding, from which positions are counted, as in RoBERTa: the first token has
+            the row after it of the position table, and padding, wherever it is, the row of its id. Defaults to `None`:
+            positions are counted from 0, with padding.
     """
 
     vocab_size: int = 30522
@@ -79,6 +82,7 @@ class BertConfig:
     classifier_dropout: float | None = None
     embedding_size: int | None = None
     pooler_activation: str = "tanh"
+    position_padding_id: int | None = None
 
     title, package = "BERT", "keras_bert"  # For the model card.
 
@@ -89,6 +93,8 @@ class BertConfig:
         check_choice("pooler_activation", self.pooler_activation, POOLER_ACTIVATIONS)
         if self.embedding_size is not None:
             check_count("embedding_size", self.embedding_size)
+        if self.position_padding_id is not None:
+            check_count("position_padding_id", self.position_padding_id, least=0)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             check_rate(name, getattr(self, name))
         check_rate("classifier_dropout", self.head_dropout)
@@ -99,6 +105,11 @@ class BertConfig:
     def size(self):
         """Layers and width, such as "6 layers, width 384"."""
         return f"{self.num_hidden_layers} layer{'s' * (self.num_hidden_layers != 1)}, width {self.hidden_size}"
+
+    @property
+    def position_rows(self):
+        """Returns the number of rows of the position table."""
+        return self.max_position_embeddings + (0 if self.position_padding_id is None else self.position_padding_id + 1)
 
     @property
     def head_dropout(self):
@@ -159,7 +170,7 @@ class BertConfig:
 
     def check_plain(self, place):
         """Raises if a setting is none of BERT's, for a place that cannot store it."""
-        plain = {"embedding_size": None, "pooler_activation": "tanh"}
+        plain = {"embedding_size": None, "pooler_activation": "tanh", "position_padding_id": None}
         changed = [name for name, value in plain.items() if getattr(self, name) != value]
         if not self.type_vocab_size:
             changed.append("type_vocab_size")
@@ -170,7 +181,7 @@ class BertConfig:
     def to_huggingface(self):
         """Returns the content of Hugging Face's `config.json`, for a BERT."""
         values = dataclasses.asdict(self)
-        del values["embedding_size"], values["pooler_activation"]
+        del values["embedding_size"], values["pooler_activation"], values["position_padding_id"]
         return {"model_type": "bert", **values}
 
     def to_google(self):

@@ -60,8 +60,8 @@ class Metadata:
         bilstm: bool, whether a BiLSTM is on top of the encoder. Defaults to `False`.
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
-        model_type: str, whose layout the model has in transformers: "bert", "distilbert" or "electra". By default, the
-            first one that has a place for its config.
+        model_type: str, whose layout the model has in transformers: "bert", "distilbert", "electra", "xlm-roberta",
+            "roberta" or "camembert". By default, the first one that has a place for its config.
     """
 
     head: str | None = None

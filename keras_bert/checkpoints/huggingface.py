@@ -52,14 +52,16 @@ def read_config(directory, head=None):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`. `head` is the kind of head, if known."""
     path = directory / CONFIG
     values = read_json(path)
-    causal = bool(values.pop("is_decoder", False))
     model_type = values.get("model_type") if values.get("model_type") in RELATIVES else "bert"
     try:
         if model_type != "bert":
             values = RELATIVES[model_type].config(values)
+        causal = bool(values.pop("is_decoder", False))
         metadata = Metadata.from_json(values.get("keras_bert") or {})
         metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
         config = BertConfig.from_dict(values, "huggingface")
+        if model_type != "bert":
+            RELATIVES[model_type].check_head(head or metadata.head, config.hidden_act)
         classes = classification_config.read(values, head or metadata.head)
         checked_thresholds(metadata.thresholds, classification_config.count(values) if classes["multi_label"] else None)
     except ValueError as error:
@@ -100,7 +102,7 @@ def _inferred_head(directory, tensors):
 
 def write_config(description, metadata, directory):
     """Writes `config.json`."""
-    head = description.head
+    head, padding = description.head, description.config.position_padding_id or 0
     architecture = _ARCHITECTURES.get(head, "BertModel")
     if head == "pretraining" and not description.next_sentence:
         architecture = "BertLMHeadModel" if description.causal else "BertForMaskedLM"
@@ -108,14 +110,15 @@ def write_config(description, metadata, directory):
         "architectures": [architecture],
         **description.config.to_huggingface(),
         "is_decoder": description.causal,
-        "pad_token_id": 0 if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
+        "pad_token_id": padding if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),
         **classification_config.config_entries(description, metadata.labels),
     }
     if metadata.model_type != "bert":
-        values = RELATIVES[metadata.model_type].to_config({**dataclasses.asdict(description.config), **values}, head)
+        values = {**dataclasses.asdict(description.config), **values, "model_type": metadata.model_type}
+        values = RELATIVES[metadata.model_type].to_config(values, head)
     write_json(directory / CONFIG, values)
 
 
@@ -126,10 +129,10 @@ def write_weights(description, model_type, directory, dtype):
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if model_type == "bert":
         prefix = "bert." if head_named(description.head).has_prefix else ""
-        names = {name: name if name.startswith(UNPREFIXED) else prefix + name for name in tensors}
+        tensors = {name if name.startswith(UNPREFIXED) else prefix + name: tensors[name] for name in tensors}
     else:
-        names = {name: RELATIVES[model_type].to_name(name, description.head) for name in tensors}
-    write_tensors({names[name]: array for name, array in tensors.items() if names[name]}, directory, dtype)
+        tensors = RELATIVES[model_type].to_tensors(tensors, description.head)
+    write_tensors(tensors, directory, dtype)
 
 
 def write_tensors(tensors, directory, dtype):

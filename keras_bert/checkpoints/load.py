@@ -105,7 +105,8 @@ def load(
     checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
     checkpoint.metadata = chosen_tokenizer.replaced(tokenizer, checkpoint.metadata)
     _check_options(encoder_options)  # After other models were refused, which have options of their own.
-    check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
+    config = checkpoint.config
+    check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
     _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)

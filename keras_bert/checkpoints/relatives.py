@@ -6,11 +6,11 @@ models: what differs from BERT is a setting of `BertConfig`.
 
 import dataclasses
 
-from keras_bert.checkpoints.layout import POSITIONS
-from keras_bert.checks import check_choice
+from keras_bert.checks import check_choice, check_count
 
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"
+_CAUSAL = {"LMHeadModel": "ForCausalLM"}  # The class of a left-to-right model, BERT's and others'.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,9 @@ class Relative:
         config_names: dict of keys of `config.json`, BERT's to its own.
         fixed: dict of its other keys of `config.json` with the values that are supported, the first one is written.
         implied: dict of settings of `BertConfig` that it always has.
-        skipped: int, first rows of its position table, which no token has.
+        padding: int, the id of padding by default if positions are counted from it, `None` otherwise.
         pooled: tuple of the heads that have the pooler.
+        gelu: tuple of the heads that have a GELU whatever `hidden_act` is.
     """
 
     title: str
@@ -36,41 +37,72 @@ class Relative:
     config_names: dict = dataclasses.field(default_factory=dict)
     fixed: dict = dataclasses.field(default_factory=dict)
     implied: dict = dataclasses.field(default_factory=dict)
-    skipped: int = 0
+    padding: int | None = None
     pooled: tuple = ("classification", "multiple_choice")
+    gelu: tuple = ("pretraining",)
 
     def config(self, values):
         """Returns the content of a `config.json` with BERT's keys and classes."""
-        for key, supported in self.fixed.items():
-            if (value := values.get(key, supported[0])) not in supported:
-                raise ValueError(f"`{key}` must be {supported[0]!r} for a {self.title}. Received: {key}={value!r}")
+        self._check_fixed(values)
         values = {**values, **{ours: values[own] for ours, own in self.config_names.items() if own in values}}
-        if "max_position_embeddings" in values:
-            values["max_position_embeddings"] -= self.skipped
+        if self.padding is not None:
+            values |= _counted(values.get("max_position_embeddings", 512), values.get("pad_token_id", self.padding))
         if values.get("embedding_size") == values.get("hidden_size"):
             values["embedding_size"] = None
         architectures = values.get("architectures")
         if isinstance(architectures, list):
-            values["architectures"] = [_renamed(name, {self.title: "Bert"}) for name in architectures]
+            names = {self.title: "Bert", **{own: ours for ours, own in _CAUSAL.items()}}
+            values["architectures"] = [
+                _renamed(name, names) if isinstance(name, str) else name for name in architectures
+            ]
         return {**values, **self.implied, "model_type": "bert"}
+
+    def check_head(self, head, hidden_act):
+        """Raises if a head of its has another activation than ours."""
+        if head in self.gelu and hidden_act != "gelu":
+            raise ValueError(
+                f"`hidden_act` must be 'gelu' for {self.title} with head={head!r}, which has no other activation. "
+                f"Received: hidden_act={hidden_act!r}"
+            )
+
+    def _check_fixed(self, values):
+        for key, supported in self.fixed.items():
+            if (value := values.get(key, supported[0])) not in supported:
+                raise ValueError(f"`{key}` must be {supported[0]!r} for {self.title}. Received: {key}={value!r}")
 
     def to_config(self, values, head):
         """Returns the content of a `config.json` of BERT with its own keys and classes."""
-        for key, expected in self.implied.items():
-            if key in values and values[key] != expected and (key != "pooler_activation" or head in self.pooled):
+        self._check_fixed(values)
+        self.check_head(head, values["hidden_act"])
+        padding = None if self.padding is None else values["pad_token_id"]
+        if padding is not None and values["position_padding_id"] != padding:
+            raise ValueError(
+                f"`position_padding_id` must be the id of padding in the vocabulary, {padding}, for {self.title}. "
+                f"Received: position_padding_id={values['position_padding_id']!r}"
+            )
+        implied = {"type_vocab_size": values["type_vocab_size"] or 1, "position_padding_id": padding, **self.implied}
+        for key, expected in implied.items():
+            if values[key] != expected and (key != "pooler_activation" or head in self.pooled):
                 raise ValueError(
-                    f"a {self.title} has `{key}`={expected!r}. Received: {key}={values[key]!r}; save(..., "
+                    f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., "
                     "model_type='bert') writes a BERT"
                 )
-        architectures = [_renamed(name, {"Bert": self.title}) for name in values["architectures"]]
+        if {"BertForPreTraining", "BertForNextSentencePrediction"} & {*values["architectures"]}:
+            raise ValueError(
+                f"{self.title} has no head for next sentence prediction. Expected build_pretrainer(..., "
+                f"next_sentence=False) or another head. Received: head={head!r}"
+            )
+        architectures = [_renamed(name, {"Bert": self.title, **_CAUSAL}) for name in values["architectures"]]
         values = {**values, "embedding_size": values["embedding_size"] or values["hidden_size"]}
         if values["classifier_dropout"] is None:
             del values["classifier_dropout"]
-        values = {self.config_names.get(key, key): value for key, value in values.items() if key not in self.implied}
-        values["max_position_embeddings"] += self.skipped
+        left_out = {*self.implied, "position_padding_id"}
+        values = {self.config_names.get(key, key): value for key, value in values.items() if key not in left_out}
+        if padding is not None:
+            values["max_position_embeddings"] += padding + 1
         return {
-            **values,
             **{key: supported[0] for key, supported in self.fixed.items()},
+            **values,
             "architectures": architectures,
         }
 
@@ -78,18 +110,24 @@ class Relative:
         """Returns tensors by BERT's names."""
         names = {own: ours for each in self.head_names.values() for ours, own in each.items()}
         names |= {own: ours for ours, own in self.names.items()}
-        tensors = {_renamed(name.removeprefix(self.prefix), names): tensor for name, tensor in tensors.items()}
-        if self.skipped and POSITIONS in tensors:
-            tensors[POSITIONS] = _without_rows(tensors[POSITIONS], self.skipped)
-        return tensors
+        return {_renamed(name.removeprefix(self.prefix), names): tensor for name, tensor in tensors.items()}
 
-    def to_name(self, name, head):
-        """Returns its own name of a tensor of a model with a head, or `None` for one that it lacks."""
-        if name.startswith(_POOLER) and head not in self.pooled:
-            return None
+    def to_tensors(self, tensors, head):
+        """Returns arrays by its own names, without those that a model with this head lacks."""
+        held = [name for name in tensors if head in self.pooled or not name.startswith(_POOLER)]
+        return {self._own_name(name, head): tensors[name] for name in held}
+
+    def _own_name(self, name, head):
         own = _renamed(name, {**self.head_names.get(head, {}), **self.names})
-        is_encoder = name.startswith(("embeddings.", "encoder."))
+        is_encoder = name.startswith(("embeddings.", "encoder.")) or own.startswith(_POOLER)
         return self.prefix + own if is_encoder and head not in ("encoder", "embedding") else own
+
+
+def _counted(rows, padding):
+    """Returns the settings of `BertConfig` for a position table with so many rows."""
+    check_count("pad_token_id", padding, least=0)
+    check_count("max_position_embeddings", rows, least=padding + 2)
+    return {"max_position_embeddings": rows - padding - 1, "position_padding_id": padding}
 
 
 def _renamed(name, names):
@@ -98,10 +136,21 @@ def _renamed(name, names):
     return name
 
 
-def _without_rows(tensor, count):
-    rows, width = tensor.shape
-    return dataclasses.replace(tensor, shape=(rows - count, width), read=lambda: tensor.read()[count:])
-
+_ROBERTA = Relative(
+    "Roberta",
+    "roberta.",
+    {
+        f"{_TRANSFORM}dense.": "lm_head.dense.",
+        f"{_TRANSFORM}LayerNorm.": "lm_head.layer_norm.",
+        _DECODER: "lm_head.decoder.",
+        _BIAS: "lm_head.bias",
+    },
+    {"classification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."}},
+    implied={"pooler_activation": "tanh", "embedding_size": None},
+    padding=1,
+    pooled=("encoder", "embedding", "classification", "multiple_choice"),
+)
+_ROBERTAS = {"xlm-roberta": "XLMRoberta", "roberta": "Roberta", "camembert": "Camembert"}  # With the same layout.
 
 RELATIVES = {
     "distilbert": Relative(
@@ -135,8 +184,9 @@ RELATIVES = {
             "classifier_dropout": "seq_classif_dropout",
         },
         # The table of sinusoids is among the weights, too.
-        {"model_type": ("distilbert",), "sinusoidal_pos_embds": (False, True)},
+        {"is_decoder": (False,), "sinusoidal_pos_embds": (False, True)},
         {"type_vocab_size": 0, "pooler_activation": "relu", "layer_norm_eps": 1e-12, "embedding_size": None},
+        gelu=(),
     ),
     "electra": Relative(
         "Electra",
@@ -151,14 +201,10 @@ RELATIVES = {
             "classification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
             "multiple_choice": {_POOLER: "sequence_summary.summary."},
         },
-        fixed={
-            "model_type": ("electra",),
-            "summary_type": ("first",),
-            "summary_use_proj": (True,),
-            "summary_activation": ("gelu",),
-        },
+        fixed={"summary_type": ("first",), "summary_use_proj": (True,), "summary_activation": ("gelu",)},
         implied={"pooler_activation": "gelu"},
     ),
+    **{model_type: dataclasses.replace(_ROBERTA, title=title) for model_type, title in _ROBERTAS.items()},
 }
 
 
@@ -167,7 +213,9 @@ def checked_model_type(config, model_type=None):
     possible."""
     if model_type is None:
         is_electra = config.embedding_size or config.pooler_activation == "gelu"
-        model_type = "distilbert" if not config.type_vocab_size else "electra" if is_electra else "bert"
+        is_roberta = config.position_padding_id is not None
+        names = {"distilbert": not config.type_vocab_size, "xlm-roberta": is_roberta, "electra": is_electra}
+        model_type = next((name for name, fits in names.items() if fits), "bert")
     check_choice("model_type", model_type, ("bert", *RELATIVES))
     if model_type == "bert":
         config.check_plain("a BERT of transformers")

@@ -90,17 +90,17 @@ def positions(graph, ids):
     return graph.add("Range", 0, length, 1)
 
 
-def embeddings(graph, ids, segment_ids, table, layer):
+def embeddings(graph, ids, segment_ids, table, layer, position_ids=None):
     """A `BertEmbeddings` on the rows of a token table."""
     add = graph.add
     hidden = add("Gather", table, ids)
     if layer.num_segments:
         segments = weight(graph, layer.segment_table, "embeddings/segments")
-        hidden = add("Add", hidden, add("Gather", segments, segment_ids))
+        hidden = add("Add", hidden, add("Gather", segments, segment_ids if layer.num_segments > 1 else 0))
     if layer.positions != "none":
         places = layer.position_table if layer.positions == "learned" else layer.fixed_positions()
         # The optimizer expects a position for each id, although the rows of a batch have the same.
-        each = add("Expand", add("Unsqueeze", positions(graph, ids), [0]), add("Shape", ids))
+        each = position_ids or add("Expand", add("Unsqueeze", positions(graph, ids), [0]), add("Shape", ids))
         hidden = add("Add", hidden, add("Gather", weight(graph, places, "embeddings/positions"), each))
     hidden = layer_norm(graph, hidden, layer.norm, "embeddings/norm")
     return dense(graph, hidden, layer.projection, "embeddings/projection") if layer.projection else hidden

@@ -91,8 +91,8 @@ def _writers(graph, sources):
     def token_embedding(tensor, reverse=False):
         return graph.add("MatMul", tensor, graph.add("Transpose", table, perm=[1, 0])) if reverse else tensor
 
-    def embed(ids, segment_ids):
-        return embeddings(graph, ids, segment_ids, table, sources["embeddings"])
+    def embed(ids, segment_ids, position_ids=None):
+        return embeddings(graph, ids, segment_ids, table, sources["embeddings"], position_ids)
 
     writers |= {"token_embedding": token_embedding, "embeddings": embed}  # The second one looks the ids up.
     if "span" in writers:
@@ -109,6 +109,13 @@ def _columns(graph, write, hidden):
 def _dense(graph, layer, name, hidden):
     rows = dense(graph, hidden, layer, name, layer.use_bias)
     return activate(graph, rows, keras.activations.serialize(layer.activation))
+
+
+def _positions(graph, layer, name, ids):
+    add = graph.add
+    is_padding = add("Equal", add("Cast", ids, to=TensorProto.INT64), layer.padding_id)
+    is_token = add("Cast", add("Not", is_padding), to=TensorProto.INT64)
+    return add("Add", add("Mul", add("CumSum", is_token, 1), is_token), layer.padding_id)
 
 
 def _dropout(graph, layer, name, hidden):
@@ -149,6 +156,7 @@ def _unfold(graph, layer, name, scores, mask):
 
 _WRITERS = (
     (layers.AttentionMask, attention_mask),
+    (layers.PositionIds, _positions),
     (layers.TransformerBlock, block),
     (layers.Pooler, _pooler),
     (layers.Dense, _dense),

@@ -99,7 +99,7 @@ def _probe(model, description, rows, length):
     real[0] = length
     batch = {
         "token_ids": rng.integers(0, config.vocab_size, shapes["token_ids"]),
-        "segment_ids": rng.integers(0, config.type_vocab_size, shapes["segment_ids"]),
+        "segment_ids": rng.integers(0, max(config.type_vocab_size, 1), shapes["segment_ids"]),
         "padding_mask": np.arange(length) < real,
     }
     if "mask_positions" in shapes:

@@ -4,7 +4,7 @@ from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.decoder import DecoderBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.embeddings import BertEmbeddings, ScaledEmbeddings, TokenEmbedding
+from keras_bert.layers.embeddings import BertEmbeddings, PositionIds, ScaledEmbeddings, TokenEmbedding
 from keras_bert.layers.head_layers import (
     FoldChoices,
     MaskedLMTransform,
@@ -48,6 +48,7 @@ __all__ = [
     "PackedMask",
     "PairAttention",
     "Pooler",
+    "PositionIds",
     "ScaledEmbeddings",
     "SentencePooling",
     "SigmoidDense",

@@ -8,7 +8,7 @@ from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import expect_at_most
 from keras_bert.layers.layer_norm import LayerNorm
-from keras_bert.layers.quantization import Quantizable
+from keras_bert.layers.quantization import Quantizable, Unquantized
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -109,7 +109,9 @@ class BertEmbeddings(Composite):
         if self.positions != "none" and position_ids is None:
             tokens = check_length(tokens, self.max_length)
         hidden = tokens
-        if self.num_segments:
+        if self.num_segments == 1:
+            hidden = hidden + self.segment_table[0]
+        elif self.num_segments:
             hidden = hidden + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
         if self.positions != "none":
             table = self.position_table if self.positions == "learned" else self.fixed_positions()
@@ -129,6 +131,44 @@ class BertEmbeddings(Composite):
         if self.positions == "none":
             return ops.zeros((self.max_length, self.hidden_size))
         return sinusoids(ops.arange(self.max_length), self.hidden_size)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PositionIds(Unquantized, keras.layers.Layer):
+    """Counts positions from the id of padding, as RoBERTa does; padding, wherever it is, has this id as its position.
+
+    Args:
+        padding_id: int.
+        max_length: int, maximum sequence length.
+
+    Call arguments:
+        token_ids: `(batch, length)`.
+        position_ids: `(batch, length)`, from 0 in each text of a row of several texts. Defaults to `None`, one text.
+
+    Returns:
+        int32 `(batch, length)`.
+
+    Example:
+        position_ids = PositionIds(padding_id=1, max_length=512)([[0, 5, 1, 7, 2, 1]])  # 2, 3, 1, 4, 5, 1
+    """
+
+    def __init__(self, padding_id, max_length, **kwargs):
+        super().__init__(**kwargs)
+        self.padding_id = padding_id
+        self.max_length = max_length
+        self.built = True
+
+    def call(self, token_ids, position_ids=None):
+        token_ids = token_ids if position_ids is not None else check_length(token_ids, self.max_length)
+        is_token = ops.cast(ops.not_equal(token_ids, self.padding_id), "int32")
+        count = ops.cumsum(is_token, axis=1)
+        if position_ids is not None:
+            starts = ops.arange(ops.shape(token_ids)[1]) - ops.cast(position_ids, "int32")
+            count -= ops.take_along_axis(count - is_token, starts, axis=1)
+        return count * is_token + self.padding_id
+
+    def compute_output_spec(self, token_ids, position_ids=None):
+        return keras.KerasTensor(token_ids.shape, "int32")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -203,7 +243,7 @@ def sinusoids(positions, width):
 
 
 def check_length(tokens, limit):
-    """Returns `(batch, length, width)` vectors; raises an error if `length` exceeds the position table."""
+    """Returns `(batch, length, ...)` tokens; raises an error if `length` exceeds the position table."""
     message = (
         f"the sequence is longer than the position table. Expected at most {limit} positions "
         "(max_position_embeddings); truncate it. Received: length="

@@ -13,7 +13,7 @@ from keras_bert.models.forward import blocks_of
 from keras_bert.models.text_check import check_texts
 
 # What a prefix, the name of an encoder, precedes.
-_ENCODER_LAYER = r"(?=(token_embedding|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
+_ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
 
 BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"
 # The models of the wings by name, and where they are described.
@@ -135,7 +135,7 @@ def nested_encoder(model):
 
 def read(layers, head):
     """Returns the `Description` of a model with these layers, before they are compared with those of a builder."""
-    embeddings, block = layers["embeddings"], layers["block_0"]
+    embeddings, block, positions = layers["embeddings"], layers["block_0"], layers.get("positions")
     config = BertConfig(
         vocab_size=layers["token_embedding"].input_dim,
         hidden_size=block.hidden_size,
@@ -145,12 +145,13 @@ def read(layers, head):
         hidden_act=block.activation,
         hidden_dropout_prob=embeddings.dropout,
         attention_probs_dropout_prob=block.attention_dropout,
-        max_position_embeddings=embeddings.max_length,
+        max_position_embeddings=(positions or embeddings).max_length,
         type_vocab_size=embeddings.num_segments,
         initializer_range=embeddings.initializer_range,
         layer_norm_eps=embeddings.layer_norm_eps,
         embedding_size=embeddings.output_size and embeddings.hidden_size,
         pooler_activation=layers["pooler"].activation if "pooler" in layers else "tanh",
+        position_padding_id=positions and positions.padding_id,
     )
     dropout = layers.get("head_dropout")
     if dropout is not None and dropout.rate != config.hidden_dropout_prob:

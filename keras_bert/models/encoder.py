@@ -6,7 +6,15 @@ from typing import Literal
 import keras
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import AttentionMask, BertEmbeddings, BiLSTM, Pooler, TokenEmbedding, TransformerBlock
+from keras_bert.layers import (
+    AttentionMask,
+    BertEmbeddings,
+    BiLSTM,
+    Pooler,
+    PositionIds,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_bert.models.description import BUILDERS, built, check_model, hint, layers_of, read
 from keras_bert.models.forward import run_encoder, run_pooler
 from keras_bert.models.graph_comparison import Family
@@ -61,9 +69,17 @@ def build_encoder(
         dtype=policy,
         name=f"{prefix}token_embedding",
     )
+    if config.position_padding_id is not None:
+        if positions != "learned":
+            raise ValueError(
+                "`positions` must be 'learned' for a config with `position_padding_id`. Received: "
+                f"positions={positions!r}, position_padding_id={config.position_padding_id}"
+            )
+        limits = config.position_padding_id, config.max_position_embeddings
+        layers["positions"] = PositionIds(*limits, name=f"{prefix}positions")
     layers["embeddings"] = BertEmbeddings(
         config.embedding_size or config.hidden_size,
-        config.max_position_embeddings,
+        config.position_rows,
         config.type_vocab_size,
         positions,
         config.hidden_dropout_prob,

@@ -25,6 +25,8 @@ def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_at
     """
     options = {"inference": True} if inference else {}
     positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}
+    if "positions" in layers:
+        positions = {"position_ids": layers["positions"](inputs["token_ids"], **positions)}
     tokens = layers["token_embedding"](inputs["token_ids"])
     states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
     options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}

@@ -220,7 +220,7 @@ UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
     [
         *CONFIGS,
         ({"num_attention_heads": 5}, "`hidden_size` must be a multiple of `num_attention_heads`"),
-        ({"model_type": "roberta"}, "`model_type` must be 'bert'"),
+        ({"model_type": "albert"}, "`model_type` must be 'bert'"),
         ({"keras_bert": "x"}, "`keras_bert` must be the object that this package writes. Received: x"),
         ({"architectures": "Bert"}, "`architectures` must be a list of names"),
         ({"architectures": [{}]}, "`architectures` must be a list of names"),

@@ -27,7 +27,7 @@ CASES = [
     ("encoder", "silu", {"positions": "sinusoid"}),
     ("next_sentence", "tanh", {"positions": "none"}),
     ("pretraining", "linear", {"causal": True, "positions": "sinusoid"}),
-    ("token_classification", "gelu_new", {}),
+    ("token_classification", "gelu_new", {"settings": {"type_vocab_size": 1, "position_padding_id": 1}}),
 ]
 
 
@@ -35,8 +35,8 @@ CASES = [
 def build(config):
     """Builds a model and its ONNX model."""
 
-    def built(head, hidden_act="gelu", layers=1, **options):
-        changed = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=layers)
+    def built(head, hidden_act="gelu", layers=1, settings=(), **options):
+        changed = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=layers, **dict(settings))
         model = HEADS[head].build(keras_bert.build_encoder(changed, **options))
         return model, build_onnx(model, keras_bert.describe(model))
 

@@ -31,6 +31,7 @@ LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of
     (layers.PairAttention, (), [HIDDEN, HIDDEN, ROWS]),
     (layers.Pooler, (8,), [HIDDEN]),
     (layers.Pooler, (8, 0.3, True), [HIDDEN, ROWS]),
+    (layers.PositionIds, (1, 16), [ROWS]),
     (layers.ScaledEmbeddings, (8, 16, "learned", 0.1, 0.3), [HIDDEN]),
     (layers.SentencePooling, ("cls", True, 12), [HIDDEN, ROWS]),
     (layers.SentencePooling, (("max", "lasttoken"),), [HIDDEN, ROWS]),

@@ -1,0 +1,106 @@
+"""DistilBERT, ELECTRA and RoBERTa: transformers opens what we save, and we open what it saves."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import keras_bert
+from keras_bert.checkpoints.relatives import RELATIVES
+from tests.conftest import HEADS, to_numpy
+
+NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+OUTPUTS = {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output", "mlm_logits": "logits"}
+SETTINGS = {
+    "distilbert": {"type_vocab_size": 0, "pooler_activation": "relu"},
+    "electra": {"embedding_size": 12, "pooler_activation": "gelu", "hidden_act": "silu"},
+    "xlm-roberta": {"type_vocab_size": 1, "position_padding_id": 1},
+}
+CASES = [(name, head) for name in SETTINGS for head in ("encoder", "classification", "multiple_choice")]
+CASES += [("distilbert", "untied"), ("electra", "token_classification"), ("electra", "question_answering")]
+CASES += [("xlm-roberta", "token_classification"), ("xlm-roberta", "question_answering"), ("xlm-roberta", "untied")]
+CASES += [("roberta", "mlm"), ("camembert", "regression")]
+
+
+@pytest.fixture
+def build(config):
+    """Builds a model by the name of a relative and of its head, with random weights."""
+
+    def built(name, head, **changes):
+        settings = {"hidden_act": "gelu", **SETTINGS.get(name, SETTINGS["xlm-roberta"]), **changes}
+        model = HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, **settings)))
+        rng = np.random.default_rng(0)
+        for variable in model.trainable_variables:
+            variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
+        return model
+
+    return built
+
+
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_transformers_opens_every_head(build, task, tmp_path, name, head):
+    torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
+    transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
+    model, inputs = build(name, head), task(head)[0]
+    inputs["token_ids"][..., 2] = 1  # RoBERTa's padding, also in texts.
+    inputs["segment_ids"] *= name == "electra"
+    keras_bert.save(model, tmp_path / "ours", None, model_type=name)
+    kind = getattr(transformers, HEADS[head].architecture.replace("Bert", RELATIVES[name].title))
+    theirs, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values())
+    tensors = {NAMES[each]: torch.tensor(inputs[each]).long() for each in NAMES}
+    if name == "distilbert":
+        del tensors["token_type_ids"]
+    with torch.inference_mode():
+        expected = {key: value.numpy() for key, value in theirs.eval()(**tensors).items()}
+
+    theirs.save_pretrained(tmp_path / "theirs")
+    old, new = (safetensors.numpy.load_file(tmp_path / each / "model.safetensors") for each in ("ours", "theirs"))
+    assert old.keys() == new.keys()
+    for outputs in (model(inputs), keras_bert.load(tmp_path / "theirs").model()(inputs)):
+        for key in outputs.keys() & {*HEADS[head].outputs} - ({"pooled_output"} - expected.keys()):
+            check(to_numpy(outputs[key]), expected[OUTPUTS.get(key, key)], inputs)
+
+
+def check(value, expected, inputs):
+    if "mask_positions" in inputs:
+        expected = np.take_along_axis(expected, inputs["mask_positions"][..., None], 1)
+    elif value.shape[:2] == inputs["padding_mask"].shape:
+        value, expected = (each[inputs["padding_mask"].astype(bool)] for each in (value, expected))
+    np.testing.assert_allclose(value, expected, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "changes", "message"),
+    [
+        ("distilbert", "pretraining", {}, "DistilBert has no head for next sentence prediction. Expected build_pr"),
+        ("electra", "next_sentence", {}, "Electra has no head for next sentence prediction"),
+        ("electra", "mlm", {"hidden_act": "relu"}, "`hidden_act` must be 'gelu' for Electra with head='pretraining'"),
+        (
+            "electra",
+            "encoder",
+            {"type_vocab_size": 0},
+            "`type_vocab_size` must be 1 for Electra. Received: .*=0",
+        ),
+        (
+            "roberta",
+            "encoder",
+            {"position_padding_id": None},
+            "in the vocabulary, 0, for Roberta. Received: .*None",
+        ),
+        ("distilbert", "encoder", {"position_padding_id": 1}, "`position_padding_id` must be None for DistilBert. Rec"),
+        ("camembert", "encoder", {"embedding_size": 8}, "`embedding_size` must be None for Camembert. Received: "),
+    ],
+)
+def test_what_a_relative_lacks(build, tmp_path, name, head, changes, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.save(build(name, head, **changes), tmp_path / "bert", None, model_type=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_padding_of_another_vocabulary(build, pieces, tmp_path):
+    with pytest.raises(
+        ValueError, match="must be the id of padding in the vocabulary, 0, for XLMRoberta. Received: .*=1"
+    ):
+        keras_bert.save(build("xlm-roberta", "encoder"), tmp_path / "bert", pieces)  # [PAD] is their first piece.
