@@ -227,6 +227,11 @@ def text_lines(content, name):
     return lines if lines[-1] else lines[:-1]
 
 
+def words(path):
+    """Returns the words of a file, one per line, or `None` without a file."""
+    return path and list(filter(None, map(str.strip, text_lines(pathlib.Path(path).read_bytes(), path))))
+
+
 def phases(texts):
     """Returns the values of `--phase`, such as `length:128,steps:1000,batch:32`, as dicts."""
     return [_phase(text) for text in texts or ()]

@@ -19,6 +19,7 @@ import shlex
 
 from keras_bert.corpus import lines
 from keras_bert.pretraining.record_files import MANIFEST
+from keras_bert.text.vocabulary import Vocabulary
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -28,6 +29,7 @@ from .arguments import CommandArguments, flag
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files.", section="data")
     vocab: str = flag(None, "Vocabulary file, a vocab.txt.")
+    add_words: str = flag(None, "File of words to add to the vocabulary, one per line, as in run_pretraining.")
     format: str = flag("sentences", "Format of the input, see above.", values=["sentences", "paragraphs", "jsonl"])
     field: str = flag("text", "Field with the text in jsonl.")
     lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
@@ -69,7 +71,7 @@ def check(arguments):
         raise ValueError(f"--processes cannot be used with --runner. Received: {arguments.processes}")
     if not arguments.runner:
         lines.find(arguments.input)
-        common_flags.check_paths(vocab=arguments.vocab)
+        common_flags.check_paths(vocab=arguments.vocab, add_words=arguments.add_words)
 
 
 def main(arguments):
@@ -86,7 +88,7 @@ def main(arguments):
     duplicates = arguments.duplicates or (10 if arguments.static else 1)
     masking = arguments.fill(Masking)
     settings = arguments.fill(Settings, masking=masking, duplicates=duplicates, form=arguments.format)
-    what = arguments.input, arguments.output_dir, arguments.vocab, settings
+    what = arguments.input, arguments.output_dir, _vocabulary(arguments), settings
     how = {"shards": arguments.shards, "compress": arguments.compress}
     if arguments.runner:
         how |= {"runner": arguments.runner, "pipeline_options": arguments.beam_options}
@@ -98,6 +100,17 @@ def main(arguments):
     print(f"data:         {output}: {_summary(manifest)}")
     print(f"statistics:   {output}/{MANIFEST}")
     command.print_next(_next_step(arguments, output))
+
+
+def _vocabulary(arguments):
+    """Returns the vocabulary, with the words of --add_words."""
+    from keras_bert.text.added_words import add_words, without_known
+
+    vocabulary = Vocabulary(arguments.vocab, strip_accents=arguments.strip_accents)
+    if not arguments.add_words:
+        return vocabulary
+    words = without_known(common_flags.words(arguments.add_words), vocabulary)
+    return add_words(vocabulary, words, arguments.lowercase)[0]
 
 
 def _summary(manifest):

@@ -42,6 +42,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
+    add_words: str = flag(None, "File of words to add to --model, one per line, as in create_pretraining_data.")
     phase: list[str] = flag(
         None, "length:128,steps:90000,batch:256; repeatable.", required=True, repeatable=True, section="training"
     )
@@ -89,6 +90,7 @@ def check(arguments):
             lines.find(source)
     if arguments.start and arguments.positions:
         raise ValueError(f"--positions: only with --config. Received: --model={arguments.start}")
+    arguments.only(arguments.model and not arguments.teacher, "with --model and without --teacher", "add_words")
     if arguments.student_layers and not arguments.start:
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")
     if arguments.teacher and arguments.is_bilm:
@@ -100,7 +102,7 @@ def check(arguments):
     if _backend() == "jax" and "strategy" in arguments.given:
         raise ValueError("--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax")
     arguments.check_teacher()
-    common_flags.check_paths(arguments.model, vocab=arguments.vocab)
+    common_flags.check_paths(arguments.model, vocab=arguments.vocab, add_words=arguments.add_words)
 
 
 def main(arguments):
@@ -143,7 +145,7 @@ def _create_run(arguments, strategy):
     objective = arguments.fill(Objective, masking=None, both_directions=arguments.is_bilm)
     config = wings.language_model(arguments.config) if arguments.is_bilm else arguments.config
     values = {"phases": phases, "objective": objective, "model": arguments.start, "config": config}
-    settings = arguments.fill(PretrainingSettings, **values)
+    settings = arguments.fill(PretrainingSettings, add_words=common_flags.words(arguments.add_words), **values)
     options = arguments.vocab, arguments.seed, arguments.pack
     records = pretraining.open_phases(phases, arguments.data, objective, *options)
     if arguments.eval_data:

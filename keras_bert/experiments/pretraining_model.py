@@ -10,6 +10,7 @@ from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.pretraining.masking import Masking
+from keras_bert.text.added_words import without_known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +48,7 @@ class PretrainingSettings:
         config: name of a size or path of a config file; another model than a BERT, with the methods of
             `NewLanguageModel`; `None` if `model` is given.
         model: directory or name of a checkpoint to start from; `None` if `config` is given.
+        add_words: list of words to add to `model`, see `LoadedBert.add_words`; those that it has are skipped.
         positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
         optimizer: str, "adamw" or "lamb".
         learning_rate: float, peak learning rate.
@@ -67,6 +69,7 @@ class PretrainingSettings:
     objective: Objective
     config: Any = None
     model: str | None = None
+    add_words: list | None = None
     positions: str | None = None
     optimizer: str = "adamw"
     learning_rate: float = 1e-4
@@ -147,11 +150,11 @@ def open_config(config, vocabulary=None):
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 
-def build_model(config, model, objective, vocabulary, length, origins, **options):
+def build_model(config, model, objective, vocabulary, length, origins, add_words=None, **options):
     """Builds a pre-trainer, with new weights or with those of a checkpoint.
 
     Args:
-        config, model: see `PretrainingSettings`.
+        config, model, add_words: see `PretrainingSettings`.
         objective: an `Objective`.
         vocabulary: the vocabulary of the records.
         length: int, maximum sequence length of the records.
@@ -161,7 +164,7 @@ def build_model(config, model, objective, vocabulary, length, origins, **options
     if (config is None) == (model is None):
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
-        bert = _load("--model", model, objective, vocabulary, length, origins, **options)
+        bert = _load("--model", model, objective, vocabulary, length, origins, add_words, **options)
         return bert.pretrainer(objective.next_sentence)
     if not isinstance(config, str):
         return config.build(len(vocabulary), **options)
@@ -184,12 +187,17 @@ def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
     return bert.pretrainer(None if objective.next_sentence else False)
 
 
-def _load(flag, model, objective, vocabulary, length, origins, **options):
+def _load(flag, model, objective, vocabulary, length, origins, add_words=None, **options):
     """Loads a checkpoint that fits the records and the objective."""
     bert = load(model, **options)
-    _check_size(flag, bert.config, vocabulary, length)
+    if add_words:
+        bert.add_words(without_known(add_words, bert.vocabulary or ()))
     if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
-        raise ValueError(f"{flag}: {model} has another vocabulary than --data. Create the data with it")
+        raise ValueError(
+            f"{flag}: {model} has another vocabulary than --data. Create the data with it, and with the same "
+            "--add_words, if there are any"
+        )
+    _check_size(flag, bert.config, vocabulary, length)
     if describe(bert.encoder).causal != objective.causal:
         kind = "is bidirectional" if objective.causal else "is a left-to-right model"
         raise ValueError(f"{flag}: {model} {kind}. Received: --causal={str(objective.causal).lower()}")

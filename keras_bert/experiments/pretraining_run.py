@@ -122,7 +122,7 @@ class PretrainingRun:
     def _build(self):
         settings = self.settings
         keras.utils.set_random_seed(settings.seed)
-        options = settings.encoder_options
+        options = {"add_words": settings.add_words, **settings.encoder_options}
         if settings.student_layers:
             options["num_layers"] = settings.student_layers
         fits = settings.objective, self.records[0].vocabulary, self._longest

@@ -15,6 +15,7 @@ from keras_bert.text.vocabulary import is_special
 
 _LOG = logging.getLogger("keras_bert")
 _CONTINUATION = "##"
+_KNOWN = "%s of %s words are pieces of the vocabulary already"
 
 
 def add_words(vocabulary, words, lowercase):
@@ -28,15 +29,23 @@ def add_words(vocabulary, words, lowercase):
     Returns:
         The new `Vocabulary`, see `extended`, and a dict by id of each new piece: the ids of the pieces it had before.
     """
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words) or not words:
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
     pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}
     if known := len(words) - len(pieces):
-        _LOG.warning("%s of %s words are pieces of the vocabulary already", f"{known:,}", f"{len(words):,}")
+        _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
     extended = vocabulary.extended(list(pieces))
     _check_whole(pieces, extended, lowercase)
     ids = {piece: index for index, piece in enumerate(vocabulary.wordpieces)}
     return extended, {extended.id(piece): _ids_before(piece, ids) for piece in pieces}
+
+
+def without_known(words, vocabulary):
+    """Returns the words that are no pieces, such as the lines of a vocab.txt that extends the vocabulary."""
+    further = [word for word in words if word not in vocabulary]
+    if known := len(words) - len(further):
+        _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
+    return further
 
 
 def _pieces(words, vocabulary, lowercase):
@@ -52,7 +61,7 @@ def _pieces(words, vocabulary, lowercase):
 
 def _split(texts, vocabulary, lowercase):
     """Returns for each string the list of its normalized words."""
-    texts = tf.constant(texts)
+    texts = tf.constant(texts, tf.string)
     texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
     splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
     parts = splitter(_normalizer(json.dumps(tokenizer_json.normalizer(vocabulary, lowercase))).normalize(texts))

@@ -41,6 +41,7 @@ CASES = [
     (GLUE, "--diagnostics=texts.txt", "only for --task=mnli"),
     (OWN, "--data_dir=.", "only for GLUE"),
     (PRETRAINING, "--eval_examples=3", "only with --eval_data"),
+    (PRETRAINING, "--add_words=texts.txt", "only with --model and without --teacher"),
     (CREATION, "--field=a", "only with --format=jsonl"),
     ([*CREATION, "--nonext_sentence"], "--short_seq_prob=0.5", "only with --next_sentence"),
     (SCORED, "--temperature=0.1", "only for the loss in_batch, not for cosine. Received: --temperature=0.1"),

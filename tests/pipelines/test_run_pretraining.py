@@ -344,6 +344,34 @@ def test_a_finished_run_is_extended(made, capsys, no_report):
 
 
 @pytest.mark.usefixtures("eager")
+def test_added_words(made, tmp_path, no_report):
+    """The same file adds them to the data and to the model; a vocab.txt that has them is such a file too."""
+    (tmp_path / "words.txt").write_text("Salt\n\nda\n##zz\n")
+    extended = [*PIECES, "salt", "##zz"]
+    keras_bert.Vocabulary(extended).save(tmp_path / "extended.txt")
+    create = {"input": made / "train.txt", "shards": 1, "sequence_length": 16, "seed": 1, "strip_accents": "false"}
+    for name, vocabulary, words in (("one", PIECES, "words.txt"), ("two", extended, None)):
+        keras_bert.Vocabulary(vocabulary).save(tmp_path / "vocab.txt")
+        files = {
+            "vocab": tmp_path / "vocab.txt",
+            "output_dir": tmp_path / name,
+            "add_words": words and tmp_path / words,
+        }
+        call("pipelines.create_pretraining_data", *flags_of(create, **files))
+    first, second = ((tmp_path / name / "manifest.json").read_text() for name in ("one", "two"))
+    assert first == second
+    start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phase": ONE_STEP}
+    for name in ("words", "extended"):
+        call(PROGRAM, *flags(made, name, **start, add_words=tmp_path / f"{name}.txt"))
+        bert = keras_bert.load(made / name / "model")
+        assert (bert.vocabulary.pieces, bert.config.vocab_size) == (tuple(extended), 103)
+    message = (
+        f"--model: {made}/teacher has another vocabulary than --data. Create the data with it, and with the same --"
+    )
+    assert mistake(PROGRAM, *flags(made, "mistake", **start)).startswith(message)
+
+
+@pytest.mark.usefixtures("eager")
 def test_distillation_and_what_a_run_started_from(made, no_report):
     """A student that starts as its teacher loses nothing to it; the teacher is in no snapshot and no model."""
     same = {"config": None, "save_every": 1, "phase": "length:16,steps:1,batch:8"}
