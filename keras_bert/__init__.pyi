@@ -29,6 +29,7 @@ from keras_bert.models.freezing import freeze_layers as freeze_layers
 from keras_bert.models.heads import build_classifier as build_classifier
 from keras_bert.models.heads import build_embedder as build_embedder
 from keras_bert.models.heads import build_multiple_choice as build_multiple_choice
+from keras_bert.models.heads import build_replaced_token_detector as build_replaced_token_detector
 from keras_bert.models.heads import build_span_labeler as build_span_labeler
 from keras_bert.models.heads import build_token_classifier as build_token_classifier
 from keras_bert.models.lora import enable_lora as enable_lora

@@ -192,7 +192,7 @@ class Head(NamedTuple):
         architecture: class in transformers, or None.
         google: whether Google's format has names for it.
         targets: what the output `logits` learns for `batch`; `None` for other outputs.
-        loss: the loss for these targets. Defaults to the cross-entropy.
+        loss: str or Keras loss for these targets. Defaults to the cross-entropy.
         choices: whether its inputs have an axis of choices.
         answers: whether it has signatures on raw text.
         runtimes: whether other runtimes compute it.
@@ -203,7 +203,7 @@ class Head(NamedTuple):
     architecture: str | None
     google: bool = True
     targets: object = None
-    loss: str | None = None
+    loss: object = None
     choices: bool = False
     answers: bool = True
     runtimes: bool = True
@@ -215,6 +215,7 @@ pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifie
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
 bilstm = partial(keras_bert.models.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
+detector, BINARY = keras_bert.build_replaced_token_detector, keras.losses.BinaryCrossentropy(from_logits=True)
 chooser = keras_bert.build_multiple_choice
 CLASSES, SCORES, TAGS = [0, 2, 1], [[0.5], [1.0], [4.0]], np.arange(36).reshape(3, 12) % 9
 POOLINGS = ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
@@ -231,6 +232,7 @@ HEADS = {
     "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", False, TAGS),
     "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, False, TAGS, runtimes=False),
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
+    "replaced_token_detection": Head(detector, {"logits": (3, 12)}, "ElectraForPreTraining", False, TAGS % 2, BINARY),
     "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
     "projection": Head(projector, {"embedding": (3, 16)}, None, google=False),

@@ -128,9 +128,10 @@ def _head(layers):
         found.append(Slot("cls.predictions.bias", layers["mlm_bias"].bias))
     if "mlm_decoder" in layers:
         found.append(_kernel("cls.predictions.decoder", layers["mlm_decoder"]))
-    for layer, name in _DENSE.items():
+    for path, name in _DENSE.items():
+        layer, _, part = path.partition(".")
         if layer in layers:
-            found += _dense(name, layers[layer])
+            found += _dense(name, getattr(layers[layer], part) if part else layers[layer])
     return found + _bilstm(layers)
 
 

@@ -7,10 +7,12 @@ models: what differs from BERT is a setting of `BertConfig`.
 import dataclasses
 
 from keras_bert.checks import check_choice, check_count
+from keras_bert.models.head_table import HEADS, head_named
 
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"
 _CAUSAL = {"LMHeadModel": "ForCausalLM"}  # The class of a left-to-right model, BERT's and others'.
+_OF_BERT = ("BertForPreTraining", "BertForNextSentencePrediction")  # Relatives have none like these.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +53,14 @@ class Relative:
             values["embedding_size"] = None
         architectures = values.get("architectures")
         if isinstance(architectures, list):
-            names = {self.title: "Bert", **{own: ours for ours, own in _CAUSAL.items()}}
-            values["architectures"] = [
-                _renamed(name, names) if isinstance(name, str) else name for name in architectures
-            ]
+            values["architectures"] = [self._berts_class(name) for name in architectures]
         return {**values, **self.implied, "model_type": "bert"}
+
+    def _berts_class(self, name):
+        """Returns BERT's name of a class, unless it is one of the table of heads."""
+        is_known = not isinstance(name, str) or any(name in head.architectures for head in HEADS)
+        names = {self.title: "Bert", **{own: ours for ours, own in _CAUSAL.items()}}
+        return name if is_known else _renamed(name, names)
 
     def check_head(self, head, hidden_act):
         """Raises if a head of its has another activation than ours."""
@@ -87,11 +92,12 @@ class Relative:
                     f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., "
                     "model_type='bert') writes a BERT"
                 )
-        if {"BertForPreTraining", "BertForNextSentencePrediction"} & {*values["architectures"]}:
-            raise ValueError(
-                f"{self.title} has no head for next sentence prediction. Expected build_pretrainer(..., "
-                f"next_sentence=False) or another head. Received: head={head!r}"
-            )
+        for name in values["architectures"]:
+            if name in _OF_BERT or not name.startswith(("Bert", self.title)):
+                raise ValueError(
+                    f"{self.title} has no class like {name} of transformers. Expected another `model_type` or head, or "
+                    f"a pre-trainer without next sentence prediction. Received: head={head!r}"
+                )
         architectures = [_renamed(name, {"Bert": self.title, **_CAUSAL}) for name in values["architectures"]]
         values = {**values, "embedding_size": values["embedding_size"] or values["hidden_size"]}
         if values["classifier_dropout"] is None:
@@ -208,15 +214,18 @@ RELATIVES = {
 }
 
 
-def checked_model_type(config, model_type=None):
-    """Returns whose layout a model is written in, by default that of the first one with its config; raises if it is not
-    possible."""
+def checked_model_type(config, head, model_type=None):
+    """Returns whose layout a model is written in, by default that of the first one with its config and head; raises if
+    it is not possible."""
+    is_berts = head_named(head).architectures != ("ElectraForPreTraining",)
     if model_type is None:
-        is_electra = config.embedding_size or config.pooler_activation == "gelu"
+        is_electra = config.embedding_size or config.pooler_activation == "gelu" or not is_berts
         is_roberta = config.position_padding_id is not None
         names = {"distilbert": not config.type_vocab_size, "xlm-roberta": is_roberta, "electra": is_electra}
         model_type = next((name for name, fits in names.items() if fits), "bert")
     check_choice("model_type", model_type, ("bert", *RELATIVES))
     if model_type == "bert":
         config.check_plain("a BERT of transformers")
+        if not is_berts:
+            raise ValueError(f"`model_type` must be 'electra' for head={head!r}. Received: model_type='bert'")
     return model_type

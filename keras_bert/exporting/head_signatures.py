@@ -126,6 +126,7 @@ HEAD_SIGNATURES = (
         lambda bert: [("text", "choices")],
         axes=lambda name: ("batch", "choices", "length"),
     ),
+    HeadSignatures("replaced_token_detection", _without_labels(fill_mask.replaced_token_detector), options=("stride",)),
     HeadSignatures("next_sentence", _without_labels(fill_mask.follower), lambda bert: [_PAIR]),
     HeadSignatures(
         "encoder", _without_labels(embed.embedder), options=("pooling", "layers", "normalize", "rows_together")

@@ -138,6 +138,11 @@ def _transform(graph, layer, name, hidden, places):
     return layer_norm(graph, activate(graph, picked, layer.activation), layer.norm, f"{name}/norm")
 
 
+def _discriminator(graph, layer, name, hidden):
+    hidden = activate(graph, dense(graph, hidden, layer.dense, f"{name}/dense"), layer.activation)
+    return graph.add("Squeeze", dense(graph, hidden, layer.output_dense, f"{name}/output"), [2])
+
+
 def _output_bias(graph, layer, name, logits):
     return graph.add("Add", logits, weight(graph, layer.bias, name))
 
@@ -163,6 +168,7 @@ _WRITERS = (
     (layers.Dropout, _dropout),
     (layers.MaskedLMTransform, _transform),
     (layers.OutputBias, _output_bias),
+    (layers.Discriminator, _discriminator),
     (layers.FoldChoices, _fold),
     (layers.UnfoldChoices, _unfold),
     (layers.SentencePooling, sentence_pooling),

@@ -57,6 +57,17 @@ def _entities(output, row, n_best):
     return {"entities": entities}
 
 
+def _replaced(output, row, n_best):
+    text, count = row["text"], int(output["token_count"])
+    starts, ends = (character_offsets(text)[output[name][:count]].tolist() for name in ("starts", "ends"))
+    replaced, scores = (output[name][:count].tolist() for name in ("replaced", "scores"))
+    tokens = [
+        {"text": text[start:end], "replaced": is_replaced, "start": start, "end": end, "score": score}
+        for start, end, is_replaced, score in zip(starts, ends, replaced, scores, strict=True)
+    ]
+    return {"tokens": tokens}
+
+
 def _answer(output, row, n_best):
     context = row["context"]
     characters = character_offsets(context)
@@ -125,6 +136,7 @@ def _strings(values):
 _RESULTS = (
     ({"labels", "probabilities"}, _classes),
     ({"entities"}, _entities),
+    ({"replaced"}, _replaced),
     ({"answer"}, _answer),
     ({"mask_count"}, _fills),
     ({"choice"}, _choice),

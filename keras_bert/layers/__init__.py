@@ -6,6 +6,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.embeddings import BertEmbeddings, PositionIds, ScaledEmbeddings, TokenEmbedding
 from keras_bert.layers.head_layers import (
+    Discriminator,
     FoldChoices,
     MaskedLMTransform,
     MultiLabelDense,
@@ -31,6 +32,7 @@ __all__ = [
     "BothDirections",
     "DecoderBlock",
     "Dense",
+    "Discriminator",
     "Dropout",
     "EncoderFeatures",
     "FeedForward",

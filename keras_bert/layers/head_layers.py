@@ -141,6 +141,47 @@ class OutputBias(Unquantized, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class Discriminator(Composite):
+    """Scores each token as replaced, by a dense layer, an activation and another dense layer (ELECTRA, section 3.1).
+
+    Args:
+        hidden_size: int, width of the encoder.
+        activation: str, a `hidden_act` of `BertConfig`. Defaults to "gelu".
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden_size)`.
+        training: bool, whether gradients will be computed.
+
+    Returns:
+        float32 logits `(batch, length)`.
+
+    Example:
+        logits = Discriminator(256)(sequence_output)
+    """
+
+    def __init__(self, hidden_size, activation="gelu", initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.activation = check_activation(activation)
+        self.initializer_range = initializer_range
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
+        self.dense = self.make_dense(hidden_size, "dense")
+        self.output_dense = self.make_dense(1, "output_dense")
+
+    def build(self, sequence_output_shape):
+        for layer in (self.dense, self.output_dense):
+            layer.build((None, None, self.hidden_size))
+
+    def call(self, sequence_output, training=None):
+        hidden = activate(self.dense(sequence_output), self.activation, training)
+        return ops.cast(self.output_dense(hidden)[..., 0], "float32")
+
+    def compute_output_spec(self, sequence_output, training=None):
+        return keras.KerasTensor(sequence_output.shape[:-1], "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(Unquantized, keras.layers.Layer):
     """Reshapes `(batch, choices, length)` to `(batch * choices, length)`.
 

@@ -70,13 +70,7 @@ def build_encoder(
         name=f"{prefix}token_embedding",
     )
     if config.position_padding_id is not None:
-        if positions != "learned":
-            raise ValueError(
-                "`positions` must be 'learned' for a config with `position_padding_id`. Received: "
-                f"positions={positions!r}, position_padding_id={config.position_padding_id}"
-            )
-        limits = config.position_padding_id, config.max_position_embeddings
-        layers["positions"] = PositionIds(*limits, name=f"{prefix}positions")
+        layers["positions"] = _position_ids(config, positions, f"{prefix}positions")
     layers["embeddings"] = BertEmbeddings(
         config.embedding_size or config.hidden_size,
         config.position_rows,
@@ -108,6 +102,15 @@ def build_encoder(
     if attention_scores:
         outputs["attention_scores"] = scores
     return built(keras.Model(inputs, outputs, name=name or "bert_encoder"))
+
+
+def _position_ids(config, positions, name):
+    if positions != "learned":
+        raise ValueError(
+            "`positions` must be 'learned' for a config with `position_padding_id`. Received: "
+            f"positions={positions!r}, position_padding_id={config.position_padding_id}"
+        )
+    return PositionIds(config.position_padding_id, config.max_position_embeddings, name=name)
 
 
 def _pooler(config, causal, dtype, name):

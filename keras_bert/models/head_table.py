@@ -9,10 +9,12 @@ from keras_bert.models.heads import (
     build_classifier,
     build_embedder,
     build_multiple_choice,
+    build_replaced_token_detector,
     build_span_labeler,
     build_token_classifier,
     classify,
     classify_tokens,
+    detect_replaced_tokens,
     embed,
     label_spans,
     score_choices,
@@ -33,7 +35,7 @@ class Head:
             `None` if it is more than a head on top of the encoder.
         reads: tuple of what it reads of the encoder: "pooled", the "masked" positions, or the whole "sequence".
         architectures: tuple of transformers' classes, first the one that is written.
-        tensors: dict of the names of its dense layers and of their tensors in a checkpoint.
+        tensors: dict of the names of its dense layers, also "layer.part", and of their tensors in a checkpoint.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
         sizes: function from the tensors of a checkpoint to those options that only the tensors tell.
@@ -188,6 +190,19 @@ HEADS = (
         settings=("null_threshold",),
         google="qa_outputs.weight",
         peft="QUESTION_ANS",
+    ),
+    Head(
+        "replaced_token_detection",
+        "discriminator",
+        lambda encoder, options: build_replaced_token_detector(encoder),
+        detect_replaced_tokens,
+        ("sequence",),
+        ("ElectraForPreTraining",),
+        {
+            "discriminator.dense": "discriminator_predictions.dense",
+            "discriminator.output_dense": "discriminator_predictions.dense_prediction",
+        },
+        packs=True,
     ),
     Head(
         "multiple_choice",

@@ -8,6 +8,7 @@ import keras
 from keras_bert.checks import check_count, is_count
 from keras_bert.layers import (
     Dense,
+    Discriminator,
     Dropout,
     FoldChoices,
     MultiLabelDense,
@@ -118,6 +119,35 @@ def label_spans(layers, encoded, inputs):
     """Runs the layers of a span labeler, see `Head.run`."""
     logits = layers["span"](encoded["sequence_output"])
     return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+def build_replaced_token_detector(encoder: keras.Model) -> keras.Model:
+    """Tells of each token whether it was replaced, as ELECTRA's discriminator.
+
+    Args:
+        encoder: a model from `build_encoder`.
+
+    Returns:
+        A `keras.Model` with the output `logits`, float32 `(batch, length)`, positive for replaced tokens.
+
+    Example:
+        model = build_replaced_token_detector(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    encoding = describe_encoder(encoder)
+    settings = encoding.config.hidden_size, encoding.config.hidden_act, encoding.config.initializer_range
+    layers = {"discriminator": Discriminator(*settings, dtype=encoding.dtype, name="discriminator")}
+
+    # Wiring
+    outputs = detect_replaced_tokens(layers, encoder.output, encoder.input)
+
+    # Model
+    return built(keras.Model(encoder.input, outputs, name="bert_replaced_token_detector"))
+
+
+def detect_replaced_tokens(layers, encoded, inputs):
+    """Runs the layers of a discriminator, see `Head.run`."""
+    return {"logits": layers["discriminator"](encoded["sequence_output"])}
 
 
 def build_multiple_choice(encoder: keras.Model, dropout: float | None = None) -> keras.Model:

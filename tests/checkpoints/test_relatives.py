@@ -19,6 +19,7 @@ SETTINGS = {
 }
 CASES = [(name, head) for name in SETTINGS for head in ("encoder", "classification", "multiple_choice")]
 CASES += [("distilbert", "untied"), ("electra", "token_classification"), ("electra", "question_answering")]
+CASES += [("electra", "replaced_token_detection")]
 CASES += [("xlm-roberta", "token_classification"), ("xlm-roberta", "question_answering"), ("xlm-roberta", "untied")]
 CASES += [("roberta", "mlm"), ("camembert", "regression")]
 
@@ -74,8 +75,10 @@ def check(value, expected, inputs):
 @pytest.mark.parametrize(
     ("name", "head", "changes", "message"),
     [
-        ("distilbert", "pretraining", {}, "DistilBert has no head for next sentence prediction. Expected build_pr"),
-        ("electra", "next_sentence", {}, "Electra has no head for next sentence prediction"),
+        ("distilbert", "pretraining", {}, "DistilBert has no class like BertForPreTraining of transformers"),
+        ("electra", "next_sentence", {}, "Electra has no class like BertForNextSentencePrediction"),
+        ("bert", "replaced_token_detection", {}, "has no place for position_padding_id=1"),
+        ("roberta", "replaced_token_detection", {}, "Roberta has no class like ElectraForPreTraining"),
         ("electra", "mlm", {"hidden_act": "relu"}, "`hidden_act` must be 'gelu' for Electra with head='pretraining'"),
         (
             "electra",

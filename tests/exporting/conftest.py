@@ -37,7 +37,7 @@ def model_of(config):
             return keras_bert.translation.build_transformer(TRANSFORMER, **options)
         model = HEADS[head].build(keras_bert.build_encoder(config, **options))
         rng = np.random.default_rng(0)
-        for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence"):
+        for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence", "discriminator"):
             for layer in model.layers:
                 if layer.name == name:
                     layer.set_weights([rng.normal(scale=0.25, size=weight.shape) for weight in layer.get_weights()])

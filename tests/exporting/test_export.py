@@ -43,6 +43,7 @@ FUNCTIONS = {
         answer.answerer, stride=5, max_question_length=4, max_answer_length=3, top=3, null_threshold=NULL_THRESHOLD
     ),
     "pretraining": fill_mask.mask_filler,
+    "replaced_token_detection": functools.partial(fill_mask.replaced_token_detector, stride=7),
     "multiple_choice": choose.chooser,
     "encoder": embed.embedder,
     "next_sentence": fill_mask.follower,
@@ -117,12 +118,17 @@ def slow_tags(model, preprocessor, words, stride):
     """(tags, scores) of the words of a text of any length."""
     pieces = preprocessor.tokenizer(tf.constant(words, tf.string)).to_list()
     first = np.cumsum([0, *map(len, pieces)])[:-1].astype(int)
-    ids = [index for word in pieces for index in word]
+    logits = slow_logits(model, preprocessor, [index for word in pieces for index in word], stride)
+    probabilities = softmax(logits)[first]
+    return [TAGS[index] for index in probabilities.argmax(-1)], probabilities.max(-1)
+
+
+def slow_logits(model, preprocessor, ids, stride):
+    """The logits of the pieces of a text of any length."""
     windows = slow_windows([len(ids)], [preprocessor.sequence_length - 2], stride)
     logits = [run_one(model, [2, *ids[start : start + size], 3], size + 2)["logits"] for _, start, size in windows]
     parts = zip(logits, slow_max_context(windows), strict=True)
-    probabilities = softmax(np.concatenate([part[1:-1][np.array(best, bool)] for part, best in parts]))[first]
-    return [TAGS[index] for index in probabilities.argmax(-1)], probabilities.max(-1)
+    return np.concatenate([part[1:-1][np.array(best, bool)] for part, best in parts])
 
 
 def slow_answers(model, preprocessor, question, context, stride, longest):
@@ -260,6 +266,21 @@ def test_answers_are_formulas_of_the_outputs(served, head):
     if head == "multi_label":
         np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
         assert strings(answers["labels"].tolist()) == LABELS_3
+
+
+def test_replaced_tokens(served):
+    """Of texts of any length, by pieces: "abc" has three."""
+    model = served("replaced_token_detection")
+    texts = ["abc d!", "", "abcdefg " * 6]
+    answers = model(text=texts)
+    assert strings(answers["tokens"][0, :5].tolist()) == ["a", "b", "c", "d", "!"]
+    assert answers["token_count"].tolist() == [5, 0, 42]
+    for row, text in enumerate(texts):
+        (ids,) = model.preprocessor.tokenizer([text]).to_list()
+        expected = 1 / (1 + np.exp(-slow_logits(model.model, model.preprocessor, ids, 7))) if ids else np.zeros(0)
+        np.testing.assert_allclose(answers["scores"][row, : len(ids)], expected, atol=1e-5)
+        np.testing.assert_array_equal(answers["replaced"][row, : len(ids)], expected > 0.5)
+    assert answers["replaced"].any(1).tolist() == [False, False, True]
 
 
 def test_multiple_choice(served):

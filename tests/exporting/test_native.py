@@ -23,7 +23,7 @@ SIGNATURES = {
     **{head: CLASSES for head in ("classification", "multi_label")},
     "regression": ["serving_default", "regress", "tokens", "ops"],
     **{head: WORDS for head in ("token_classification", "bilstm_tagging")},
-    **{head: TEXTS for head in ("question_answering", "multiple_choice")},
+    **{head: TEXTS for head in ("question_answering", "multiple_choice", "replaced_token_detection")},
     "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
     "encoder": ["serving_default", "embed", "tokens", "ops"],
     "projection": ["serving_default", "embed", "embed_query", "zero_shot", "tokens", "ops"],

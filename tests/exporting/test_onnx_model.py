@@ -27,6 +27,7 @@ CASES = [
     ("encoder", "silu", {"positions": "sinusoid"}),
     ("next_sentence", "tanh", {"positions": "none"}),
     ("pretraining", "linear", {"causal": True, "positions": "sinusoid"}),
+    ("replaced_token_detection", "gelu", {}),
     ("token_classification", "gelu_new", {"settings": {"type_vocab_size": 1, "position_padding_id": 1}}),
 ]
 

@@ -27,6 +27,7 @@ COLUMNS = {
 OPTIONS = {
     "token_classification": {"stride": 7},
     "bilstm_tagging": {"stride": 7},
+    "replaced_token_detection": {"stride": 7},
     "question_answering": {"null_threshold": 0.5, "n_best": 2},
 }
 OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
@@ -105,6 +106,13 @@ LABELLED = {"labels": [[b"a", "ü".encode()]], "probabilities": [[0.25, 0.5]]}
 SCORES = {"a": 0.25, "ü": 0.5}
 TAGGED = {"entities": [[b"Ada", b""]], "entity_types": [[b"PER", b""]], "entity_scores": [[0.5, 0]]}
 TAGGED |= {"entity_starts": [[3, -1]], "entity_ends": [[6, -1]], "entity_count": [1]}
+DETECTED = {
+    "replaced": [[True, False]],
+    "scores": [[0.75, 0]],
+    "starts": [[3, -1]],
+    "ends": [[6, -1]],
+    "token_count": [1],
+}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,7 @@ TAGGED |= {"entity_starts": [[3, -1]], "entity_ends": [[6, -1]], "entity_count":
         (LABELLED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
         ({**LABELLED, "logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),
         ({**LABELLED, "predicted": [[True, False]]}, None, {"labels": ["a"], "scores": SCORES}),
+        (DETECTED, None, {"tokens": [{"text": "Ada", "replaced": True, "start": 2, "end": 5, "score": 0.75}]}),
         (TAGGED, None, {"entities": [{"text": "Ada", "label": "PER", "start": 2, "end": 5, "score": 0.5}]}),
     ],
 )

@@ -18,6 +18,7 @@ LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of
     (layers.BothDirections, (), [HIDDEN]),
     (layers.DecoderBlock, (8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6), [HIDDEN, HIDDEN[:, :4]]),
     (layers.Dense, (5, "tanh"), [HIDDEN]),
+    (layers.Discriminator, (8, "relu", 0.3), [HIDDEN]),
     (layers.Dropout, (0.2, 4), [HIDDEN]),
     (layers.FeedForward, (8, 16, "relu", 0.3), [HIDDEN]),
     (layers.Highway, (8, 0.3), [HIDDEN]),

@@ -30,7 +30,7 @@ def tagger(model, preprocessor, labels, stride=None):
         """Tags the words that BERT finds."""
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
-        probabilities = tf.nn.softmax(_logits(model, preprocessor, ids, stride))
+        probabilities = tf.nn.softmax(logits_of_pieces(model, preprocessor, ids, stride))
         first = tf.gather(starts_word, ids.values)
         last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
 
@@ -45,7 +45,7 @@ def tagger(model, preprocessor, labels, stride=None):
         text = inputs["text"]
         words = tf.strings.split(text, " ")
         pieces = words.with_values(preprocessor.tokenizer(words.values))
-        probabilities = tf.nn.softmax(_logits(model, preprocessor, pieces.merge_dims(1, 2), stride))
+        probabilities = tf.nn.softmax(logits_of_pieces(model, preprocessor, pieces.merge_dims(1, 2), stride))
         sizes = pieces.values.row_lengths()
         nothing = tf.one_hot([outside], len(labels))
         first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
@@ -68,39 +68,40 @@ def _tagged(text, starts, ends, probabilities, labels):
     found = entities(tags, labels)
     entity_starts, entity_ends = entity_spans(found, starts, ends)
     return {
-        "tokens": _slices(text, starts, ends),
+        "tokens": slices(text, starts, ends),
         "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
         "scores": scores.to_tensor(0.0),
-        "starts": _dense(starts),
-        "ends": _dense(ends),
+        "starts": dense_offsets(starts),
+        "ends": dense_offsets(ends),
         "token_count": tf.cast(starts.row_lengths(), tf.int32),
-        "entities": _slices(text, entity_starts, entity_ends),
+        "entities": slices(text, entity_starts, entity_ends),
         "entity_types": found.type.to_tensor(""),
-        "entity_starts": _dense(entity_starts),
-        "entity_ends": _dense(entity_ends),
+        "entity_starts": dense_offsets(entity_starts),
+        "entity_ends": dense_offsets(entity_ends),
         "entity_scores": mean_scores(scores, found).to_tensor(0.0),
         "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
     }
 
 
-def _logits(model, preprocessor, ids, stride):
-    """Returns the logits of all pieces, `(pieces, tags)`, each from the window where it has the most context."""
+def logits_of_pieces(model, preprocessor, ids, stride):
+    """Returns the logits of all pieces, `(pieces, ...)`, each from the window where it has the most context."""
     windows, first, outputs = run_windows(model, preprocessor, ids, stride=stride)
     chosen = max_context(windows)
     row = chosen.value_rowids()
     position = tf.gather(first, row) + tf.ragged.range(windows.length).values
     place = tf.boolean_mask(tf.stack([tf.cast(row, tf.int32), position], 1), chosen.values)
     # Without the shape, TensorFlow's optimizer of graphs prints an error.
-    return tf.ensure_shape(tf.gather_nd(outputs["logits"], place), [None, outputs["logits"].shape[-1]])
+    return tf.ensure_shape(tf.gather_nd(outputs["logits"], place), [None, *outputs["logits"].shape[2:]])
 
 
-def _slices(text, starts, ends):
+def slices(text, starts, ends):
     """Returns the substrings of each text, padded."""
     parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
     return starts.with_values(readable(parts)).to_tensor("")
 
 
-def _dense(offsets):
+def dense_offsets(offsets):
+    """Returns byte offsets, padded."""
     return tf.cast(offsets, tf.int32).to_tensor(-1)
 
 
