@@ -38,6 +38,8 @@ _FIXED_IN_HUGGINGFACE = {
     "is_decoder": False,
     "is_encoder_decoder": False,
 }
+# Settings that only BERT's relatives have, with BERT's values.
+OTHER_SETTINGS = {"embedding_size": None, "pooler_activation": "tanh", "position_padding_id": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,8 +172,7 @@ class BertConfig:
 
     def check_plain(self, place):
         """Raises if a setting is none of BERT's, for a place that cannot store it."""
-        plain = {"embedding_size": None, "pooler_activation": "tanh", "position_padding_id": None}
-        changed = [name for name, value in plain.items() if getattr(self, name) != value]
+        changed = [name for name, value in OTHER_SETTINGS.items() if getattr(self, name) != value]
         if not self.type_vocab_size:
             changed.append("type_vocab_size")
         if changed:
@@ -180,8 +181,7 @@ class BertConfig:
 
     def to_huggingface(self):
         """Returns the content of Hugging Face's `config.json`, for a BERT."""
-        values = dataclasses.asdict(self)
-        del values["embedding_size"], values["pooler_activation"], values["position_padding_id"]
+        values = {key: value for key, value in dataclasses.asdict(self).items() if key not in OTHER_SETTINGS}
         return {"model_type": "bert", **values}
 
     def to_google(self):

@@ -13,7 +13,7 @@ from keras_bert.checkpoints.json_files import read_json
 from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, head_of_tensors, tensors_of
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
-from keras_bert.config import BertConfig
+from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS, head_named
@@ -56,6 +56,8 @@ def read_config(directory, head=None):
     try:
         if model_type != "bert":
             values = RELATIVES[model_type].config(values)
+        else:  # MuRIL's has an `embedding_size`, which transformers does not read either.
+            values = {key: value for key, value in values.items() if key not in OTHER_SETTINGS}
         causal = bool(values.pop("is_decoder", False))
         metadata = Metadata.from_json(values.get("keras_bert") or {})
         metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))

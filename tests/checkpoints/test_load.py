@@ -276,6 +276,13 @@ def test_a_damaged_folder(folder, change, message):
         keras_bert.load(folder)
 
 
+def test_settings_of_other_models(folder):
+    """MuRIL's config has the width of the embeddings, which a BERT of transformers does not read."""
+    expected = keras_bert.load(folder).config
+    edit(folder / "config.json", embedding_size=32, pooler_activation="relu", position_padding_id=0)
+    assert keras_bert.load(folder).config == expected
+
+
 def test_not_a_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match="not a checkpoint. Expected config.json with model.safetensors"):
         keras_bert.load(tmp_path)
