@@ -159,8 +159,8 @@ def _check(description, vocabulary):
         value = getattr(vocabulary, option.name)
         if value != option.default and option.google == "refused":
             raise ValueError(
-                f"Google's format cannot store the vocabulary's `{option.name}`. Received: {option.name}={value!r}; "
-                "use format='huggingface'"
+                f"Google's format cannot store the vocabulary's `{option.name}`. Received: "
+                f"{option.name}={value!r:.80}; use format='huggingface'"
             )
 
 

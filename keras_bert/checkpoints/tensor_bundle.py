@@ -9,11 +9,12 @@ import struct
 
 import numpy as np
 
+from keras_bert.wire_format import fields, varint
+
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 19: "<f2"}  # Of the enumeration `DataType`.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7  # Fields of `BundleEntryProto`.
-_VARINT, _BYTES, _FIXED = 0, 2, 5  # Wire types.
 
 
 class TensorBundle:
@@ -28,10 +29,10 @@ class TensorBundle:
         index = self._prefix.with_name(f"{self._prefix.name}.index").read_bytes()
         try:
             entries = dict(_table(index))
-            self._shards = dict(_fields(entries.pop(b"")))[1]
+            self._shards = dict(fields(entries.pop(b"")))[1]
             # The parts of partitioned variables have keys that are no text, which start with a zero byte.
             names = [name for name in entries if not name.startswith(b"\0")]
-            self._entries = {name.decode(): dict(_fields(entries[name])) for name in names}
+            self._entries = {name.decode(): dict(fields(entries[name])) for name in names}
             self._shapes = {name: _shape(entry.get(_SHAPE, b"")) for name, entry in self._entries.items()}
         except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:  # TypeError: a number, no message.
             raise ValueError(f"the index is damaged: {error}") from None
@@ -62,24 +63,24 @@ def _table(content):
     if len(content) < _FOOTER or struct.unpack("<Q", content[-8:])[0] != _MAGIC:
         raise ValueError("it does not end as a table")
     footer = content[-_FOOTER:]
-    _, place = _varint(footer, 0)
-    _, place = _varint(footer, place)  # The handle of the block of metadata.
+    _, place = varint(footer, 0)
+    _, place = varint(footer, place)  # The handle of the block of metadata.
     for _, handle in _block(content, footer[place:]):
         yield from _block(content, handle)
 
 
 def _block(content, handle):
     """Yields keys and values of the block at a handle: each key shares its first bytes with the key before it."""
-    offset, place = _varint(handle, 0)
-    size, _ = _varint(handle, place)
+    offset, place = varint(handle, 0)
+    size, _ = varint(handle, place)
     block = content[offset : offset + size + 1]
     if len(block) != size + 1 or block[-1] != 0:
         raise ValueError("a block is truncated or compressed")
     end, place, key = size - 4 - 4 * struct.unpack_from("<I", block, size - 4)[0], 0, b""
     while place < end:
-        shared, place = _varint(block, place)
-        new, place = _varint(block, place)
-        length, place = _varint(block, place)
+        shared, place = varint(block, place)
+        new, place = varint(block, place)
+        length, place = varint(block, place)
         key = key[:shared] + block[place : place + new]
         place += new
         yield key, block[place : place + length]
@@ -88,31 +89,4 @@ def _block(content, handle):
 
 def _shape(message):
     """Returns the shape of a `TensorShapeProto`."""
-    return tuple(dict(_fields(dimension)).get(1, 0) for field, dimension in _fields(message) if field == 2)
-
-
-def _fields(content):
-    """Yields number and value of the fields of a message: integers, or bytes."""
-    place = 0
-    while place < len(content):
-        tag, place = _varint(content, place)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type not in (_VARINT, _BYTES, _FIXED):
-            raise ValueError(f"a field of wire type {wire_type}")
-        value, place = (4, place) if wire_type == _FIXED else _varint(content, place)
-        if wire_type != _VARINT:
-            begin, place = place, place + value
-            value = content[begin:place]
-            if place > len(content):
-                raise ValueError("a field beyond the end")
-        yield number, value
-
-
-def _varint(content, place):
-    """Returns the integer at a place, 7 bits per byte, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = content[place]
-        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-        if byte < 128:
-            return value, place
+    return tuple(dict(fields(dimension)).get(1, 0) for field, dimension in fields(message) if field == 2)

@@ -3,7 +3,7 @@
 | fact | places, in order |
 |---|---|
 | class | `tokenizer_config.json`, `config.json`, else `BertTokenizer` |
-| pieces | `tokenizer.json`, `vocab.txt` |
+| pieces | `tokenizer.json`, `vocab.txt`, or a `.model` of SentencePiece |
 | options, with `tokenizer.json` and `BertTokenizer` | `tokenizer_config.json`, else the defaults of the class |
 | options, with `tokenizer.json` and `PreTrainedTokenizerFast` | `tokenizer.json` |
 | options, with `vocab.txt` | `tokenizer_config.json`, else inferred from the vocabulary, else BERT's defaults |
@@ -21,29 +21,33 @@ import logging
 from keras_bert.checkpoints.huggingface import CONFIG
 from keras_bert.checkpoints.json_files import read_json_if_exists
 from keras_bert.files import write_json, write_text
-from keras_bert.text import tokenizer_json
+from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
+_MODELS = "sentencepiece.bpe.model", "spiece.model"
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
 _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 _EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
 WORDS = {"type": "WhitespaceSplit"}  # The pre-tokenizer of texts whose words are separated by white space.
-STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
+STALE = (_ADDED, _SPECIAL, *_MODELS)  # Legacy files that `write` does not write but other programs would still read.
 # Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
 _BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
 _JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
 # Of these, BertTokenizer's relatives that give segment ids to the model; the others leave them at 0, also for pairs.
 _WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
+_UNIGRAM_CLASSES = {"XLMRoberta", "Camembert"}
+_CLASSES = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}  # By the `model_type` of a config.
+_NAMED = ("unk", "sep", "pad", "cls", "mask")
 _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
     "split_special_tokens": (False, None),
     "truncation_side": ("right", None),
-    **{f"{name}_token": (f"[{name.upper()}]", None) for name in ("unk", "sep", "pad", "cls", "mask")},
+    **{f"{name}_token": (f"[{name.upper()}]", None) for name in _NAMED},
 }
 
 
@@ -60,14 +64,18 @@ def read(directory, metadata, longest_word=None, words=False):
     """
     settings = _settings(directory)
     name = _class(directory, settings, words)
-    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY)
+    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY, *_MODELS)
     path = next((directory / file for file in files if (directory / file).is_file()), None)
     if path is None:
         return metadata
-    if path.name == _TOKENIZER:
+    if path.name in _MODELS:
+        values = unigram_json.read(path, sentencepiece_model.to_tokenizer_json(path, name))
+    elif path.name == _TOKENIZER:
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
     else:
         values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
+    if "unigram" in values:
+        return metadata.replace(**_unigram(path, values, name, settings))
     if name == _JAPANESE:
         values |= _word_options(settings)
     else:
@@ -85,6 +93,31 @@ def read(directory, metadata, longest_word=None, words=False):
     return metadata.replace(
         vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else bool(lowercase)
     )
+
+
+def _unigram(path, values, name, settings):
+    """Returns vocabulary and casing of a Unigram vocabulary, whose file has everything but names of special tokens."""
+    special = values["unigram"]["special_tokens"]
+    for token, role in _roles():
+        value = settings.get(f"{token}_token")
+        value = value.get("content") if isinstance(value, dict) else value
+        if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
+            special[role] = value
+    expected = {f"{token}_token": (special.get(role, role), None) for token, role in _roles()}
+    _check(path.parent, settings, _FIXED | expected)
+    inputs = settings.get(_INPUTS)
+    values["pair_segments"] &= name not in _UNIGRAM_CLASSES if inputs is None else _SEGMENTS in inputs
+    pieces, values["added_tokens"] = _with_added_tokens(path.parent, values["pieces"], values["added_tokens"], settings)
+    values["unigram"]["scores"] += [0.0] * (len(pieces) - len(values["pieces"]))
+    lowercase = values.pop(LOWERCASE.name)
+    vocabulary = Vocabulary({**values, "pieces": pieces})
+    vocabulary.source = str(path)
+    return {"vocabulary": vocabulary, "lowercase": lowercase}
+
+
+def _roles():
+    """Returns pairs of the names in settings, `cls` for `cls_token`, and BERT's special tokens."""
+    return [(name, f"[{name.upper()}]") for name in _NAMED]
 
 
 def _settings(directory):
@@ -114,10 +147,11 @@ def _entries(tokens):
 def _class(directory, settings, words):
     """Returns the name of the tokenizer class, without the endings that do not matter."""
     config = read_json_if_exists(directory / CONFIG)
-    name = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
+    name = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    name = name or _CLASSES.get(config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
     has_words = short == _JAPANESE and _takes_words(settings) and (directory / _VOCABULARY).is_file()
-    if short not in _BERT_CLASSES | _FILE_CLASSES and not (words and has_words):
+    if short not in _BERT_CLASSES | _FILE_CLASSES | _UNIGRAM_CLASSES and not (words and has_words):
         hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces" if has_words else ""
         raise ValueError(
             f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
@@ -175,14 +209,14 @@ def _applied_options(path, values, settings, is_bert_class, longest_word):
     return applied
 
 
-def _check(directory, settings):
+def _check(directory, settings, fixed=_FIXED):
     """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here."""
     if others := sorted(set(settings.get("never_split") or ()) - set(tokenizer_json.STANDARD)):
         raise ValueError(
             f"{directory}: the tokenizer's `never_split` may only name special tokens, which are never split. "
             f"Received: {', '.join(others)}; add them as tokens: added_tokens.json"
         )
-    for key, allowed in _FIXED.items():
+    for key, allowed in fixed.items():
         value = settings.get(key)
         value = value.get("content") if isinstance(value, dict) else value
         if value not in allowed:
@@ -236,7 +270,8 @@ def kept_special_tokens(vocabulary):
 def write(vocabulary, lowercase, max_length, directory):
     """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`."""
     vocabulary.check_casing(lowercase)
-    vocabulary.save(directory / _VOCABULARY)
+    if vocabulary.unigram is None:
+        vocabulary.save(directory / _VOCABULARY)
     write_text(directory / _TOKENIZER, tokenizer_json.to_json(vocabulary, lowercase))
     settings = {
         LOWERCASE.setting: bool(lowercase),
@@ -249,6 +284,6 @@ def write(vocabulary, lowercase, max_length, directory):
         "model_max_length": max_length,
         _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
-        **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
+        **{f"{name}_token": vocabulary.special_tokens.get(role, role) for name, role in _roles() if role in vocabulary},
     }
     write_json(directory / _SETTINGS, values)

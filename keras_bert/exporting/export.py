@@ -131,6 +131,7 @@ def export(
     if precision is not None:
         about |= {"precision": precision, "calibrated": calibration is not None}
     module = tf.Module()
+    module.tables = getattr(getattr(preprocessor, "tokenizer", None), "tables", None)
     tracing = _weights(model, description, precision, signatures["serving_default"], calibration)
     # A server that watches the folder never sees an incomplete model.
     with replacing(directory) as temporary:

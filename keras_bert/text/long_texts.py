@@ -18,15 +18,15 @@ def run_windows(model, preprocessor, pieces, question=None, stride=128):
     Returns:
         The `Windows`; the position of the first token of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
     """
-    asked = 0 if question is None else tf.cast(question.row_lengths(), tf.int32) + 1
-    windows = sliding_windows(pieces.row_lengths(), preprocessor.sequence_length - 2 - asked, stride)
+    asked = 0 if question is None else tf.cast(question.row_lengths(), tf.int32)
+    windows = sliding_windows(pieces.row_lengths(), preprocessor.room(question is not None) - asked, stride)
     slices = window_slices(pieces, windows)
     first = tf.ones_like(windows.start)
     if question is None:
         inputs = preprocessor.pack(slices)
     else:
         inputs = preprocessor.pack(tf.gather(question, windows.example), slices)
-        first += tf.gather(asked, windows.example)
+        first += tf.gather(asked, windows.example) + preprocessor.vocabulary.pair_separators
     return windows, first, _in_parts(model, inputs)
 
 

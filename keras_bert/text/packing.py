@@ -1,4 +1,7 @@
-"""Packs tokens into model inputs: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded to a length. BERT, section 3."""
+"""Packs tokens into model inputs: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded to a length. BERT, section 3.
+
+Some vocabularies have two `[SEP]` between the texts of a pair.
+"""
 
 import tensorflow as tf
 
@@ -26,20 +29,21 @@ def pack(first, second, length, vocabulary):
         first: ragged int32 ids.
         second: ragged int32 ids, or `None`.
         length: int or scalar tensor, the length of the result.
-        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`, and whether pairs have segments.
+        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`, and whether pairs have segments,
+            and how many `[SEP]` are between them.
 
     Returns:
         dict of `token_ids`, `segment_ids`, `padding_mask`.
     """
-    position = tf.range(length)[tf.newaxis]
+    position, separators = tf.range(length)[tf.newaxis], vocabulary.pair_separators
     start, end, pad = vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
     first_end = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 1
     ids = tf.where(position == 0, start, tf.where(position < first_end, _at(first, position - 1), end))
     last = first_end
     if second is not None:
-        last = first_end + tf.cast(second.row_lengths(), tf.int32)[:, tf.newaxis] + 1
-        within = (position > first_end) & (position < last)
-        ids = tf.where(within, _at(second, position - first_end - 1), ids)
+        last = first_end + tf.cast(second.row_lengths(), tf.int32)[:, tf.newaxis] + separators
+        within = (position >= first_end + separators) & (position < last)
+        ids = tf.where(within, _at(second, position - first_end - separators), ids)
     real = position <= last
     is_second = real & (position > first_end) & vocabulary.pair_segments
     return {

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checks import is_count
 from keras_bert.text import packing
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import build_tokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
 _CHUNK = 2**14  # Texts that `ragged` pads at a time.
@@ -65,7 +65,7 @@ class TextPreprocessor(keras.layers.Layer):
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding
         self._check()
-        self.tokenizer = BertTokenizer(
+        self.tokenizer = build_tokenizer(
             self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
         )
         self.supports_jit = False
@@ -75,9 +75,10 @@ class TextPreprocessor(keras.layers.Layer):
         self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
 
     def _check(self):
-        if not is_count(self.sequence_length, 3):
+        least = 2 + self.vocabulary.pair_separators
+        if not is_count(self.sequence_length, least):
             raise ValueError(
-                "`sequence_length` must be an integer of at least 3: [CLS], a token, [SEP]. "
+                f"`sequence_length` must be an integer of at least {least}: [CLS], a token, [SEP]. "
                 f"Received: sequence_length={self.sequence_length!r}"
             )
         if self.truncation not in ("longest_first", "only_second"):
@@ -121,16 +122,19 @@ class TextPreprocessor(keras.layers.Layer):
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
         if second is None:
-            first = packing.cut(first, self.sequence_length - 2)
+            first = packing.cut(first, self.room())
             length = self._length(first.row_lengths() + 2)
         else:
-            room = self.sequence_length - 3
             lengths = packing.truncated_lengths(
-                first.row_lengths(), second.row_lengths(), room, self.truncation == "only_second"
+                first.row_lengths(), second.row_lengths(), self.room(pair=True), self.truncation == "only_second"
             )
             first, second = packing.cut(first, lengths[0]), packing.cut(second, lengths[1])
-            length = self._length(lengths[0] + lengths[1] + 3)
+            length = self._length(lengths[0] + lengths[1] + 2 + self.vocabulary.pair_separators)
         return packing.pack(first, second, length, self.vocabulary)
+
+    def room(self, pair=False):
+        """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
+        return self.sequence_length - 2 - pair * self.vocabulary.pair_separators
 
     def _length(self, lengths):
         if self.padding == "fixed":
@@ -185,7 +189,7 @@ class TextPreprocessor(keras.layers.Layer):
         pieces = words.with_values(self.tokenizer(words.values))
         sentences = pieces.merge_dims(1, 2)
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), words.value_rowids())
-        seen = (pieces.values.row_lengths() > 0) & (starts < self.sequence_length - 2)
+        seen = (pieces.values.row_lengths() > 0) & (starts < self.room())
         return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
 
     def decode(self, ids):
@@ -201,8 +205,8 @@ class TextPreprocessor(keras.layers.Layer):
                 f"`ids` must be integers from 0 to {len(self.vocabulary) - 1}, the ids of the vocabulary. "
                 f"Received: {wrong[0]!r} among them"
             )
-        pieces = [self.vocabulary.pieces[index] for index in ids]
-        return " ".join(piece for piece in pieces if piece not in ("[PAD]", "[CLS]", "[SEP]")).replace(" ##", "")
+        left_out = self.vocabulary.ids(["[PAD]", "[CLS]", "[SEP]"])
+        return self.vocabulary.text([self.vocabulary.pieces[index] for index in ids if index not in left_out])
 
     def compute_output_spec(self, inputs):
         length = self.sequence_length if self.padding == "fixed" else None

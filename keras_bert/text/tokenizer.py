@@ -6,14 +6,14 @@ need more work: a capital sigma at the end of a word, and words that are too lon
 tokens and kept special tokens are extracted beforehand, see `literals`.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.text import normalization, tokenizer_json
-from keras_bert.text.literals import Literals, Parts, join
+from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.literals import Parts, join
 from keras_bert.text.pre_tokenizer import PreTokenizer
 from keras_bert.text.sequence_normalizer import SequenceNormalizer
 from keras_bert.text.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ class WordSplitter:
         return starts.with_values(tf.strings.substr(texts, starts.values, ends.values - starts.values))
 
 
-class BertTokenizer:
+class BertTokenizer(Tokenizer):
     """Splits texts into WordPiece tokens.
 
     Args:
@@ -77,12 +77,11 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         keep_special_tokens: Sequence[str] = (),
     ):
-        self.vocabulary = Vocabulary(vocabulary)
-        lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase) if lowercase is None else lowercase
-        _check_kept(keep_special_tokens, self.vocabulary)
-        self.vocabulary.check_casing(lowercase)
-        self.keep_special_tokens = tuple(keep_special_tokens)
-        self._lowercase, self._strip_accents = lowercase, strip_accents
+        lowercase = self._set(vocabulary, lowercase, strip_accents, keep_special_tokens)
+        if self.vocabulary.unigram is not None:
+            raise ValueError(
+                f"{self.vocabulary.source}: expected a vocabulary of WordPiece. Received: one of SentencePiece"
+            )
         if strip_accents is None:
             strip_accents = self.vocabulary.strip_accents
         self._has_steps = self.vocabulary.has_steps
@@ -102,57 +101,19 @@ class BertTokenizer:
             accents = Vocabulary(self.vocabulary, strip_accents=strip_accents)
             self._normalizer = SequenceNormalizer(tokenizer_json.normalizer(accents, lowercase))
             self._pre_tokenizer = PreTokenizer(self.vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
-        self._exact, self._normal = self._literals()
         self._unknown = self.vocabulary.id("[UNK]")
-        self._is_continuation = _constant([piece.startswith("##") for piece in pieces], tf.bool)
-        self._characters = _constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
-        graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        for name in ("_tokenize", "_tokenize_with_offsets"):
-            setattr(self, name, graph(getattr(self, name)))
+        self._is_continuation = constant([piece.startswith("##") for piece in pieces], tf.bool)
+        self._characters = constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
+        self._finish()
 
-    def __call__(self, texts):
-        texts = tf.convert_to_tensor(texts, tf.string)
-        return _reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
+    def word_starts(self, ids):
+        """Returns whether tokens, a vector of ids, start a word: they have no `##`."""
+        return ~tf.gather(self._is_continuation, ids)
 
-    def with_offsets(self, texts):
-        texts = tf.convert_to_tensor(texts, tf.string)
-        return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
-
-    def __reduce__(self):
-        options = {"strip_accents": self._strip_accents, "keep_special_tokens": self.keep_special_tokens}
-        return functools.partial(BertTokenizer, self.vocabulary, self._lowercase, **options), ()
-
-    def _literals(self):
-        """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""
-        exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
-        normal = {}
-        for token in self.vocabulary.added_tokens:
-            index = self.vocabulary.id(token.content)
-            if not token.normalized:
-                exact[token.content] = index
-                continue
-            with tf.init_scope():
-                forms = tf.stack(
-                    [token.content, normalization.replace_final_sigma(token.content)][: 2 - self._has_steps]
-                )
-                forms = [form.decode() for form in self._normalizer.normalize(tf.stack(forms)).numpy()]
-            # If two tokens normalize to the same string, the token equal to that string wins.
-            normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
-        return exact and Literals(exact), normal and Literals(normal)
-
-    def _tokenize(self, texts):
-        return self._pieces(texts, offsets=False)[0]
-
-    def _tokenize_with_offsets(self, texts):
-        return self._pieces(texts, offsets=True)
-
-    def _pieces(self, texts, offsets):
-        """Returns `(ids,)`, or `(ids, starts, ends)`."""
-        if not self._exact:
-            return self._pieces_of_rest(texts, offsets)
-        # The splitting kernel ends a text at NUL. Clean-up removes both characters.
-        parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
-        return join(parts, *self._pieces_of_rest(parts.rest, offsets))
+    def _normalized(self, content):
+        with tf.init_scope():
+            forms = tf.stack([content, normalization.replace_final_sigma(content)][: 2 - self._has_steps])
+            return [form.decode() for form in self._normalizer.normalize(forms).numpy()]
 
     def _pieces_of_rest(self, texts, offsets):
         texts, short = (texts, None) if self._has_steps else self._prepare(texts)
@@ -165,7 +126,7 @@ class BertTokenizer:
             pieces = join(parts, *self._pieces_of_words(parts.rest, short, offsets))
         else:
             pieces = self._pieces_of_words(texts, short, offsets)
-        return (pieces[0], *_original_offsets(origins, *pieces[1:])) if offsets else pieces
+        return (pieces[0], *original_offsets(origins, *pieces[1:])) if offsets else pieces
 
     def _prepare(self, texts):
         """Replaces final sigmas, without changing byte counts, and checks that no word is too long."""
@@ -226,7 +187,7 @@ def _kernels(lowercase, strip_accents, pieces, most_bytes, split=True):
     strip_accents = lowercase if strip_accents is None else strip_accents
     model = normalization.model(bool(lowercase), bool(strip_accents))
     return (
-        tensorflow_text.FastBertNormalizer(model_buffer=_constant(model, tf.uint8)),
+        tensorflow_text.FastBertNormalizer(model_buffer=constant(model, tf.uint8)),
         tensorflow_text.FastWordpieceTokenizer(
             pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32, no_pretokenization=not split
         ),
@@ -244,51 +205,3 @@ def _split_words(texts):
 
 def _all_match(texts, pattern):
     return tf.reduce_all(tf.strings.regex_full_match(texts, pattern))
-
-
-def _constant(values, dtype):
-    """Creates a constant outside any graph, so that every graph can capture it."""
-    with tf.init_scope(), tf.device("cpu"):
-        return tf.constant(values, dtype)
-
-
-def _original_offsets(origins, starts, ends):
-    """Maps offsets in the normalized texts to offsets in the original texts."""
-    # The start of each token's row: two ranges take a tenth of the time of `value_rowids`.
-    lengths = starts.row_lengths()
-    rows = (
-        tf.ragged.range(origins.row_starts(), origins.row_starts() + lengths).values - tf.ragged.range(lengths).values
-    )
-    origin, last = tf.cast(origins.values, tf.int32), ends.values + rows - 1
-    first, end = tf.gather(origin, starts.values + rows), tf.gather(origin, last + 1)
-    within = end == tf.gather(origin, last)  # The token ends within the expansion of one character: include all of it.
-
-    def next_character():
-        changes = tf.where(origin[1:] != origin[:-1])[:, 0]
-        return tf.gather(origin, tf.gather(changes, tf.searchsorted(changes, last)) + 1)
-
-    end = tf.cond(tf.reduce_any(within), next_character, lambda: end)
-    return starts.with_values(first), ends.with_values(end)
-
-
-def _reshaped(values, texts):
-    """Reshapes ragged `(texts, tokens)` to the shape of the texts plus one axis."""
-    shape = texts.shape
-    if shape.rank == 0:
-        return values[0]
-    for axis in range((shape.rank or 1) - 1, 0, -1):
-        size = tf.shape(texts, tf.int64)[axis]
-        rows = tf.reduce_prod(tf.shape(texts, tf.int64)[:axis])
-        values = tf.RaggedTensor.from_uniform_row_length(values, size, nrows=rows)
-    return values
-
-
-def _check_kept(literals, vocabulary):
-    if not isinstance(literals, list | tuple):
-        raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
-    for literal in literals:
-        if not isinstance(literal, str) or literal not in vocabulary:
-            raise ValueError(
-                f"`keep_special_tokens` has a token that is not in the vocabulary, {vocabulary.source}. "
-                f"Received: {literal!r}"
-            )

@@ -2,8 +2,17 @@
 
 import itertools
 import json
-from typing import NamedTuple
 
+from keras_bert.text import unigram_json
+from keras_bert.text.added_tokens import (
+    AddedToken,
+    added_token,
+    check_added_ids,
+    check_ids,
+    check_strips,
+    entry,
+    no_piece,
+)
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
 from keras_bert.text.tokenizer_steps import changes_case, normalizer_steps, pre_tokenizer_steps
 
@@ -26,22 +35,6 @@ _SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
 _PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
-class AddedToken(NamedTuple):
-    """A token that was added to a vocabulary. It is kept whole everywhere, even within words.
-
-    Args:
-        content: str, one of the pieces of the vocabulary.
-        normalized: bool, whether to match it in the normalized text instead of the original one. Defaults to `True`.
-        special: bool, whether Hugging Face's tokenizers skip it when decoding. Defaults to `False`.
-        wordpiece: bool, whether it is also a WordPiece piece. Defaults to `False`.
-    """
-
-    content: str
-    normalized: bool = True
-    special: bool = False
-    wordpiece: bool = False
-
-
 def read(path, text, bert_defaults=False):
     """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`.
 
@@ -57,6 +50,9 @@ def read(path, text, bert_defaults=False):
     except ValueError as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     model = content.get("model") if isinstance(content, dict) else None
+    _check_side(path, content if model else {})
+    if isinstance(model, dict) and model.get("type") == "Unigram":
+        return unigram_json.read(path, content)
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
         raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
     content = {**content, "normalizer": _normalizer(content.get("normalizer"))}
@@ -65,10 +61,9 @@ def read(path, text, bert_defaults=False):
     _check_fixed(path, content, bert_defaults)
     vocabulary, added = model["vocab"], content.get("added_tokens") or []
     places = _places(path, vocabulary, added)
-    _check_strips(path, added)
+    check_strips(path, added)
     if not (bert_defaults and content.get("post_processor") is None):
         _check_template(path, content.get("post_processor"), {piece: index for index, piece in places.items()})
-    _check_side(path, content)
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
@@ -77,11 +72,6 @@ def read(path, text, bert_defaults=False):
         **steps,
         **({LOWERCASE.name: changes_case(steps["normalizer"])} if "normalizer" in steps else {}),
     }
-
-
-def no_piece(index):
-    """Returns the placeholder of an id that no piece has."""
-    return f"[no piece {index}]"
 
 
 def _stored(content, option):
@@ -105,60 +95,6 @@ def _places(path, vocabulary, added):
     places.update((index, content) for content, index in tokens.items())
     check_ids(path, places)
     return places
-
-
-def check_added_ids(path, ids, added):
-    """Raises if an added token has the id of another piece, or one that is a piece has another id than there.
-
-    transformers then gives it a new id: the model may have been trained with either.
-
-    Args:
-        path: the file, for errors.
-        ids: dict of ids by piece.
-        added: dict of ids by added token.
-    """
-    ids, pieces = dict(ids), {index: piece for piece, index in ids.items()}
-    for content, index in added.items():
-        taken = pieces.setdefault(index, content), ids.setdefault(content, index)
-        if taken != (content, index):
-            raise ValueError(
-                f"{path}: an added token and another piece must not share an id, nor may a token have two. "
-                f"Received: the added token {content!r} with the id {index!r}, beside {taken[0]!r} with the id "
-                f"{taken[1]!r}"
-            )
-
-
-def check_ids(path, places):
-    """Raises if ids, the keys of a dict of pieces, are none, or so large that the pieces between are missing."""
-    for index, piece in places.items():
-        if type(index) is not int or not 0 <= index < 2 * len(places) + 2**10:
-            raise ValueError(
-                f"{path}: ids must be integers that count from 0, with few gaps. Received: {piece!r} with the id "
-                f"{index!r} among {len(places)} pieces"
-            )
-
-
-def added_token(path, values, vocabulary):
-    """Creates the `AddedToken` of an entry in the file."""
-    if values.get("single_word"):
-        raise ValueError(
-            f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
-            "Expected tokens that also match within words"
-        )
-    special = bool(values.get("special", False))
-    normalized = bool(values.get("normalized", not special))
-    return AddedToken(values["content"], normalized, special, values["content"] in vocabulary)
-
-
-def _check_strips(path, tokens):
-    """Stripping white space has no effect, unless another token starts or ends with white space."""
-    strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
-    spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
-    if strips and spaced:
-        raise ValueError(
-            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that start or end "
-            f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
-        )
 
 
 def _normalizer(values):
@@ -236,6 +172,8 @@ def _template(parts):
 
 def to_json(vocabulary, lowercase):
     """Returns the content of the `tokenizer.json` of a `Vocabulary`, a string."""
+    if vocabulary.unigram is not None:
+        return unigram_json.to_json(vocabulary)
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
@@ -245,7 +183,7 @@ def to_json(vocabulary, lowercase):
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_entry(index, token) for index, token in tokens],
+        "added_tokens": [entry(index, token) for index, token in tokens],
         "normalizer": normalizer(vocabulary, lowercase),
         "pre_tokenizer": vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"},
         "post_processor": {
@@ -291,8 +229,3 @@ def _numbered_last(vocabulary, added):
         return set()
     last = itertools.takewhile(lambda piece: piece in added and not added[piece].wordpiece, reversed(vocabulary.pieces))
     return set(last)
-
-
-def _entry(index, token):
-    flags = {"single_word": False, "lstrip": False, "rstrip": False}
-    return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}

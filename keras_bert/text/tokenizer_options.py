@@ -61,5 +61,6 @@ VOCABULARY_OPTIONS = (
     TokenizerOption("pair_segments", True),
     TokenizerOption("normalizer", None),
     TokenizerOption("pre_tokenizer", None),
+    TokenizerOption("unigram", None),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)

@@ -1,6 +1,7 @@
 """The steps of normalizers and pre-tokenizers other than BERT's, as `tokenizer.json` describes them. No TensorFlow.
 
-Each step of these types is reproduced exactly; `Vocabulary` refuses all others.
+Each step of these types is reproduced exactly; `Vocabulary` refuses all others. Those of a Unigram vocabulary are
+SentencePiece's, whose op does them.
 """
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
@@ -16,6 +17,7 @@ _PRE_TOKENIZERS = {
     "Punctuation": ("behavior",),
     "Digits": ("individual_digits",),
 }
+_STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
 _RESERVED = "\0\1\ufdd0"  # The tokenizer replaces the first two by the third.
 
 
@@ -50,9 +52,51 @@ def pre_tokenizer_steps(values):
     return steps
 
 
+def unigram_steps(normalizer, pre_tokenizer):
+    """Returns what a Unigram tokenizer does before its pieces: steps of a normalizer, and SentencePiece's table.
+
+    White space at the ends and repeated spaces are removed, and a "▁" precedes each word: as in SentencePiece, by one
+    of the two ways in which its vocabularies are converted.
+    """
+    steps, words = _parts(normalizer, "normalizers"), _parts(pre_tokenizer, "pretokenizers")
+    table = next((place for place, step in enumerate(steps) if step.get("type") == "Precompiled"), None)
+    is_metaspace = bool(words) and _is_metaspace(**words[-1])
+    split = words[:-1] == [{"type": "WhitespaceSplit"}]
+    rest = [] if table is None else [step for step in steps[table + 1 :] if step != _STRIP]
+    if table is None or not is_metaspace or len(words) - split != 1 or not (split or rest) or not _joins_spaces(rest):
+        raise ValueError(
+            "the normalizer or the pre-tokenizer of a Unigram vocabulary is not supported. Expected those of "
+            "SentencePiece: Precompiled, and Metaspace after WhitespaceSplit or after Strip and Replace of spaces. "
+            f"Received: {[step.get('type') for step in (*steps, *words)]}"
+        )
+    before = {"type": "Sequence", "normalizers": steps[:table]}
+    return normalizer_steps(before), steps[table].get("precompiled_charsmap") or ""
+
+
+def _parts(values, key):
+    """Returns the parts of a sequence as a flat list of dicts."""
+    if isinstance(values, dict) and values.get("type") == "Sequence" and isinstance(values.get(key), list):
+        return [step for part in values[key] for step in _parts(part, key)]
+    return [values] if isinstance(values, dict) else []
+
+
+def _is_metaspace(type=None, replacement="▁", prepend_scheme="always", split=True, add_prefix_space=True, str_rep="▁"):
+    always = prepend_scheme == "always" and split and add_prefix_space
+    return type == "Metaspace" and replacement == str_rep == "▁" and always
+
+
+def _joins_spaces(steps):
+    return all(
+        step.get("type") == "Replace"
+        and step.get("pattern") == {"Regex": " {2,}"}
+        and step.get("content") in (" ", "▁")
+        for step in steps
+    )
+
+
 def changes_case(values):
     """Returns whether a normalizer changes texts to lower case."""
-    return any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizer_steps(values))
+    return any(step.get("type") == "Lowercase" or step.get("lowercase") for step in _parts(values, "normalizers"))
 
 
 def _flat(name, values, key, types):

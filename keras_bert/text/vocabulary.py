@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary with its tokenization settings: reading, validation and writing. Does not use TensorFlow."""
+"""A vocabulary with its tokenization settings: reading, validation and writing. Does not use TensorFlow."""
 
 import hashlib
 import pathlib
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_bert.checks import check_count, is_count
-from keras_bert.text import tokenizer_json, tokenizer_steps
+from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
@@ -35,6 +35,10 @@ class Vocabulary:
         normalizer: dict, a normalizer as in `tokenizer.json`, which replaces BERT's, `strip_accents`,
             `tokenize_chinese_chars` and the tokenizer's `lowercase`. Defaults to `None`: BERT's.
         pre_tokenizer: dict, a pre-tokenizer as in `tokenizer.json`. Defaults to `None`: BERT's.
+        unigram: dict, for the pieces of a Unigram model of SentencePiece: `scores`, the logarithms of their
+            probabilities; `special_tokens`, a dict that maps BERT's special tokens to the pieces in their place, such
+            as `{"[CLS]": "<s>"}`, while BERT's names work in `id`, and so everywhere; `pair_separators`, how many
+            `[SEP]` are between the texts of a pair. Defaults to `None`: WordPiece.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -52,6 +56,7 @@ class Vocabulary:
         pair_segments: bool | None = None,
         normalizer: dict | None = None,
         pre_tokenizer: dict | None = None,
+        unigram: dict | None = None,
     ):
         self.source, values = _open(pieces)
         given = {
@@ -62,6 +67,7 @@ class Vocabulary:
             "pair_segments": pair_segments,
             "normalizer": normalizer,
             "pre_tokenizer": pre_tokenizer,
+            "unigram": unigram,
         }
         values = _DEFAULTS | values | {name: value for name, value in given.items() if value is not None}
         self.pieces = tuple(values["pieces"])
@@ -74,18 +80,22 @@ class Vocabulary:
         self.normalizer, self.pre_tokenizer = values["normalizer"], values["pre_tokenizer"]
         length = values["max_word_length"]
         self.max_word_length = int(length) if is_count(length) else length
+        self.unigram = values["unigram"]
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
+        self._ids |= {name: self.id(piece) for name, piece in self.special_tokens.items()}
         self._check()
         self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
 
     def _check(self):
         if not self.pieces:
             raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece per line")
+        if self.unigram is not None:
+            sentencepiece_model.check(self)
         added = {token.content for token in self.added_tokens}
         for index, piece in enumerate(self.pieces):
             if not isinstance(piece, str):
                 raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
-            if piece not in added and (piece.strip(" \t\r\n") != piece or not piece):
+            if piece not in added and self.unigram is None and (piece.strip(" \t\r\n") != piece or not piece):
                 raise ValueError(f"{self._place(index)}: a piece must be non-empty and stripped. Received: {piece!r}")
         if not self._ids.keys() >= set(REVERSIBLE):
             for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
@@ -93,11 +103,17 @@ class Vocabulary:
         for token in self.added_tokens:
             self.id(token.content)
         check_count("max_word_length", self.max_word_length)
+        self._check_steps()
+
+    def _check_steps(self):
         if self.normalizer is not None:
-            tokenizer_steps.normalizer_steps(self.normalizer)
             for name in ("strip_accents", "tokenize_chinese_chars"):
                 if getattr(self, name) != _DEFAULTS[name]:
                     self._refuse(name, getattr(self, name), _DEFAULTS[name])
+        if self.unigram is not None:  # `sentencepiece_model` has checked them.
+            return
+        if self.normalizer is not None:
+            tokenizer_steps.normalizer_steps(self.normalizer)
         if self.pre_tokenizer is not None:
             tokenizer_steps.pre_tokenizer_steps(self.pre_tokenizer)
 
@@ -165,9 +181,22 @@ class Vocabulary:
         return Vocabulary({**settings, "pieces": [*kept, *pieces[len(unused) :]]})
 
     @property
+    def special_tokens(self):
+        """The pieces in the place of BERT's special tokens, a dict, if they have other names."""
+        return (self.unigram or {}).get("special_tokens", {})
+
+    @property
+    def pair_separators(self):
+        """The number of `[SEP]` between the texts of a pair."""
+        return (self.unigram or {}).get("pair_separators", 1)
+
+    @property
     def is_continuation(self):
-        """List of bools by id: whether the piece continues a word, as `##ing` does."""
-        return [piece.startswith("##") for piece in self.pieces]
+        """List of bools by id: whether the piece continues a word, as `##ing` does, or in Unigram one without "▁"."""
+        if self.unigram is None:
+            return [piece.startswith("##") for piece in self.pieces]
+        whole = {*self.special_tokens.values(), *(token.content for token in self.added_tokens)}
+        return [not piece.startswith(WORD_START) and piece not in whole for piece in self.pieces]
 
     @property
     def cased(self):
@@ -199,6 +228,12 @@ class Vocabulary:
             else f"\1{index}"
             for index, piece in enumerate(self.pieces)
         ]
+
+    def text(self, pieces):
+        """Returns the text of pieces."""
+        if self.unigram is None:
+            return " ".join(pieces).replace(" ##", "")
+        return "".join(pieces).replace(WORD_START, " ").strip()
 
     @property
     def sha256(self):

@@ -20,7 +20,7 @@ CASES = [
     "gelu_fast",
 ]
 CASES += ["never_split_default", "padding_side_left", "extra_tensors_encoder", "cross_encoder"]
-CASES += ["normalizer_sequence", "whitespace_pre_tokenizer"]
+CASES += ["normalizer_sequence", "whitespace_pre_tokenizer", "unigram_bert"]
 RELATIVES = [f"distilbert{head}" for head in ("", "_masked", "_questions", "_sequence", "_tokens")]
 RELATIVES += [f"electra{head}" for head in ("", "_questions", "_sequence", "_tokens", "_wide")]
 RELATIVES += [f"xlm_roberta{head}" for head in ("", "_masked", "_sequence")]

@@ -41,13 +41,13 @@ class QuestionWindows:
         self._contexts = [text.encode() for text in questions.contexts]
         (asked,) = _tokenized(lambda texts: (tokenizer(texts),), questions.questions)
         # Not the rule for pairs: as in Google's program, only the question is truncated, the context is split.
-        most = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
+        most = min(max_question_length, preprocessor.room(pair=True) // 2)
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(asked.row_lengths().numpy() > most)]
         self._asked = packing.cut(asked, most)
         sizes = tf.cast(tf.gather(self._ids.row_lengths(), questions.context), tf.int32)
         asked = tf.cast(self._asked.row_lengths(), tf.int32)
-        self.windows = sliding_windows(sizes, preprocessor.sequence_length - 3 - asked, stride)
-        self.offset = tf.gather(asked + 2, self.windows.example)
+        self.windows = sliding_windows(sizes, preprocessor.room(pair=True) - asked, stride)
+        self.offset = tf.gather(asked + 1 + preprocessor.vocabulary.pair_separators, self.windows.example)
         self._map_answers()
 
     def _map_answers(self):

@@ -28,13 +28,13 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():
         check_count(name, value)
     null_threshold = checked_null_threshold(null_threshold)
-    if preprocessor.sequence_length < 4:
+    if preprocessor.room(pair=True) < 1:
         raise ValueError(
-            "`sequence_length` must be at least 4, for [CLS], two [SEP] and a token of the context. Received: "
-            f"sequence_length={preprocessor.sequence_length}"
+            f"`sequence_length` must be at least {3 + preprocessor.vocabulary.pair_separators}, for [CLS], each [SEP] "
+            f"and a token of the context. Received: sequence_length={preprocessor.sequence_length}"
         )
     tokenizer = preprocessor.tokenizer
-    max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
+    max_question_length = min(max_question_length, preprocessor.room(pair=True) // 2)
 
     def answer(inputs):
         context = inputs["context"]

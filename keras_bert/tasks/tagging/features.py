@@ -101,7 +101,7 @@ class TaggingWindows:
             sizes = np.bincount(sentences.documents, self.tokens).astype(np.int64)
             units = tf.RaggedTensor.from_row_lengths(units.values, sizes[np.unique(sentences.documents)])
         self._units = units
-        room = preprocessor.sequence_length - 2
+        room = preprocessor.room()
         self.windows = sliding_windows(units.row_lengths(), room, half_stride(preprocessor.sequence_length))
         self._chosen = max_context(self.windows)
         continued = None if sentences.scheme == PLAIN else _continued
@@ -219,8 +219,8 @@ def _of_texts(texts, tokenizer):
 
 
 def _starts(ids, tokenizer):
-    """Returns whether each token has no `##`."""
-    return ~np.array(tokenizer.vocabulary.is_continuation)[ids.values.numpy()]
+    """Returns whether each token starts a word."""
+    return tokenizer.word_starts(ids.values).numpy()
 
 
 def _gold_tags(sentences, words):

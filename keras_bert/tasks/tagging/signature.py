@@ -21,7 +21,6 @@ def tagger(model, preprocessor, labels, stride=None):
         stride: int, number of pieces between the starts of two windows. Defaults to half a window.
     """
     labels = labels or placeholders(model.output["logits"].shape[-1])
-    starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
     stride = half_stride(preprocessor.sequence_length) if stride is None else stride
     check_count("stride", stride)
     outside = labels.index("O") if "O" in labels else 0
@@ -31,7 +30,7 @@ def tagger(model, preprocessor, labels, stride=None):
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
         probabilities = tf.nn.softmax(logits_of_pieces(model, preprocessor, ids, stride))
-        first = tf.gather(starts_word, ids.values)
+        first = preprocessor.tokenizer.word_starts(ids.values)
         last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
 
         def words(values, where):

@@ -1,0 +1,84 @@
+"""Tokens that were added to a vocabulary: in memory, and as entries of `tokenizer.json`. Does not use TensorFlow."""
+
+from typing import NamedTuple
+
+
+class AddedToken(NamedTuple):
+    """A token that was added to a vocabulary. It is kept whole everywhere, even within words.
+
+    Args:
+        content: str, one of the pieces of the vocabulary.
+        normalized: bool, whether to match it in the normalized text instead of the original one. Defaults to `True`.
+        special: bool, whether Hugging Face's tokenizers skip it when decoding. Defaults to `False`.
+        wordpiece: bool, whether it is also a WordPiece piece. Defaults to `False`.
+    """
+
+    content: str
+    normalized: bool = True
+    special: bool = False
+    wordpiece: bool = False
+
+
+def no_piece(index):
+    """Returns the placeholder of an id that no piece has."""
+    return f"[no piece {index}]"
+
+
+def check_added_ids(path, ids, added):
+    """Raises if an added token has the id of another piece, or one that is a piece has another id than there.
+
+    transformers then gives it a new id: the model may have been trained with either.
+
+    Args:
+        path: the file, for errors.
+        ids: dict of ids by piece.
+        added: dict of ids by added token.
+    """
+    ids, pieces = dict(ids), {index: piece for piece, index in ids.items()}
+    for content, index in added.items():
+        taken = pieces.setdefault(index, content), ids.setdefault(content, index)
+        if taken != (content, index):
+            raise ValueError(
+                f"{path}: an added token and another piece must not share an id, nor may a token have two. "
+                f"Received: the added token {content!r} with the id {index!r}, beside {taken[0]!r} with the id "
+                f"{taken[1]!r}"
+            )
+
+
+def check_ids(path, places):
+    """Raises if ids, the keys of a dict of pieces, are none, or so large that the pieces between are missing."""
+    for index, piece in places.items():
+        if type(index) is not int or not 0 <= index < 2 * len(places) + 2**10:
+            raise ValueError(
+                f"{path}: ids must be integers that count from 0, with few gaps. Received: {piece!r} with the id "
+                f"{index!r} among {len(places)} pieces"
+            )
+
+
+def added_token(path, values, vocabulary):
+    """Creates the `AddedToken` of an entry in the file."""
+    if values.get("single_word"):
+        raise ValueError(
+            f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
+            "Expected tokens that also match within words"
+        )
+    special = bool(values.get("special", False))
+    normalized = bool(values.get("normalized", not special))
+    return AddedToken(values["content"], normalized, special, values["content"] in vocabulary)
+
+
+def check_strips(path, tokens):
+    """Stripping white space has no effect, unless another token starts or ends with white space."""
+    strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
+    spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
+    if strips and spaced:
+        raise ValueError(
+            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that start or end "
+            f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
+        )
+
+
+def entry(index, token):
+    """Returns the entry of an `AddedToken` in the file."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}

@@ -1,0 +1,153 @@
+"""SentencePiece's model, a protocol buffer: reading the files of Unigram vocabularies, writing what its op takes."""
+
+import base64
+import binascii
+import math
+import struct
+
+import numpy as np
+
+from keras_bert.checks import check_count
+from keras_bert.text.tokenizer_steps import unigram_steps
+from keras_bert.wire_format import fields, message
+
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # Fields of `ModelProto`.
+_TEXT, _SCORE, _TYPE = 1, 2, 3  # Of `SentencePiece`.
+_MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # Of `TrainerSpec`.
+_UNKNOWN_ID, _NO_IDS = 40, (41, 42, 43)
+_TABLE, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE = 2, 3, 4, 5  # Of `NormalizerSpec`.
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+_UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
+_LEAF = 1 << 31
+_METASPACE = {"replacement": "▁", "prepend_scheme": "always", "split": True}
+
+
+def read(path):
+    """Returns the pieces with their scores, the place of the unknown one and the table of characters of a `.model`."""
+    try:
+        return _parsed(path.read_bytes())
+    except (ValueError, IndexError, TypeError, struct.error) as error:  # TypeError: a number, no message.
+        raise ValueError(f"{path}: not a model of SentencePiece that is supported: {error}") from None
+
+
+def _parsed(content):
+    pieces, trainer, normalizer = [], {}, {}
+    for number, value in fields(content):
+        if number == _PIECES:
+            pieces.append(_piece(dict(fields(value))))
+        elif number in (_TRAINER, _NORMALIZER):
+            (trainer if number == _TRAINER else normalizer).update(fields(value))
+    _check(pieces, trainer, normalizer)
+    unknown = [kind for _, _, kind in pieces].index(_UNKNOWN)
+    return [(text, score) for text, score, _ in pieces], unknown, base64.b64encode(normalizer.get(_TABLE, b"")).decode()
+
+
+def _piece(values):
+    (score,) = struct.unpack("<f", values.get(_SCORE, b"\0\0\0\0"))
+    return values[_TEXT].decode() if _TEXT in values else "", score, values.get(_TYPE, _NORMAL)
+
+
+def _check(pieces, trainer, normalizer):
+    kinds = [kind for _, _, kind in pieces]
+    if not set(kinds) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED} or kinds.count(_UNKNOWN) != 1:
+        raise ValueError("expected normal pieces, one unknown and control ones")
+    if trainer.get(_MODEL_TYPE, _UNIGRAM) != _UNIGRAM or trainer.get(_BYTE_FALLBACK):
+        raise ValueError("expected model_type UNIGRAM without byte_fallback")
+    if not all(normalizer.get(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)):
+        raise ValueError("expected add_dummy_prefix, remove_extra_whitespaces and escape_whitespaces")
+
+
+def to_tokenizer_json(path, name):
+    """Returns the content of the `tokenizer.json` into which transformers converts a `.model`.
+
+    Args:
+        path: the file.
+        name: str, the class of the tokenizer. XLM-RoBERTa's has its special tokens before the pieces, and a mask after.
+    """
+    pieces, unknown, table = read(path)
+    if name != "XLMRoberta" or unknown > 2:
+        raise ValueError(
+            f"{path}: the ids of {name}Tokenizer are not in this file. Expected a tokenizer.json beside it: save the "
+            "tokenizer with transformers, which writes one"
+        )
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    vocabulary = [*((text, 0.0) for text in special), *pieces[3:], ("<mask>", 0.0)]
+    words = [{"type": "WhitespaceSplit"}, {"type": "Metaspace", **_METASPACE}]
+    added = [*enumerate(special), (len(vocabulary) - 1, "<mask>")]
+    return {
+        "added_tokens": [{"id": index, "content": text, "normalized": False, "special": True} for index, text in added],
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": words},
+        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]},
+        "model": {"type": "Unigram", "unk_id": 3, "vocab": list(map(list, vocabulary))},
+    }
+
+
+def serialized(vocabulary):
+    """Returns the model of a Unigram `Vocabulary`, with the same ids, as SentencePiece's op takes it.
+
+    Texts never contain added tokens there, so that these are control pieces, which match nothing.
+    """
+    unknown = vocabulary.id("[UNK]")
+    hidden = {token.content for token in vocabulary.added_tokens if not token.wordpiece or token.special}
+    hidden |= set(vocabulary.special_tokens.values())
+    _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
+    pieces = (
+        (text, score, _UNKNOWN if index == unknown else _CONTROL if text in hidden else _NORMAL)
+        for index, (text, score) in enumerate(zip(vocabulary.pieces, vocabulary.unigram["scores"], strict=True))
+    )
+    trainer = [(_MODEL_TYPE, _UNIGRAM), (_UNKNOWN_ID, unknown), *((field, _NOBODY) for field in _NO_IDS)]
+    options = [(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
+    return message(
+        [
+            *(
+                (_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, kind)]))
+                for text, score, kind in pieces
+            ),
+            (_TRAINER, message(trainer)),
+            (_NORMALIZER, message([(_TABLE, base64.b64decode(table)), *options])),
+        ]
+    )
+
+
+def check(vocabulary):
+    """Raises if a Unigram vocabulary is none that SentencePiece's op takes."""
+    scores, pieces = vocabulary.unigram.get("scores"), vocabulary.pieces
+    if unknown := set(vocabulary.unigram) - {"scores", "special_tokens", "pair_separators"}:
+        raise ValueError(f"{vocabulary.source}: `unigram` has no key {min(unknown)!r}")
+    check_count("pair_separators", vocabulary.pair_separators)
+    numbers = isinstance(scores, list | tuple) and all(
+        type(score) is float and math.isfinite(score) for score in scores
+    )
+    if not numbers or len(scores) != len(pieces):
+        raise ValueError(
+            f"{vocabulary.source}: `scores` of Unigram must be a finite float for each of the {len(pieces)} pieces. "
+            f"Received: {scores!r:.60}"
+        )
+    twice = next(
+        (piece for piece in pieces if not piece or "\0" in piece or pieces[vocabulary.id(piece)] != piece), None
+    )
+    if len(set(pieces)) != len(pieces) or twice is not None:
+        raise ValueError(f"{vocabulary.source}: pieces of Unigram must differ, be non-empty and without NUL")
+    _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
+    try:
+        _check_table(base64.b64decode(table, validate=True))
+    except (binascii.Error, struct.error, ValueError, IndexError) as error:
+        raise ValueError(f"{vocabulary.source}: `precompiled_charsmap` is damaged: {error}") from None
+
+
+def _check_table(content):
+    """Raises if SentencePiece, which follows a table without a check, could read outside of it.
+
+    The table is a double-array trie, whose child for a byte is at `place ^ offset ^ byte`, and strings that end in NUL.
+    """
+    (size,) = struct.unpack_from("<I", content) if content else (0,)
+    units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
+    strings = content[4 + size :]
+    offsets = (units >> 10) << ((units & 512) >> 6)
+    inner, leaves = units < _LEAF, units >= _LEAF
+    furthest = (np.arange(len(units)) ^ offsets | 255)[inner]
+    if size % 1024 or (furthest >= len(units)).any() or (units[leaves] - _LEAF >= len(strings)).any():
+        raise ValueError("it points outside of itself")
+    if content and (not size or strings[-1:] != b"\0"):
+        raise ValueError("it has no end")

@@ -1,0 +1,147 @@
+"""Unigram vocabularies, SentencePiece's, beside a search over all pieces and the files of transformers."""
+
+import json
+import pickle
+import random
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.checkpoints import tokenizer_files
+from keras_bert.metadata import Metadata
+from keras_bert.text.unigram import build_tokenizer
+from keras_bert.wire_format import message
+from tests.checkpoints.conftest import edit
+
+SPECIAL = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+STEPS = {
+    "normalizer": {"type": "Precompiled", "precompiled_charsmap": ""},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]},
+}
+PIECES = ["▁", *"abc", "▁a", "ab", "bc", "▁ab", "abc", "ca", "▁cab", "bb", "(", ")"]
+MASK = keras_bert.AddedToken("<mask>", False, True, True)
+
+
+def unigram(pieces, **options):
+    pieces = dict.fromkeys(SPECIAL.values(), 0.0) | pieces
+    values = {"scores": list(pieces.values()), "special_tokens": SPECIAL, "pair_separators": 2}
+    return keras_bert.Vocabulary(
+        list(pieces), **{"unigram": values, "pair_segments": False, "added_tokens": [MASK], **STEPS, **options}
+    )
+
+
+@pytest.fixture(scope="module")
+def scores():
+    chosen = random.Random(1)
+    return {piece: -chosen.uniform(1, 9) for piece in PIECES}
+
+
+@pytest.fixture(scope="module")
+def letters(scores):
+    return unigram(scores)
+
+
+def most_probable(word, scores):
+    """Returns the pieces of a word, by dynamic programming over its beginnings."""
+    unknown, paths = min(scores.values()) - 10, [(0.0, [])]
+    for end in range(1, len(word) + 1):
+        last = {word[start:end]: start for start in range(end) if word[start:end] in scores}
+        ways = [(paths[start][0] + scores[piece], [*paths[start][1], piece]) for piece, start in last.items()]
+        if word[end - 1] not in scores:
+            ways.append((paths[end - 1][0] + unknown, [*paths[end - 1][1], "<unk>"]))
+        paths.append(max(ways))
+    return paths[-1][1]
+
+
+def test_the_pieces_are_the_most_probable_ones(letters, scores):
+    chosen = random.Random(2)
+    texts = [" ".join("".join(chosen.choices("abcx()", k=chosen.randrange(1, 9))) for _ in range(4)) for _ in range(50)]
+    expected = []
+    for text in texts:
+        pieces = [piece for word in text.split() for piece in most_probable(f"▁{word}", scores)]
+        joined = [piece for before, piece in zip(["", *pieces], pieces, strict=False) if {before, piece} != {"<unk>"}]
+        expected.append(letters.ids(joined))
+    assert build_tokenizer(letters)(texts).to_list() == expected
+
+
+def test_offsets_words_and_added_tokens(letters):
+    """A piece never has the white space before it; punctuation is a word."""
+    text, tokenizer = "  (cab) <mask>xé a ℀", build_tokenizer(letters)
+    ids, starts, ends = (part.numpy().tolist() for part in tokenizer.with_offsets(text))
+    pieces = [letters.pieces[index] for index in ids]
+    surfaces = [text.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+    assert "".join(surfaces) == "(cab)<mask>xéa℀"
+    begins = tokenizer.word_starts(tf.constant(ids)).numpy()
+    words = "".join(" " * begin + piece for piece, begin in zip(pieces, begins, strict=True))
+    assert words.replace("▁", "").split() == ["(", "cab", ")", "<mask>", "<unk>", "a", "<unk>"]
+    assert pickle.loads(pickle.dumps(tokenizer))(text).numpy().tolist() == ids
+
+
+def test_pairs_words_and_files_of_keras(letters, tmp_path):
+    preprocessor = keras_bert.TextPreprocessor(letters, 12)
+    ab, cab = preprocessor.tokenizer(["ab", "cab"]).to_list()
+    packed = {name: ids.numpy()[0].tolist() for name, ids in preprocessor((["ab"], ["cab cab"])).items()}
+    expected = letters.ids(["<s>"]) + ab + letters.ids(["</s>"]) * 2 + cab * 2 + letters.ids(["</s>"])
+    assert packed["token_ids"] == expected + letters.ids(["<pad>"]) * (12 - len(expected))
+    assert packed["padding_mask"] == [1] * len(expected) + [0] * (12 - len(expected))
+    assert packed["segment_ids"] == [0] * 12
+    assert preprocessor.decode(packed["token_ids"]) == "ab cab cab"
+    assert preprocessor.from_words([["ab", "cab"]])[1].to_list() == [[1, 1 + len(ab)]]
+    keras_bert.build_text_model(
+        keras_bert.build_encoder(keras_bert.BertConfig(len(letters), 8, 1, 2, 8)), preprocessor
+    ).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras").get_layer(preprocessor.name)
+    np.testing.assert_array_equal(loaded(["(cab)"])["token_ids"], preprocessor(["(cab)"])["token_ids"])
+
+
+def test_files(golden, tmp_path):
+    """A `.model` without `tokenizer.json` has the same ids; both are written so that the settings return."""
+    folder = golden / "hf_world" / "unigram_bert"
+    read = tokenizer_files.read(folder, Metadata()).vocabulary
+    for name in ("sentencepiece.bpe.model", "tokenizer_config.json", "config.json"):
+        shutil.copy(folder / name, tmp_path)
+    alone = tokenizer_files.read(tmp_path, Metadata()).vocabulary
+    texts = json.loads((folder / "texts.json").read_text())["texts"]
+    assert build_tokenizer(alone)(texts).to_list() == build_tokenizer(read)(texts).to_list()
+    tokenizer_files.write(read, False, 128, tmp_path)
+    assert tokenizer_files.read(tmp_path, Metadata()).vocabulary == read
+    assert keras_bert.Vocabulary(tmp_path / "tokenizer.json").pieces == read.pieces
+    edit(tmp_path / "tokenizer_config.json", cls_token="<cls>")
+    with pytest.raises(ValueError, match="`cls_token` must be '<s>'"):
+        tokenizer_files.read(tmp_path, Metadata())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unigram": {"scores": [0.0]}}, "`scores` of Unigram must be a finite float"),
+        ({"unigram": {"scores": [], "penalty": 1}}, "`unigram` has no key 'penalty'"),
+        ({"normalizer": {"type": "NFC"}}, r"is not supported.*Received: \['NFC'"),
+        ({"pre_tokenizer": METASPACE | {"prepend_scheme": "never"}}, "is not supported"),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAQAAA=="}}, "is damaged"),
+    ],
+)
+def test_settings_that_are_refused(scores, options, message):
+    with pytest.raises(ValueError, match=message):
+        unigram(scores, **options)
+
+
+def test_models_that_are_refused(tmp_path):
+    """A model is read without a library; SentencePiece never sees a table that points outside of itself."""
+    path, piece = tmp_path / "sentencepiece.bpe.model", [(1, b"<unk>"), (2, 0.0), (3, 2)]
+    edit(tmp_path / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizer")
+    for content, expected in (
+        (b"\x08\xff", "not a model"),
+        (message([(1, message(piece)), (2, message([(3, 2)]))]), "expected model_type UNIGRAM"),
+        (message([(1, message(piece)), (3, message([(3, 0)]))]), "expected add_dummy_prefix"),
+        (message([(1, message([*piece[:2], (3, 6)]))]), "expected normal pieces"),
+        (message([(1, message(piece)), (3, message([(2, b"\0\4\0\0" + b"\xff" * 1024)]))]), "is damaged"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=expected):
+            tokenizer_files.read(tmp_path, Metadata())
