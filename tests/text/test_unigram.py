@@ -76,7 +76,7 @@ def test_offsets_words_and_added_tokens(letters):
     pieces = [letters.pieces[index] for index in ids]
     surfaces = [text.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
     assert "".join(surfaces) == "(cab)<mask>xéa℀"
-    begins = tokenizer.word_starts(tf.constant(ids)).numpy()
+    begins = tokenizer.word_starts(tf.constant(ids)).numpy().tolist()
     words = "".join(" " * begin + piece for piece, begin in zip(pieces, begins, strict=True))
     assert words.replace("▁", "").split() == ["(", "cab", ")", "<mask>", "<unk>", "a", "<unk>"]
     assert pickle.loads(pickle.dumps(tokenizer))(text).numpy().tolist() == ids
