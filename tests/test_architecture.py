@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "extras", "files", "memory", "quiet", "version"],
+    ["checks", "extras", "files", "memory", "quiet", "version", "wire_format"],
     ["lazy"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
@@ -43,7 +43,9 @@ ROOMS |= {"": ["lazy", "version"], "data": ["lazy"], "losses": ["lazy"]}
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["checks", "config", "extras", "files", "lazy", "memory", "metadata", "version"], ()),
+    **dict.fromkeys(
+        ["checks", "config", "extras", "files", "lazy", "memory", "metadata", "version", "wire_format"], ()
+    ),
     "layers": ("keras",),
 }
 # Modules with lazy imports.
