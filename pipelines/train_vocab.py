@@ -4,7 +4,8 @@
 
 `--input` is a glob pattern of UTF-8 text files, optionally `.gz`. Finally reports how well the vocabulary covers
 held-out text: every 100th line, or the files of `--held_out`. 42 MB of English books take 20 seconds and 0.9 GB, most
-of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--vocab_size=8000`).
+of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--vocab_size=8000`). `--extend` keeps the
+pieces of a vocabulary and their ids, and adds those that save the most tokens, in the place of `[unused]` ones first.
 """
 
 import dataclasses
@@ -12,8 +13,9 @@ import pathlib
 import shlex
 
 from keras_bert.corpus import lines
+from keras_bert.text.vocabulary import Vocabulary
 
-from . import command
+from . import command, common_flags
 from .arguments import CommandArguments, flag
 
 
@@ -23,7 +25,10 @@ class Arguments(CommandArguments):
     held_out: str = flag(None, "Glob pattern of text files to hold out instead of lines.")
     held_out_every: int = flag(100, "Holds out every n-th line; 0 for none.")
     processes: int = flag(None, "Number of processes that count words; default: by size.")
-    vocab_size: int = flag(30522, "Maximum number of tokens, including special ones.", section="vocabulary")
+    extend: str = flag(None, "Vocabulary file to extend, a vocab.txt.", section="vocabulary")
+    vocab_size: int = flag(
+        None, "Maximum number of tokens, including special ones; default: 30522, or the size of --extend."
+    )
     lowercase: bool = flag(True, "Whether to lowercase words.")
     strip_accents: bool = flag(None, "Whether to strip accents; default: as --lowercase.")
     reversible: bool = flag(False, "For run_translation: keeps case and spaces, no [UNK].")
@@ -40,9 +45,19 @@ def check(arguments):
     if arguments.reversible and (("lowercase" in arguments.given and arguments.lowercase) or arguments.strip_accents):
         raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
     arguments.only(not arguments.held_out, "without --held_out", "held_out_every")
-    arguments.only(not arguments.reversible, "without --reversible", "unused")
+    arguments.only(not arguments.reversible, "without --reversible", "unused", "extend")
+    arguments.only(not arguments.extend, "without --extend", "unused", "alphabet_limit")
+    _check_extended(arguments)
     for pattern in filter(None, (arguments.input, arguments.held_out)):
         lines.find(pattern)
+
+
+def _check_extended(arguments):
+    """Raises unless the vocabulary to extend exists and has the casing of the words."""
+    common_flags.check_paths(extend=arguments.extend)
+    if arguments.extend and (cased := Vocabulary(arguments.extend).cased) == arguments.lowercase:
+        expected = f"is {'' if cased else 'un'}cased. Expected {'--nolowercase' if cased else '--lowercase'}"
+        raise ValueError(f"--extend: {arguments.extend} {expected}")
 
 
 def main(arguments):
@@ -50,18 +65,29 @@ def main(arguments):
     from keras_bert.training.progress import messages
 
     output = pathlib.Path(arguments.output)
-    names = ("unused", "min_count", "alphabet_limit", "reversible")
-    options = {name: getattr(arguments, name) for name in names}
     with messages() as show:
         counts, held_out = _count_all(arguments, show)
         output.parent.mkdir(parents=True, exist_ok=True)
-        vocabulary = wordpiece_trainer.learn_vocabulary(counts, arguments.vocab_size, **options, progress=show)
+        vocabulary = _learn(arguments, counts, show)
+    old = set(Vocabulary(arguments.extend).pieces) if arguments.extend else ()
     vocabulary.save(output)
-    print(f"{output}: {len(vocabulary):,} tokens")
+    new = f", {len(set(vocabulary.pieces) - old):,} of them new" if old else ""
+    print(f"{output}: {len(vocabulary):,} tokens{new}")
     print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
     if held_out:
         print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
     command.print_next(_next_step(arguments))
+
+
+def _learn(arguments, counts, show):
+    """Returns the vocabulary of word counts."""
+    from keras_bert.corpus import wordpiece_trainer
+
+    options = {"min_count": arguments.min_count, "progress": show}
+    if arguments.extend:
+        return wordpiece_trainer.extend_vocabulary(counts, arguments.extend, vocab_size=arguments.vocab_size, **options)
+    options |= {name: getattr(arguments, name) for name in ("unused", "alphabet_limit", "reversible")}
+    return wordpiece_trainer.learn_vocabulary(counts, arguments.vocab_size or 30522, **options)
 
 
 def _next_step(arguments):

@@ -77,13 +77,53 @@ def learn_vocabulary(
         special = [*REVERSIBLE, *BYTES]
     givers = sum(count >= min_count for word, count in words if word not in alphabet)
     size = _size(vocab_size, len(special), len(alphabet), givers, min_count) - len(special)
-    pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress or (lambda line: None))
+    pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress)
     # A small corpus: fill up with whole words, most frequent first.
     missing = (word for word, _ in words if word not in pieces)
     pieces.update(itertools.islice(missing, size - len(pieces)))
     learned = sorted(pieces - alphabet, key=lambda piece: (-losses.get(piece, 0), piece))
     ordered = [*sorted(alphabet, key=lambda piece: (piece[0] != _BEGIN, piece)), *learned]
     return Vocabulary([*special, *map(_public, ordered)])
+
+
+def extend_vocabulary(
+    counts: Any, vocabulary: Any, *, vocab_size: int | None = None, min_count: int = 2, progress: Callable | None = None
+) -> Vocabulary:
+    """Adds the pieces to a vocabulary without which a corpus would need the most more tokens.
+
+    They are learned as by `learn_vocabulary`, beside the pieces that exist and keep their ids, and take the place of
+    `[unused]` ones first. Words with characters that the vocabulary lacks are left out.
+
+    Args:
+        counts: dict of word counts, see `count_words`.
+        vocabulary: a path, a list of pieces or a `Vocabulary`.
+        vocab_size: int, the number of pieces, fewer if the corpus is too small. Defaults to that of `vocabulary`, whose
+            unused pieces are then replaced.
+        min_count: int, minimum count of the words from which pieces are learned. Defaults to 2.
+        progress: function, called with a line of text after each round.
+
+    Returns:
+        A `Vocabulary`; the new pieces are in the order of their use, the most useful first.
+    """
+    check_count("min_count", min_count)
+    vocabulary = Vocabulary(vocabulary)
+    unused, vocab_size = len(vocabulary.unused), len(vocabulary) if vocab_size is None else vocab_size
+    if vocab_size <= len(vocabulary) - unused:
+        raise ValueError(
+            f"`vocab_size` must be at least {len(vocabulary) - unused + 1}: {vocabulary.source} has "
+            f"{len(vocabulary):,} pieces, and {unused} of them are unused. Received: vocab_size={vocab_size}"
+        )
+    existing = set(map(_private, vocabulary.wordpieces))
+    words = [(_BEGIN + word, count) for word, count in counts.items() if len(word) <= LONGEST_WORD]
+    words = [(word, count) for word, count in sorted(words, key=_rank) if existing.issuperset((word[:2], *word[2:]))]
+    if not words:
+        raise ValueError(
+            f"`counts` has no word of the characters of {vocabulary.source}. Expected text of its language"
+        )
+    size = len(existing) + vocab_size - len(vocabulary) + unused
+    pieces, losses = _grow_and_prune(words[:_MOST_WORDS], existing, size, min_count, progress, len(existing))
+    learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
+    return vocabulary.extended(list(map(_public, learned)))
 
 
 def _size(vocab_size, special, alphabet, words, min_count):
@@ -128,15 +168,16 @@ def _rank(item):
     return -item[1], item[0]
 
 
-def _grow_and_prune(words, alphabet, size, min_count, progress):
-    """Returns at most `size` pieces, including the alphabet, and the cost of removing each."""
+def _grow_and_prune(words, alphabet, size, min_count, progress=None, kept=0):
+    """Returns at most `size` pieces, including the alphabet, and the cost of removing each; goals are beyond `kept`."""
     pieces, total = set(alphabet), sum(count for _, count in words)
+    progress = progress or (lambda line: None)
     for number, goal in enumerate(_GOALS, 1):
         losses, gains, used = _survey(words, pieces, min_count)
         progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} tokens, {used / total:.4f} tokens per word")
         pieces = _best(losses, alphabet, size)
         further = ((piece, gain) for piece, gain in gains.items() if gain > 0)
-        added = heapq.nsmallest(max(0, int(goal * size) - len(pieces)), further, key=_rank)
+        added = heapq.nsmallest(max(0, kept + int(goal * (size - kept)) - len(pieces)), further, key=_rank)
         pieces.update(piece for piece, _ in added)
     losses, _, _ = _survey(words, pieces, min_count)
     return _best(losses, alphabet, size), losses

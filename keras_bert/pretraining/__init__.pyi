@@ -1,4 +1,5 @@
 from keras_bert.corpus.word_counts import count_words as count_words
+from keras_bert.corpus.wordpiece_trainer import extend_vocabulary as extend_vocabulary
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary as learn_vocabulary
 from keras_bert.models.student import add_teacher as add_teacher
 from keras_bert.models.student import without_teacher as without_teacher

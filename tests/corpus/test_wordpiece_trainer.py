@@ -6,7 +6,7 @@ import pytest
 from keras_bert import Vocabulary
 from keras_bert.corpus import wordpiece_trainer
 from keras_bert.corpus.word_counts import count_words
-from keras_bert.corpus.wordpiece_trainer import learn_vocabulary, report
+from keras_bert.corpus.wordpiece_trainer import extend_vocabulary, learn_vocabulary, report
 from keras_bert.text import tokenizer
 
 COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -58,6 +58,27 @@ def test_manually_derived_vocabularies():
     assert learn_vocabulary(counts, 13, unused=0).pieces == (*COMPACT, *alphabet, "##ing")
     # Ties are resolved alphabetically.
     assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
+
+
+def test_extended_vocabularies():
+    # Beside the alphabet alone, the pieces of `learn_vocabulary`; unused ones are replaced first.
+    unused = ["[PAD]", "[unused1]", *COMPACT[1:], "[unused2]"]
+    replaced = (*COMPACT[:1], "low", *COMPACT[1:], "lowest", *ALPHABET)
+    assert extend_vocabulary(COUNTS, [*unused, *ALPHABET]).pieces == replaced
+    assert extend_vocabulary(COUNTS, [*unused, *ALPHABET], vocab_size=15).pieces == (*replaced, "lower")
+    # With "low", "lowest" saves 3 pieces in 3 words, "lower" 2 in 2; words with other characters do not count.
+    existing = [*COMPACT, *ALPHABET, "low", "lo"]
+    assert extend_vocabulary({**COUNTS, "xlo": 99, "wol": 9}, existing, vocab_size=16).pieces == (
+        *existing,
+        "lowest",
+        "lower",
+    )
+    assert len(extend_vocabulary(COUNTS, existing, vocab_size=20)) == 16
+    message = "`vocab_size` must be at least 15: the list of pieces has 14 pieces, and 0 of them are unused. Received: "
+    with pytest.raises(ValueError, match=f"{message}vocab_size=14"):
+        extend_vocabulary(COUNTS, existing)
+    with pytest.raises(ValueError, match="`counts` has no word of the characters of the list of pieces"):
+        extend_vocabulary({"x": 2}, existing, vocab_size=15)
 
 
 def test_rare_words_count_but_do_not_become_pieces():

@@ -33,6 +33,8 @@ CASES = [
     ([*TRANSLATION, "--vocab=texts.txt"], "--vocab_size=400", "only without --vocab"),
     ([*VOCABULARY, "--held_out=*.txt"], "--held_out_every=3", "only without --held"),
     ([*VOCABULARY, "--reversible"], "--unused=3", "only without --reversible"),
+    ([*VOCABULARY, "--reversible"], "--extend=texts.txt", "only without --reversible"),
+    ([*VOCABULARY, "--extend=texts.txt"], "--unused=3", "only without --extend"),
     ([*SEARCH, "--input=texts.txt"], "--top=3", "only with queries"),
     ([*SEARCH, "--input=texts.txt"], "--output=o", "only with queries"),
     ([*SEARCH, "--squad=texts.txt"], "--text_column=a", "only without --squad"),

@@ -45,6 +45,28 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     assert "--nolowercase" in printed.partition("\nnext: ")[2]
 
 
+def test_extended_vocabulary(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
+    pieces = [
+        "[PAD]",
+        "[unused1]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ".",
+        "l",
+        *(f"##{letter}" for letter in "eorstw"),
+    ]
+    Vocabulary(pieces).save(tmp_path / "vocab.txt")
+    flags = ["--input=a.txt", "--extend=vocab.txt", "--output=vocab.txt"]
+    assert "vocab.txt: 15 tokens, 2 of them new\n" in call(PROGRAM, *flags, "--vocab_size=15")
+    assert Vocabulary(tmp_path / "vocab.txt").pieces == ("[PAD]", "low", *pieces[2:], "lowest")
+    message = "--extend: vocab.txt is uncased. Expected --lowercase"
+    assert mistake(PROGRAM, *flags, "--nolowercase") == message
+
+
 def test_user_errors(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert mistake(PROGRAM, "--input=none/*", "--output=out") == "none/*: no file matches"
