@@ -3,6 +3,7 @@
 import struct
 
 _VARINT, _BYTES, _FIXED = 0, 2, 5  # Wire types.
+_SMALL = [bytes([value]) for value in range(128)]
 
 
 def fields(content):
@@ -38,7 +39,7 @@ def message(values):
     Args:
         values: list of pairs of the number and the value of a field: a natural number, a float (of 32 bits) or bytes.
     """
-    return b"".join(_field(number, value) for number, value in values)
+    return b"".join([_field(number, value) for number, value in values])
 
 
 def _field(number, value):
@@ -50,8 +51,6 @@ def _field(number, value):
 
 
 def _to_varint(value):
-    content = bytearray()
-    while value > 127:
-        content.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*content, value])
+    if value < 128:
+        return _SMALL[value]
+    return bytes([value & 127 | 128]) + _to_varint(value >> 7)
