@@ -124,8 +124,12 @@ def _next_step(arguments, output):
     objective = "" if arguments.next_sentence else " --next_sentence=false"
     objective += "" if arguments.special_tokens else " --causal"
     phase = f"length:{arguments.sequence_length},steps:10000,batch:32"
-    train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} --config=tiny --phase={phase}"
-    return f"{train}{objective} --output_dir=runs/tiny"
+    name, start = "tiny", "--config=tiny"
+    if arguments.add_words:
+        start = f"--model=google-bert/bert-base-uncased --add_words={shlex.quote(arguments.add_words)}"
+        name = "words"
+    train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} {start} --phase={phase}"
+    return f"{train}{objective} --output_dir=runs/{name}"
 
 
 if __name__ == "__main__":

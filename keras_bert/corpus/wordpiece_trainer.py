@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.checks import check_count
+from keras_bert.text.extended_vocabulary import check_extendable, extend, unused_ids
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary
 
@@ -107,7 +108,8 @@ def extend_vocabulary(
     """
     check_count("min_count", min_count)
     vocabulary = Vocabulary(vocabulary)
-    unused, vocab_size = len(vocabulary.unused), len(vocabulary) if vocab_size is None else vocab_size
+    check_extendable(vocabulary)
+    unused, vocab_size = len(unused_ids(vocabulary)), len(vocabulary) if vocab_size is None else vocab_size
     if vocab_size <= len(vocabulary) - unused:
         raise ValueError(
             f"`vocab_size` must be at least {len(vocabulary) - unused + 1}: {vocabulary.source} has "
@@ -123,7 +125,7 @@ def extend_vocabulary(
     size = len(existing) + vocab_size - len(vocabulary) + unused
     pieces, losses = _grow_and_prune(words[:_MOST_WORDS], existing, size, min_count, progress, len(existing))
     learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
-    return vocabulary.extended(list(map(_public, learned)))
+    return extend(vocabulary, list(map(_public, learned)))
 
 
 def _size(vocab_size, special, alphabet, words, min_count):

@@ -7,6 +7,7 @@ import logging
 import tensorflow as tf
 
 from keras_bert.text import tokenizer_json
+from keras_bert.text.extended_vocabulary import check_extendable, extend
 from keras_bert.text.normalization import replace_final_sigma
 from keras_bert.text.pre_tokenizer import PreTokenizer
 from keras_bert.text.sequence_normalizer import SequenceNormalizer
@@ -27,14 +28,15 @@ def add_words(vocabulary, words, lowercase):
         lowercase: bool, whether the tokenizer lower-cases.
 
     Returns:
-        The new `Vocabulary`, see `extended`, and a dict by id of each new piece: the ids of the pieces it had before.
+        The new `Vocabulary`, see `extend`, and a dict by id of each new piece: the ids of the pieces it had before.
     """
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
+    check_extendable(vocabulary)
     pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}
     if known := len(words) - len(pieces):
         _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
-    extended = vocabulary.extended(list(pieces))
+    extended = extend(vocabulary, list(pieces))
     _check_whole(pieces, extended, lowercase)
     ids = {piece: index for index, piece in enumerate(vocabulary.wordpieces)}
     return extended, {extended.id(piece): _ids_before(piece, ids) for piece in pieces}

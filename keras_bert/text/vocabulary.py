@@ -17,7 +17,6 @@ REVERSIBLE = ("[PAD]", "[UNK]", "[START]", "[END]")
 _DEFAULTS = {option.name: option.default for option in VOCABULARY_OPTIONS}
 _UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
-_UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class Vocabulary:
@@ -169,20 +168,6 @@ class Vocabulary:
     def ids(self, pieces):
         """Returns the ids of a list of pieces."""
         return [self.id(piece) for piece in pieces]
-
-    @property
-    def unused(self):
-        """The ids of the pieces `[unused1]`, ..., but for added tokens."""
-        added = {token.content for token in self.added_tokens}
-        return [self._ids[piece] for piece in self.pieces if _UNUSED.fullmatch(piece) and piece not in added]
-
-    def extended(self, pieces):
-        """Returns a vocabulary with more pieces, in the place of unused ones first, then at the end."""
-        settings, unused = self.get_config(), self.unused[: len(pieces)]
-        replaced = dict(zip(unused, pieces, strict=False))
-        kept = [replaced.get(index, piece) for index, piece in enumerate(self.pieces)]
-        settings = settings if isinstance(settings, dict) else {}
-        return Vocabulary({**settings, "pieces": [*kept, *pieces[len(unused) :]]})
 
     @property
     def special_tokens(self):

@@ -35,6 +35,12 @@ def test_words_are_normalized(options, lowercase, word, piece):
     assert BertTokenizer(extended, lowercase)([f"a {word} a"]).to_list() == [[7, 1, 7]]
 
 
+def test_unigram_vocabularies_are_refused(golden):
+    unigram = Vocabulary(golden / "hf_world" / "unigram_bert" / "tokenizer.json")
+    with pytest.raises(ValueError, match="pieces are added to WordPiece vocabularies. Received: a Unigram model of"):
+        add_words(unigram, ["word"], unigram.lowercase)
+
+
 def test_known_words_are_skipped(caplog):
     assert add_words(vocabulary(), ["AB", "##b"], True) == (vocabulary(), {})
     assert "2 of 2 words are pieces of the vocabulary already" in caplog.text
