@@ -41,12 +41,12 @@ _WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
 _UNIGRAM_CLASSES = {"XLMRoberta", "Camembert"}
 _CLASSES = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}  # By the `model_type` of a config.
 _NAMED = ("unk", "sep", "pad", "cls", "mask")
+_SIDE = "truncation_side"
 _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
     "split_special_tokens": (False, None),
-    "truncation_side": ("right", None),
     **{f"{name}_token": (f"[{name.upper()}]", None) for name in _NAMED},
 }
 
@@ -74,6 +74,8 @@ def read(directory, metadata, longest_word=None, words=False):
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
     else:
         values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
+    if settings.get(_SIDE):
+        values[_SIDE] = settings[_SIDE]
     if "unigram" in values:
         return metadata.replace(**_unigram(path, values, name, settings))
     if name == _JAPANESE:
@@ -212,9 +214,11 @@ def _applied_options(path, values, settings, is_bert_class, longest_word):
 def _check(directory, settings, fixed=_FIXED):
     """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here."""
     if others := sorted(set(settings.get("never_split") or ()) - set(tokenizer_json.STANDARD)):
-        raise ValueError(
-            f"{directory}: the tokenizer's `never_split` may only name special tokens, which are never split. "
-            f"Received: {', '.join(others)}; add them as tokens: added_tokens.json"
+        _LOG.warning(
+            "%s: `never_split` of %s is ignored, as in transformers 5: %s. Tokens of added_tokens.json are never split",
+            directory,
+            _SETTINGS,
+            ", ".join(others),
         )
     for key, allowed in fixed.items():
         value = settings.get(key)
@@ -247,11 +251,7 @@ def _with_added_tokens(directory, pieces, added_tokens, settings):
     added = [token for token in added_tokens if token.content not in replaced]
     others = {*tokenizer_json.STANDARD, *(token.content for token in added)}
     tokens = [*by_id.values(), *(token for name, token in special.items() if name not in contents.values())]
-    added += [
-        tokenizer_json.added_token(directory / _SETTINGS, token, known)
-        for token in tokens
-        if token["content"] not in others
-    ]
+    added += [tokenizer_json.added_token(token, known) for token in tokens if token["content"] not in others]
     return extended, added
 
 
@@ -282,6 +282,7 @@ def write(vocabulary, lowercase, max_length, directory):
         "tokenizer_class": "PreTrainedTokenizerFast" if vocabulary.has_steps else "BertTokenizer",
         **({} if vocabulary.has_steps else settings),
         "model_max_length": max_length,
+        **({_SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
         _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{f"{name}_token": vocabulary.special_tokens.get(role, role) for name, role in _roles() if role in vocabulary},

@@ -4,19 +4,22 @@ from typing import NamedTuple
 
 
 class AddedToken(NamedTuple):
-    """A token that was added to a vocabulary. It is kept whole everywhere, even within words.
+    """A token that was added to a vocabulary. It is kept whole everywhere, also within words.
 
     Args:
         content: str, one of the pieces of the vocabulary.
         normalized: bool, whether to match it in the normalized text instead of the original one. Defaults to `True`.
         special: bool, whether Hugging Face's tokenizers skip it when decoding. Defaults to `False`.
         wordpiece: bool, whether it is also a WordPiece piece. Defaults to `False`.
+        single_word: bool, whether to match it only between characters that are no letters, digits or `_`. Defaults to
+            `False`.
     """
 
     content: str
     normalized: bool = True
     special: bool = False
     wordpiece: bool = False
+    single_word: bool = False
 
 
 def no_piece(index):
@@ -55,16 +58,12 @@ def check_ids(path, places):
             )
 
 
-def added_token(path, values, vocabulary):
+def added_token(values, vocabulary):
     """Creates the `AddedToken` of an entry in the file."""
-    if values.get("single_word"):
-        raise ValueError(
-            f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
-            "Expected tokens that also match within words"
-        )
     special = bool(values.get("special", False))
     normalized = bool(values.get("normalized", not special))
-    return AddedToken(values["content"], normalized, special, values["content"] in vocabulary)
+    content, single_word = values["content"], bool(values.get("single_word", False))
+    return AddedToken(content, normalized, special, content in vocabulary, single_word)
 
 
 def check_strips(path, tokens):
@@ -80,5 +79,5 @@ def check_strips(path, tokens):
 
 def entry(index, token):
     """Returns the entry of an `AddedToken` in the file."""
-    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    flags = {"single_word": token.single_word, "lstrip": False, "rstrip": False}
     return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}

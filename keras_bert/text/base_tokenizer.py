@@ -20,6 +20,7 @@ class Tokenizer:
     """
 
     tables = None  # What a SavedModel must own besides constants.
+    spaced = False  # Whether Chinese characters are words, although the normalizer puts no spaces around them.
 
     def _set(self, vocabulary, lowercase, strip_accents, keep_special_tokens):
         """Sets the arguments of the constructor, and returns the casing."""
@@ -53,16 +54,17 @@ class Tokenizer:
     def _literals(self):
         """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""
         exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
-        normal = {}
+        normal, single = {}, []
         for token in self.vocabulary.added_tokens:
             index = self.vocabulary.id(token.content)
+            single += [index] * token.single_word
             if not token.normalized:
                 exact[token.content] = index
                 continue
             forms = self._normalized(token.content)
             # If two tokens normalize to the same string, the token equal to that string wins.
             normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
-        return exact and Literals(exact), normal and Literals(normal)
+        return exact and Literals(exact, single), normal and Literals(normal, single, self.spaced)
 
     def _tokenize(self, texts):
         return self._pieces(texts, offsets=False)[0]

@@ -5,7 +5,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.tokenizer_steps import CHINESE
+
 _LARGEST = 2**63 - 1
+# A letter, mark, digit or connector, as `\w` of the tokenizers library.
+_LETTER = r"[\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}Ⓐ-ⓩ\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
 
 
 class Parts(NamedTuple):
@@ -24,16 +28,21 @@ class Literals:
 
     Args:
         ids: dict that maps strings to ids.
+        single: list of the ids of those that count as single words only, without a letter or digit before or after.
+        spaced: bool, whether Chinese characters beside them are words of their own. Defaults to `False`.
     """
 
-    def __init__(self, ids):
+    def __init__(self, ids, single=(), spaced=False):
         longest_first = sorted(ids, key=lambda string: (-len(string), string))
         self._pattern = "|".join(map(re.escape, longest_first))
+        self._spaced = spaced
         with tf.init_scope(), tf.device("cpu"):
             hashes = _hash(tf.constant(list(ids), tf.string))
             order = tf.argsort(hashes)
             self._hashes = tf.gather(hashes, order)
             self._ids = tf.gather(tf.constant(list(ids.values()), tf.int32), order)
+            is_single = [index in single for index in ids.values()]
+            self._is_single = tf.gather(tf.constant(is_single), order) if any(is_single) else None
 
     def split(self, texts):
         """Splits strings `(texts,)` into `Parts`."""
@@ -44,9 +53,32 @@ class Literals:
         hashes = _hash(parts.values)
         place = tf.minimum(tf.searchsorted(self._hashes, hashes), tf.size(self._hashes) - 1)
         is_token = tf.gather(self._hashes, place) == hashes
+        if self._is_single is not None:
+            parts, starts, ends, is_token, place = self._without_parts_of_words(texts, starts, ends, is_token, place)
         rest = tf.where(is_token, "", parts.values)
         ids = tf.gather(self._ids, tf.boolean_mask(place, is_token))
         return Parts(parts.row_splits, rest, is_token, ids, starts.values, ends.values)
+
+    def _has_letter(self, strings, pattern):
+        """Returns whether strings have a letter at the place in a pattern."""
+        has_letter = tf.strings.regex_full_match(strings, pattern % _LETTER)
+        return has_letter & ~tf.strings.regex_full_match(strings, pattern % CHINESE) if self._spaced else has_letter
+
+    def _without_parts_of_words(self, texts, starts, ends, is_token, place):
+        """Makes text of the single words that have a letter beside them, and joins it with the text around."""
+        texts = tf.gather(texts, starts.value_rowids())
+        before = tf.strings.substr(texts, tf.maximum(starts.values - 4, 0), tf.minimum(starts.values, 4))
+        after = tf.strings.substr(texts, ends.values, tf.fill(tf.shape(ends.values), tf.constant(4, ends.dtype)))
+        beside = self._has_letter(before, r"\C*%s") | self._has_letter(after, r"%s\C*")
+        is_token &= ~(tf.gather(self._is_single, place) & beside)
+        rows = starts.value_rowids()
+        same = ~is_token[1:] & ~is_token[:-1] & (rows[1:] == rows[:-1])
+        first = tf.concat([tf.fill(tf.minimum(tf.shape(rows), 1), True), ~same], 0)
+        last = tf.concat([first[1:], tf.fill(tf.minimum(tf.shape(rows), 1), True)], 0)
+        starts = tf.ragged.boolean_mask(starts, starts.with_values(first))
+        ends = tf.ragged.boolean_mask(ends, ends.with_values(last))
+        parts = tf.strings.substr(tf.boolean_mask(texts, first), starts.values, ends.values - starts.values)
+        return starts.with_values(parts), starts, ends, tf.boolean_mask(is_token, first), tf.boolean_mask(place, first)
 
 
 def join(parts, ids, *offsets):

@@ -60,8 +60,9 @@ def _at(ragged, position):
     return tf.gather(values, tf.clip_by_value(flat, 0, tf.size(values) - 1))
 
 
-def cut(ragged, lengths):
-    """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`."""
-    starts = ragged.row_starts()
-    places = tf.ragged.range(starts, starts + tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype)))
+def cut(ragged, lengths, side="right"):
+    """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`, at a side."""
+    starts, ends = ragged.row_starts(), ragged.row_limits()
+    kept = tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype))
+    places = tf.ragged.range(ends - kept, ends) if side == "left" else tf.ragged.range(starts, starts + kept)
     return places.with_values(tf.gather(ragged.values, places.values))

@@ -121,14 +121,15 @@ class TextPreprocessor(keras.layers.Layer):
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
+        side = self.vocabulary.truncation_side
         if second is None:
-            first = packing.cut(first, self.room())
+            first = packing.cut(first, self.room(), side)
             length = self._length(first.row_lengths() + 2)
         else:
             lengths = packing.truncated_lengths(
                 first.row_lengths(), second.row_lengths(), self.room(pair=True), self.truncation == "only_second"
             )
-            first, second = packing.cut(first, lengths[0]), packing.cut(second, lengths[1])
+            first, second = packing.cut(first, lengths[0], side), packing.cut(second, lengths[1], side)
             length = self._length(lengths[0] + lengths[1] + 2 + self.vocabulary.pair_separators)
         return packing.pack(first, second, length, self.vocabulary)
 
@@ -189,7 +190,9 @@ class TextPreprocessor(keras.layers.Layer):
         pieces = words.with_values(self.tokenizer(words.values))
         sentences = pieces.merge_dims(1, 2)
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), words.value_rowids())
-        seen = (pieces.values.row_lengths() > 0) & (starts < self.room())
+        if self.vocabulary.truncation_side == "left":
+            starts -= tf.gather(tf.maximum(sentences.row_lengths() - self.room(), 0), words.value_rowids())
+        seen = (pieces.values.row_lengths() > 0) & (starts >= 0) & (starts < self.room())
         return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
 
     def decode(self, ids):

@@ -14,14 +14,9 @@ import tensorflow as tf
 from keras_bert.text import normalization
 from keras_bert.text.byte_trie import normalizer_model
 from keras_bert.text.code_points import compose, marks, needs_composition, sort_marks, unchanged, with_end
-from keras_bert.text.tokenizer_steps import FORMS, normalizer_steps
+from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-# The ranges of the library, which lack U+2B820 to U+2B91F of Google's program.
-_CHINESE = re.compile(
-    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
-    "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
-)
 _NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
 _ORDER, _COMPOSE = "order", "compose"
 
@@ -71,7 +66,7 @@ def _changes(step):
 def _bert_changes(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True):
     strip_accents = lowercase if strip_accents is None else strip_accents
     changes = [_clean] if clean_text else []
-    changes += [functools.partial(_CHINESE.sub, r" \1 ")] if handle_chinese_chars else []
+    changes += [functools.partial(re.compile(CHINESE).sub, r" \1 ")] if handle_chinese_chars else []
     if strip_accents:
         changes += [functools.partial(unicodedata.normalize, "NFD"), _ORDER, functools.partial(_without, "Mn")]
     return [*changes, str.lower] if lowercase else changes

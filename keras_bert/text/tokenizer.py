@@ -87,6 +87,7 @@ class BertTokenizer(Tokenizer):
         self._has_steps = self.vocabulary.has_steps
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
+        self.spaced = self._chinese and not self._has_steps
         # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
         most = min(self._longest // 3, 66)  # More repetitions make the regular expression slow.
         word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{most}}}"
@@ -95,7 +96,7 @@ class BertTokenizer(Tokenizer):
         self._plain = self._short_words.replace("[^", "[^Σ")
         pieces = self.vocabulary.wordpieces
         self._normalizer, self._wordpiece = _kernels(
-            lowercase, strip_accents, pieces, self._longest * 4, split=self._chinese and not self._has_steps
+            lowercase, strip_accents, pieces, self._longest * 4, split=self.spaced
         )
         if self._has_steps:
             accents = Vocabulary(self.vocabulary, strip_accents=strip_accents)

@@ -50,9 +50,8 @@ def read(path, text, bert_defaults=False):
     except ValueError as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     model = content.get("model") if isinstance(content, dict) else None
-    _check_side(path, content if model else {})
     if isinstance(model, dict) and model.get("type") == "Unigram":
-        return unigram_json.read(path, content)
+        return {**unigram_json.read(path, content), **_side(content)}
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
         raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
     content = {**content, "normalizer": _normalizer(content.get("normalizer"))}
@@ -67,8 +66,9 @@ def read(path, text, bert_defaults=False):
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
-        "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
+        "added_tokens": [added_token(token, vocabulary) for token in added if token["content"] not in STANDARD],
         **{option.name: _stored(content, option) for option in FILE_OPTIONS},
+        **_side(content),
         **steps,
         **({LOWERCASE.name: changes_case(steps["normalizer"])} if "normalizer" in steps else {}),
     }
@@ -156,10 +156,10 @@ def _check_template(path, processor, ids):
         )
 
 
-def _check_side(path, content):
-    direction = (content.get("truncation") or {}).get("direction", "Right")  # That of padding does not matter.
-    if direction != "Right":
-        raise ValueError(f"{path}: expected truncation.direction='Right'. Received: truncation.direction={direction!r}")
+def _side(content):
+    """Returns the side of truncation, if it is given; that of padding does not matter."""
+    direction = (content.get("truncation") or {}).get("direction")
+    return {"truncation_side": str(direction).lower()} if direction else {}
 
 
 def _parts(template):

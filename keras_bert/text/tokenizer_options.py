@@ -61,6 +61,7 @@ VOCABULARY_OPTIONS = (
     TokenizerOption("pair_segments", True),
     TokenizerOption("normalizer", None),
     TokenizerOption("pre_tokenizer", None),
+    TokenizerOption("truncation_side", "right"),
     TokenizerOption("unigram", None),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)

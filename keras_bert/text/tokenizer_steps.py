@@ -18,6 +18,11 @@ _PRE_TOKENIZERS = {
     "Digits": ("individual_digits",),
 }
 _STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
+# A Chinese character: the ranges of Hugging Face's library, which lack U+2B820 to U+2B91F of Google's program.
+CHINESE = (
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
+    "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
+)
 _RESERVED = "\0\1\ufdd0"  # The tokenizer replaces the first two by the third.
 
 

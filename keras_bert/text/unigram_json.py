@@ -35,7 +35,7 @@ def read(path, content):
             "special_tokens": {role: name for role, name in named.items() if role != name},
             "pair_separators": separators,
         },
-        "added_tokens": [added_token(path, token, known) for token in added],
+        "added_tokens": [added_token(token, known) for token in added],
         "normalizer": content["normalizer"],
         "pre_tokenizer": content["pre_tokenizer"],
         "pair_segments": segments,

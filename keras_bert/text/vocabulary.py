@@ -4,11 +4,11 @@ import hashlib
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from keras_bert.checks import check_count, is_count
-from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
-from keras_bert.text.tokenizer_json import AddedToken
+from keras_bert.checks import check_choice, check_count, is_count
+from keras_bert.text import sentencepiece_model, tokenizer_steps, vocabulary_file
+from keras_bert.text.added_tokens import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 # Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
@@ -34,6 +34,8 @@ class Vocabulary:
         normalizer: dict, a normalizer as in `tokenizer.json`, which replaces BERT's, `strip_accents`,
             `tokenize_chinese_chars` and the tokenizer's `lowercase`. Defaults to `None`: BERT's.
         pre_tokenizer: dict, a pre-tokenizer as in `tokenizer.json`. Defaults to `None`: BERT's.
+        truncation_side: str, "right" or "left": the side at which texts that are too long lose tokens. Defaults to
+            "right".
         unigram: dict, for the pieces of a Unigram model of SentencePiece: `scores`, the logarithms of their
             probabilities; `special_tokens`, a dict that maps BERT's special tokens to the pieces in their place, such
             as `{"[CLS]": "<s>"}`, while BERT's names work in `id`, and so everywhere; `pair_separators`, how many
@@ -55,6 +57,7 @@ class Vocabulary:
         pair_segments: bool | None = None,
         normalizer: dict | None = None,
         pre_tokenizer: dict | None = None,
+        truncation_side: Literal["right", "left"] | None = None,
         unigram: dict | None = None,
     ):
         given = {
@@ -65,6 +68,7 @@ class Vocabulary:
             "pair_segments": pair_segments,
             "normalizer": normalizer,
             "pre_tokenizer": pre_tokenizer,
+            "truncation_side": truncation_side,
             "unigram": unigram,
         }
         given = {name: value for name, value in given.items() if value is not None}
@@ -81,7 +85,7 @@ class Vocabulary:
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
         self.pair_segments = values["pair_segments"]
         self.normalizer, self.pre_tokenizer = values["normalizer"], values["pre_tokenizer"]
-        length = values["max_word_length"]
+        self.truncation_side, length = values["truncation_side"], values["max_word_length"]
         self.max_word_length = int(length) if is_count(length) else length
         self.unigram = values["unigram"]
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -106,6 +110,7 @@ class Vocabulary:
         for token in self.added_tokens:
             self.id(token.content)
         check_count("max_word_length", self.max_word_length)
+        check_choice("truncation_side", self.truncation_side, ("right", "left"))
         self._check_steps()
 
     def _check_steps(self):
@@ -234,7 +239,7 @@ class Vocabulary:
         settings = {name: getattr(self, name) for name in _DEFAULTS}
         settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
         if self.added_tokens:
-            settings["added_tokens"] = [list(token) for token in self.added_tokens]
+            settings["added_tokens"] = [list(token[: 4 + token.single_word]) for token in self.added_tokens]
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):
@@ -246,7 +251,7 @@ def _open(pieces):
     """Returns the source of a vocabulary, and its values by argument name."""
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
-        return str(path), _read(path)
+        return str(path), vocabulary_file.read(path)
     source = "the list of pieces"
     if isinstance(pieces, dict) and "pieces" not in pieces:
         raise ValueError(
@@ -267,28 +272,6 @@ def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
     added = {token.content for token in vocabulary.added_tokens}
     kept = [AddedToken(token, False, True, True) for token in keep_special_tokens if token not in added]
     return Vocabulary(vocabulary, [*vocabulary.added_tokens, *kept]).get_config()
-
-
-def _read(path):
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such vocabulary file")
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start :][:8]!r}"
-        ) from None
-    if path.suffix == ".json":
-        return tokenizer_json.read(path, text)
-    # Not splitlines(): the multilingual vocabulary contains pieces such as U+2028.
-    pieces = [line.strip(" \t\r") for line in text.removeprefix("\ufeff").split("\n")]
-    while pieces and not pieces[-1]:  # A newline at the end, and blank lines after it.
-        pieces.pop()
-    if "" in pieces:
-        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece per line")
-    return {"pieces": pieces}
 
 
 def is_special(piece):

@@ -22,13 +22,17 @@ CASES += ["untied_masked_lm"]
 OUTPUTS = {"out_last_hidden_state": "sequence_output", "out_pooler_output": "pooled_output"}
 OUTPUTS |= {"out_embedding": "embedding"}
 CHANGED = {
-    "added_tokens": [keras_bert.AddedToken("new word"), keras_bert.AddedToken("<x>", normalized=False, special=True)],
+    "added_tokens": [
+        keras_bert.AddedToken("new word", single_word=True),
+        keras_bert.AddedToken("<x>", normalized=False, special=True),
+    ],
     "strip_accents": False,
     "tokenize_chinese_chars": False,
     "max_word_length": 7,
     "pair_segments": False,
     "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "StripAccents"}]},
     "pre_tokenizer": {"type": "Whitespace"},
+    "truncation_side": "left",
 }
 LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
@@ -191,18 +195,12 @@ def test_a_tokenizer_of_choice(golden, folder):
 
 
 THRESHOLDS = {"problem_type": "multi_label_classification", "keras_bert": {"thresholds": [0.5, 2, 0.5]}}
-ONE_WORD = {"content": "e", "single_word": True}
 
 
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class='BertJapaneseTokeni"),
-        (
-            "tokenizer_config.json",
-            {"never_split": ["[SEP]", "x"]},
-            "`never_split` may only name special .* Received: x",
-        ),
         ("tokenizer_config.json", {"do_basic_tokenize": False}, "`do_basic_tokenize` must be True"),
         ("tokenizer_config.json", {"cls_token": {"content": "<s>"}}, r"`cls_token` must be '\[CLS\]'"),
         ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "='NFKC'; transformers 5 ignores it with BertTok"),
@@ -214,13 +212,11 @@ ONE_WORD = {"content": "e", "single_word": True}
         ("added_tokens.json", {"<x>": 9}, "added_tokens.json: .*added token '<x>' with the id 9, beside 'e' with the"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"50": {"content": "e"}}}, "'e' with the id 50, beside 'e'"),
         ("tokenizer.json", {"added_tokens": [{"id": 9, "content": "<x>"}]}, "tokenizer.json: .*'<x>' with the id 9, b"),
-        ("tokenizer.json", {"truncation": {"direction": "Left"}}, "expected truncation.direction='Right'"),
+        ("tokenizer.json", {"truncation": {"direction": "Up"}}, "`truncation_side` must be .*: truncation_side='up'"),
         *(
             ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)
             for sep, message in ((["[SEP]", 4], "with the ids of the vocabulary"), (["</s>", 3], r"\[CLS\] A \[SEP\]"))
         ),
-        ("tokenizer.json", {"added_tokens": [{"id": 9, **ONE_WORD}]}, "the added token 'e' has `single_word`"),
-        ("tokenizer_config.json", {"eos_token": ONE_WORD}, "the added token 'e' has `single_word`"),
         ("config.json", {"problem_type": "regression"}, "`problem_type` must match the number of labels"),
         ("config.json", {"problem_type": "ranking"}, "`problem_type` must be one of regression"),
         ("config.json", THRESHOLDS, r"config.json: `thresholds` must be a number .* list of 3, .*\[0.5, 2, 0.5\]"),
@@ -232,6 +228,17 @@ def test_unsupported_settings_raise(folder, file, values, message):
     edit(folder / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(folder)
+
+
+def test_sides_and_words_that_are_never_split(folder, caplog):
+    """As in transformers 5: the settings decide about the side, else `tokenizer.json`; `never_split` does nothing."""
+    edit(folder / "tokenizer.json", truncation={"direction": "Left", "max_length": 8})
+    assert keras_bert.load(folder).vocabulary.truncation_side == "left"
+    edit(folder / "tokenizer_config.json", truncation_side="right", never_split=["[SEP]", "e!"])
+    assert keras_bert.load(folder).vocabulary.truncation_side == "right"
+    assert [record.getMessage().partition("`never_split` of ")[2] for record in caplog.records] == [
+        "tokenizer_config.json is ignored, as in transformers 5: e!. Tokens of added_tokens.json are never split"
+    ]
 
 
 @pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "post_processor"])

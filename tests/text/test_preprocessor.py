@@ -80,6 +80,19 @@ def test_truncation(eager):
         assert ids(TextPreprocessor(PIECES, length, truncation=truncation)(pair)) == expected
 
 
+def test_truncation_at_the_left(eager):
+    vocabulary = Vocabulary(PIECES, truncation_side="left")
+    assert ids(TextPreprocessor(vocabulary, 4)("a b c")) == [2, 10, 11, 3]
+    assert ids(TextPreprocessor(vocabulary, 7)(("a b c", "hello a b c"))) == [2, 10, 11, 3, 10, 11, 3]
+    second = TextPreprocessor(vocabulary, 8, truncation="only_second")
+    assert ids(second(("a b c", "hello a b c"))) == [2, 9, 10, 11, 3, 10, 11, 3]
+    packed, first = TextPreprocessor(vocabulary, 6).from_words([["Hello", "world", "!", "a", "b"], ["a", ""]])
+    assert ids(packed) == [[2, 7, 8, 9, 10, 3], [2, 9, 3, 0, 0, 0]]
+    assert first.to_list() == [[-1, -1, 2, 3, 4], [1, -1]]
+    with pytest.raises(ValueError, match="`truncation_side` must be .* Received: truncation_side='up'"):
+        Vocabulary(PIECES, truncation_side="up")
+
+
 def test_padding(eager):
     for padding, cases in {
         "fixed": [(["a"], 8)],

@@ -293,6 +293,29 @@ def test_added_tokens(eager, lowercase):
             assert name == "[UNK]" or part.replace("\0", "") in (name, name.removeprefix("##"), "COVID-19")
 
 
+@pytest.mark.parametrize("normalized", [True, False])
+def test_added_tokens_that_are_single_words(eager, normalized):
+    """They are parts of words beside a letter, mark, digit or `_`; the characters of the longest match stay text."""
+    added = [AddedToken(string, normalized, single_word=True) for string in ("ab", "ab!")]
+    added.append(AddedToken("b!", normalized))
+    tokenizer = BertTokenizer(Vocabulary([*PIECES, "ab", "ab!", "b!"], added))
+    expected = {
+        "ab": ["ab"],
+        "ab (ab) bab aab ab": ["ab", "[UNK]", "ab", "[UNK]", "b", "##a", "##b", "a", "##a", "##b", "ab"],
+        "ab!a ab! ab_ab": ["a", "##b", "!", "a", "ab!", "a", "##b", "[UNK]", "a", "##b"],
+        "ab\u0301 한ab ab😀 ab!": [*(["ab"] if normalized else ["a", "##b"]), "[UNK]", "ab", "[UNK]", "ab!"],
+        "中ab": ["中", "ab"] if normalized else ["中", "a", "##b"],
+        "": [],
+    }
+    ids, starts, ends = tokenizer.with_offsets(list(expected))
+    assert names(ids, tokenizer.vocabulary.pieces) == list(expected.values())
+    assert names(tokenizer(list(expected)), tokenizer.vocabulary.pieces) == list(expected.values())
+    assert (starts.to_list()[1], ends.to_list()[1]) == (
+        [0, 3, 4, 6, 8, 9, 10, 12, 13, 14, 16],
+        [2, 4, 6, 7, 9, 10, 11, 13, 14, 15, 18],
+    )
+
+
 WIDE = {"tokenize_chinese_chars": False, "max_word_length": 2}
 
 
