@@ -112,6 +112,7 @@ class LoadedBert(ModelMethods):
             )
         dtype = self.encoder.get_layer("token_embedding").dtype_policy
         larger = type(self)(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
+        larger.keep_in_memory(self.name)  # Not the old models, which may still be trained.
         larger.results, larger.has_pooler = self.results, self.has_pooler
         vars(self).clear()
         vars(self).update(vars(larger))

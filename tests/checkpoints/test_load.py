@@ -116,7 +116,12 @@ def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
     with pytest.raises(ValueError, match=r"`bert.model\(\)` must not have LoRA adapters"):
         bert.add_words(["zoo"])
     keras_bert.merge_lora(bert.model())
-    assert bert.add_words(["zoo"]).config.vocab_size == 51
+    before = bert.model()
+    assert bert.add_words(np.array(["zoo"])).config.vocab_size == 51
+    for variable in before.trainable_variables:
+        variable.assign(0 * variable)
+    assert all(np.any(tensor.read()) for tensor in bert.checkpoint().tensors.values())
+    assert all(np.any(variable) for variable in bert.pretrainer().trainable_variables)
     bert.encoder.get_layer("token_embedding").quantize("int8")
     with pytest.raises(ValueError, match="`add_words` needs floats"):
         bert.add_words(["cow"])
