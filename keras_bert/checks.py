@@ -1,6 +1,7 @@
-"""Checks of numbers, which may be Python's or NumPy's."""
+"""Checks of numbers, which may be Python's or NumPy's, and of names."""
 
 import dataclasses
+import difflib
 import math
 import numbers
 
@@ -31,6 +32,11 @@ def check_choice(name, value, choices):
     """Raises an error unless the value is one of some strings."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
+
+
+def similar(name, known):
+    """Returns the known name that is most similar to a wrong one, or `None`."""
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
 
 
 def check_positive(name, value):

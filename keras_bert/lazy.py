@@ -1,12 +1,12 @@
 """Public names of a package that are imported on first use (PEP 562)."""
 
-import difflib
 import importlib
 import os
 import pathlib
 import re
 import sys
 
+from keras_bert.checks import similar
 from keras_bert.extras import naming_extras
 from keras_bert.quiet import quiet_start
 
@@ -35,8 +35,8 @@ def lazy_names(package, file):
 
     def __getattr__(name):
         if name not in module_of:
-            similar = [] if name.startswith("_") else difflib.get_close_matches(name, names, 1)
-            hint = f". Did you mean {similar[0]!r}?" if similar else ""
+            found = None if name.startswith("_") else similar(name, names)
+            hint = f". Did you mean {found!r}?" if found else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
         module = module_of[name]
         with naming_extras(f"`{package}.{name}`", _ADVICE), quiet_start():

@@ -6,12 +6,12 @@ keras-bert --version
 """
 
 import ast
-import difflib
 import pathlib
 import runpy
 import sys
 
 import keras_bert
+from keras_bert.checks import similar
 
 from .command import CONSOLE, ignoring_closed_pipes
 
@@ -32,8 +32,7 @@ def main():
             print("\n".join(lines), flush=True)
         return
     if name not in known:
-        similar = difflib.get_close_matches(name, known, 1)
-        hint = f"Did you mean {similar[0]}? " if similar else ""
+        hint = f"Did you mean {found}? " if (found := similar(name, known)) else ""
         print(f"error: {name} is not a command. {hint}`{CONSOLE}` lists all commands", file=sys.stderr)
         sys.exit(2)
     sys.argv = [f"{CONSOLE} {name}", *sys.argv[2:]]

@@ -1,7 +1,6 @@
 """Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
-import difflib
 import logging
 import os
 import re
@@ -14,6 +13,7 @@ import textwrap
 from absl import flags
 
 import keras_bert
+from keras_bert.checks import similar
 from keras_bert.extras import naming_extras
 from keras_bert.training.interruption import TERMINATED
 
@@ -90,8 +90,8 @@ def parse(document, cls, arguments):
     try:
         return read(cls, arguments)
     except flags.UnrecognizedFlagError as error:
-        similar = difflib.get_close_matches(error.flagname, flag_fields(cls), 1)
-        hint = f"Did you mean --{similar[0]}?" if similar else "See --help"
+        found = similar(error.flagname, flag_fields(cls))
+        hint = f"Did you mean --{found}?" if found else "See --help"
         raise ValueError(f"Unknown flag --{error.flagname}. {hint}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None

@@ -1,6 +1,5 @@
 """`keras_bert.load`: finds a checkpoint by path or name and reads it."""
 
-import difflib
 import math
 import os
 import pathlib
@@ -24,6 +23,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checks import similar
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
@@ -115,9 +115,9 @@ def load(
 def _check_options(options):
     known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "bilstm", "num_layers"]
     if unknown := [name for name in options if name not in known]:
-        similar = difflib.get_close_matches(unknown[0], known, 1)
-        hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(dict.fromkeys(known))}"
-        raise ValueError(f"`load` has no argument {unknown[0]!r}{hint}")
+        found = similar(unknown[0], known)
+        hint = f"Did you mean {found!r}?" if found else f"Expected one of: {', '.join(dict.fromkeys(known))}"
+        raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint}")
 
 
 def _check_no_revision(name, revision):

@@ -1,10 +1,10 @@
 """Where `keras_bert.load` looks for the folder of a name. Needs no Keras, so that commands find mistakes at once."""
 
-import difflib
 import os
 import pathlib
 
 from keras_bert.checkpoints import handles
+from keras_bert.checks import similar
 
 # A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
 _PACKAGE = pathlib.Path(__file__).parents[1]
@@ -37,8 +37,7 @@ def find(path_or_name):
 def hint(name):
     """Returns a question about the most similar name on the shelves, or an empty string."""
     known = [path.name for folder in _shelves() if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
-    similar = difflib.get_close_matches(name, known, 1)
-    return f". Did you mean {similar[0]}?" if similar else ""
+    return f". Did you mean {found}?" if (found := similar(name, known)) else ""
 
 
 def _shelves():

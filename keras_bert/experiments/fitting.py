@@ -1,7 +1,6 @@
 """`LoadedBert.fit` and `evaluate`: the tasks and the runs of the commands, on data in Python."""
 
 import dataclasses
-import difflib
 import itertools
 import logging
 import math
@@ -13,7 +12,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checks import check_count, check_not_negative
+from keras_bert.checks import check_count, check_not_negative, similar
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.grid import setting_text
@@ -189,9 +188,8 @@ def _split_options(task, options):
     own = {name: value for name, value in options.items() if name in TASKS[task][1]}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
         known = [*LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
-        similar = [_OTHER_NAMES[unknown[0]]] if unknown[0] in _OTHER_NAMES else []
-        similar = similar or difflib.get_close_matches(unknown[0], known, 1)
-        hint = f". Did you mean {similar[0]!r}?" if similar else f". Expected one of: {', '.join(known)}"
+        found = _OTHER_NAMES.get(unknown[0]) or similar(unknown[0], known)
+        hint = f". Did you mean {found!r}?" if found else f". Expected one of: {', '.join(known)}"
         if unknown[0] in ("optimizer", "loss", "metrics"):
             hint = ", which chooses it. `bert.encoder` builds models to compile with your own"
         if unknown[0] == "remat":

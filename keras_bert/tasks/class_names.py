@@ -1,12 +1,13 @@
 """Names of classes: those of labels in files, their ids, names that look alike, and how often each occurs."""
 
 import collections
-import difflib
 import math
 import re
 import unicodedata
 
 import numpy as np
+
+from keras_bert.checks import similar
 
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
@@ -42,11 +43,10 @@ def class_ids(place, label, numbers):
     if isinstance(label, tuple):
         return tuple(sorted(class_ids(place, name, numbers) for name in label))
     if label not in numbers:
-        if similar := [name for name in numbers if appearance(name) == appearance(label)]:
-            first, second = spelled([label, similar[0]])
+        if alike := [name for name in numbers if appearance(name) == appearance(label)]:
+            first, second = spelled([label, alike[0]])
             raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
-        similar = difflib.get_close_matches(label, numbers, 1)
-        hint = f" Did you mean {similar[0]!r}?" if similar else ""
+        hint = f" Did you mean {found!r}?" if (found := similar(label, numbers)) else ""
         if are_numbers([label, *numbers]):
             hint = f" {REGRESSION}" if len(numbers) >= MANY or "." in label else ""
         raise ValueError(f"{place}: unknown label {label!r}.{hint} Expected one of: {some(list(map(repr, numbers)))}")
