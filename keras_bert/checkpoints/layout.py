@@ -4,6 +4,7 @@ All formats use Hugging Face's names without the prefix `bert.`, with kernels as
 tensors under these names, and `slots` lists the variable, or part of a variable, for each of them.
 """
 
+import collections
 import dataclasses
 import itertools
 import logging
@@ -244,7 +245,9 @@ def encoder_of(checkpoint):
 
 def head_of_tensors(tensors):
     """Returns the head that has these tensors, or `None`: of several, that with the most tensors."""
-    heads = [head.name for head in HEADS if head.google in tensors]
+    counts = collections.Counter(name for head in HEADS for name in head.tensors.values())
+    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if counts[name] == 1} for head in HEADS}
+    heads = [head.name for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
     return heads[-1] if heads else None
 
 

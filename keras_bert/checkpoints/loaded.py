@@ -179,7 +179,8 @@ class LoadedBert(ModelMethods):
 
     def checkpoint(self):
         """Returns a `Checkpoint` of the present weights, those of the head if `model()` was built."""
-        held = slots(describe(self.encoder if self._model is None else self._model))
+        models = [self.encoder, *([] if self._model is None else [self._model])]  # A head may not have the pooler.
+        held = [slot for model in models for slot in slots(describe(model))]
         tensors = {slot.name: Tensor(slot.name, slot.shape, slot.value) for slot in held}
         # `num_layers` may have left out layers.
         others = {name: tensor for name, tensor in self._checkpoint.tensors.items() if ".layer." not in name}

@@ -409,3 +409,11 @@ def test_attention(eager, saved):
     assert tokens == ["[CLS]", "a", "[MASK]", "[UNK]", "[SEP]"]
     with pytest.raises(ValueError, match=r"`text` must be a string or a tuple of two strings. Received: text=\['a'\]"):
         bert.attention(["a"])
+
+
+def test_the_present_weights_include_a_pooler_that_the_head_does_not_read(saved):
+    """A new one, if the folder has none; what is trained from them must start with the same one each time."""
+    bert = keras_bert.load(saved("token_classification"))
+    bert.model()
+    start = loaded.LoadedBert(bert.checkpoint())
+    assert start.identity == loaded.LoadedBert(start.checkpoint()).identity

@@ -8,6 +8,7 @@ import safetensors.numpy
 
 import keras_bert
 from keras_bert.checkpoints.relatives import RELATIVES
+from tests.checkpoints.conftest import edit
 from tests.conftest import HEADS, to_numpy
 
 NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
@@ -107,3 +108,9 @@ def test_padding_of_another_vocabulary(build, pieces, tmp_path):
         ValueError, match="must be the id of padding in the vocabulary, 0, for XLMRoberta. Received: .*=1"
     ):
         keras_bert.save(build("xlm-roberta", "encoder"), tmp_path / "bert", pieces)  # [PAD] is their first piece.
+
+
+def test_a_discriminator_is_told_by_its_tensors(build, tmp_path):
+    keras_bert.save(build("electra", "replaced_token_detection"), tmp_path, None)
+    edit(tmp_path / "config.json", architectures=None, keras_bert=None)
+    assert keras_bert.load(tmp_path).head == "replaced_token_detection"
