@@ -6,7 +6,7 @@ a folder, these are added tokens of the vocabulary, listed in `config.json` unde
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 
@@ -65,3 +65,16 @@ VOCABULARY_OPTIONS = (
     TokenizerOption("unigram", None),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)
+
+
+class VocabularySettings(TypedDict, total=False):
+    """The settings of a `Vocabulary`, which documents them; `None` means that of its source."""
+
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool | None
+    max_word_length: int | None
+    pair_segments: bool | None
+    normalizer: dict | None
+    pre_tokenizer: dict | None
+    truncation_side: Literal["right", "left"] | None
+    unigram: dict | None

@@ -4,12 +4,12 @@ import hashlib
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
 from keras_bert.text import sentencepiece_model, tokenizer_steps, vocabulary_file
 from keras_bert.text.added_tokens import AddedToken
-from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
+from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
 # Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
 WORD_START, BYTES = "▁", [chr(0x2800 + byte) for byte in range(256)]
@@ -46,31 +46,10 @@ class Vocabulary:
         vocabulary.ids(["[CLS]", "hello", "[SEP]"])
     """
 
-    def __init__(
-        self,
-        pieces: Any,
-        added_tokens: Sequence | None = None,
-        *,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool | None = None,
-        max_word_length: int | None = None,
-        pair_segments: bool | None = None,
-        normalizer: dict | None = None,
-        pre_tokenizer: dict | None = None,
-        truncation_side: Literal["right", "left"] | None = None,
-        unigram: dict | None = None,
-    ):
-        given = {
-            "added_tokens": added_tokens,
-            "strip_accents": strip_accents,
-            "tokenize_chinese_chars": tokenize_chinese_chars,
-            "max_word_length": max_word_length,
-            "pair_segments": pair_segments,
-            "normalizer": normalizer,
-            "pre_tokenizer": pre_tokenizer,
-            "truncation_side": truncation_side,
-            "unigram": unigram,
-        }
+    def __init__(self, pieces: Any, added_tokens: Sequence | None = None, **settings: Unpack[VocabularySettings]):
+        if unknown := set(settings) - set(_DEFAULTS):
+            raise TypeError(f"`Vocabulary` has no argument {min(unknown)!r}. Expected one of: {', '.join(_DEFAULTS)}")
+        given = {"added_tokens": added_tokens, **settings}
         given = {name: value for name, value in given.items() if value is not None}
         if isinstance(pieces, Vocabulary) and not given:  # Checking 250,000 pieces takes half a second.
             vars(self).update(vars(pieces))
@@ -81,13 +60,12 @@ class Vocabulary:
         self.added_tokens = tuple(
             AddedToken(token) if isinstance(token, str) else AddedToken(*token) for token in values["added_tokens"]
         )
-        self.strip_accents = values["strip_accents"]
-        self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
-        self.pair_segments = values["pair_segments"]
+        self.strip_accents, self.tokenize_chinese_chars = values["strip_accents"], values["tokenize_chinese_chars"]
+        self.pair_segments, self.truncation_side = values["pair_segments"], values["truncation_side"]
         self.normalizer, self.pre_tokenizer = values["normalizer"], values["pre_tokenizer"]
-        self.truncation_side, length = values["truncation_side"], values["max_word_length"]
-        self.max_word_length = int(length) if is_count(length) else length
-        self.unigram = values["unigram"]
+        self.max_word_length, self.unigram = values["max_word_length"], values["unigram"]
+        if is_count(self.max_word_length):
+            self.max_word_length = int(self.max_word_length)
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._ids |= {name: self.id(piece) for name, piece in self.special_tokens.items()}
         self._check()
