@@ -165,6 +165,9 @@ def build_model(config, model, objective, vocabulary, length, origins, add_words
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
         bert = _load("--model", model, objective, vocabulary, length, origins, add_words, **options)
+        if objective.next_sentence and bert.model_type not in (None, "bert"):
+            kind = f"{model} is of type {bert.model_type}, which has no next sentence prediction"
+            raise ValueError(f"--model: {kind}. Add --next_sentence=false")
         return bert.pretrainer(objective.next_sentence)
     if not isinstance(config, str):
         return config.build(len(vocabulary), **options)

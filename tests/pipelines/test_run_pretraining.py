@@ -85,6 +85,7 @@ def fill(made):
         ("few", {"vocab_size": 100}, None, False),
         ("reverse", {}, [*PIECES[:5], *PIECES[:4:-1]], False),
         ("causal", {}, PIECES, True),
+        ("distilbert", {"type_vocab_size": 0, "pooler_activation": "relu"}, PIECES, False),
     ):
         model = keras_bert.build_encoder(keras_bert.BertConfig(**{**CONFIG, **SMALL, **changes}), causal=causal)
         if causal:
@@ -181,6 +182,7 @@ WRONG_STARTS = [
         {"causal": "true", "next_sentence": "false"},
     ),
     ("--model: {made}/causal is a left-to-right model. Received: --causal=false", "causal", {}),
+    ("--model: {made}/distilbert is of type distilbert, which has no next sentence pred", "distilbert", {}),
 ]
 MISTAKES += [(message, {"config": None, "model": "{made}/" + name, **more}) for message, name, more in WRONG_STARTS]
 # The same for teachers.
