@@ -3,7 +3,7 @@
     python -m benchmarks.checkpoints
 
 Writes a small folder with the settings of each one (config.json, tokenizer, container and names of the tensors), opens
-it, and writes what happened into the page. transformers makes the weights, which are random. Takes two minutes. Peers:
+it, and writes what happened into the page. transformers makes the weights, which are random. Takes a minute. Peers:
 `make peers`.
 """
 
@@ -25,7 +25,7 @@ import transformers
 import keras_bert
 from benchmarks.checkpoint_settings import FAMILIES
 
-_PAGE = pathlib.Path(__file__).parents[1] / "docs" / "guides" / "checkpoints.md"
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "guides" / "checkpoints.md"
 _START, _END = "<!-- tables of benchmarks/checkpoints.py -->\n", "<!-- end of the tables -->\n"
 # What is tried in turn.
 _OPTIONS = ((None, ""), ("head", "encoder"), ("tokenizer", "words"), ("tokenizer", None))
@@ -128,20 +128,25 @@ def outcome(folder):
     return f"no: `{reasons[0]}`"
 
 
-def main():
-    logging.disable()
-    transformers.logging.set_verbosity_error()
-    tables = []
+def tables():
+    """Returns the tables of all families."""
+    lines = [""]
     for family, rows in FAMILIES.items():
-        tables += [f"### {family}", "", "| checkpoint | opens as |", "|---|---|"]
+        lines += [f"### {family}", "", "| checkpoint | opens as |", "|---|---|"]
         for settings in rows:
             with tempfile.TemporaryDirectory() as folder:
                 write(settings, pathlib.Path(folder))
-                tables.append(f"| {settings.name} | {outcome(pathlib.Path(folder))} |")
-                print(tables[-1], flush=True)
-        tables.append("")
-    before, _, rest = _PAGE.read_text().partition(_START)
-    _PAGE.write_text(before + _START + "\n".join(["", *tables]) + _END + rest.partition(_END)[2])
+                lines.append(f"| {settings.name} | {outcome(pathlib.Path(folder))} |")
+                print(lines[-1], flush=True)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    logging.disable()
+    transformers.logging.set_verbosity_error()
+    before, _, rest = PAGE.read_text().partition(_START)
+    PAGE.write_text(before + _START + tables() + _END + rest.partition(_END)[2])
 
 
 if __name__ == "__main__":

@@ -247,3 +247,12 @@ def test_every_deviation_is_listed():
 def test_links_are_valid(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.slow
+def test_the_tables_of_checkpoints_are_up_to_date():
+    for name in ("torch", "transformers", "sentencepiece"):
+        pytest.importorskip(name, reason="a peer, see `make peers`")
+    from benchmarks import checkpoints
+
+    assert checkpoints.tables() in checkpoints.PAGE.read_text()
