@@ -17,13 +17,14 @@ _MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # Of `TrainerSpec`.
 _UNKNOWN_ID, _NO_IDS = 40, (41, 42, 43)
 _TABLE, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE = 2, 3, 4, 5  # Of `NormalizerSpec`.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+_WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
 _UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
 _LEAF = 1 << 31
 _METASPACE = {"replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
 def read(path):
-    """Returns the pieces with their scores, the place of the unknown one and the table of characters of a `.model`."""
+    """Returns the pieces of a `.model`, tuples of text, score and type, and the table of characters."""
     try:
         return _parsed(path.read_bytes())
     except (ValueError, IndexError, TypeError, struct.error) as error:  # TypeError: a number, no message.
@@ -38,8 +39,7 @@ def _parsed(content):
         elif number in (_TRAINER, _NORMALIZER):
             (trainer if number == _TRAINER else normalizer).update(fields(value))
     _check(pieces, trainer, normalizer)
-    unknown = [kind for _, _, kind in pieces].index(_UNKNOWN)
-    return [(text, score) for text, score, _ in pieces], unknown, base64.b64encode(normalizer.get(_TABLE, b"")).decode()
+    return pieces, base64.b64encode(normalizer.get(_TABLE, b"")).decode()
 
 
 def _piece(values):
@@ -64,18 +64,29 @@ def to_tokenizer_json(path, name):
         path: the file.
         name: str, the class of the tokenizer. XLM-RoBERTa's has its special tokens before the pieces, and a mask after.
     """
-    pieces, unknown, table = read(path)
-    if name != "XLMRoberta" or unknown > 2:
+    pieces, table = read(path)
+    if name != "XLMRoberta" or _UNKNOWN not in [kind for _, _, kind in pieces[:3]]:
         raise ValueError(
             f"{path}: the ids of {name}Tokenizer are not in this file. Expected a tokenizer.json beside it: save the "
             "tokenizer with transformers, which writes one"
         )
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    vocabulary = [*((text, 0.0) for text in special), *pieces[3:], ("<mask>", 0.0)]
+    vocabulary = [
+        *((text, 0.0) for text in special),
+        *((text, score) for text, score, _ in pieces[3:]),
+        ("<mask>", 0.0),
+    ]
     words = [{"type": "WhitespaceSplit"}, {"type": "Metaspace", **_METASPACE}]
-    added = [*enumerate(special), (len(vocabulary) - 1, "<mask>")]
+    added = [(index, text, kind == _CONTROL) for index, (text, _, kind) in enumerate(pieces[3:], 4) if kind in _WHOLE]
+    added = [
+        *((index, text, True) for index, text in enumerate(special)),
+        *added,
+        (len(vocabulary) - 1, "<mask>", True),
+    ]
     return {
-        "added_tokens": [{"id": index, "content": text, "normalized": False, "special": True} for index, text in added],
+        "added_tokens": [
+            {"id": index, "content": text, "normalized": False, "special": special} for index, text, special in added
+        ],
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": words},
         "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]},
@@ -84,16 +95,13 @@ def to_tokenizer_json(path, name):
 
 
 def serialized(vocabulary):
-    """Returns the model of a Unigram `Vocabulary`, with the same ids, as SentencePiece's op takes it.
-
-    Texts never contain added tokens there, so that these are control pieces, which match nothing.
-    """
+    """Returns the model of a Unigram `Vocabulary`, with the same ids, as SentencePiece's op takes it."""
     unknown = vocabulary.id("[UNK]")
-    hidden = {token.content for token in vocabulary.added_tokens if not token.wordpiece or token.special}
-    hidden |= set(vocabulary.special_tokens.values())
+    hidden = {token.content for token in vocabulary.added_tokens if not token.wordpiece}
     _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
     pieces = (
-        (text, score, _UNKNOWN if index == unknown else _CONTROL if text in hidden else _NORMAL)
+        # A normalized text has no space, so that these match nothing: pieces are parts of words.
+        (f" {index}" if text in hidden or " " in text or "▁" in text[1:] else text, score, index == unknown)
         for index, (text, score) in enumerate(zip(vocabulary.pieces, vocabulary.unigram["scores"], strict=True))
     )
     trainer = [(_MODEL_TYPE, _UNIGRAM), (_UNKNOWN_ID, unknown), *((field, _NOBODY) for field in _NO_IDS)]
@@ -101,13 +109,30 @@ def serialized(vocabulary):
     return message(
         [
             *(
-                (_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, kind)]))
-                for text, score, kind in pieces
+                (_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, 1 + is_unknown)]))
+                for text, score, is_unknown in pieces
             ),
             (_TRAINER, message(trainer)),
             (_NORMALIZER, message([(_TABLE, base64.b64decode(table)), *options])),
         ]
     )
+
+
+def unchanged(vocabulary, characters):
+    """Returns those of the characters that the table of a Unigram `Vocabulary` leaves as they are."""
+    _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
+    units, offsets, _ = _table(base64.b64decode(table))
+    return [char for char in characters if not len(units) or not _has_key(units, offsets, char.encode())]
+
+
+def _has_key(units, offsets, key):
+    place = offsets[0]
+    for byte in key:
+        place ^= byte
+        if units[place] & (_LEAF | 255) != byte:
+            return False
+        is_key, place = units[place] & 256, place ^ offsets[place]
+    return bool(is_key)
 
 
 def check(vocabulary):
@@ -136,18 +161,22 @@ def check(vocabulary):
         raise ValueError(f"{vocabulary.source}: `precompiled_charsmap` is damaged: {error}") from None
 
 
-def _check_table(content):
-    """Raises if SentencePiece, which follows a table without a check, could read outside of it.
+def _table(content):
+    """Returns the units of a table, the offsets in them, and its strings.
 
     The table is a double-array trie, whose child for a byte is at `place ^ offset ^ byte`, and strings that end in NUL.
     """
     (size,) = struct.unpack_from("<I", content) if content else (0,)
     units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
-    strings = content[4 + size :]
-    offsets = (units >> 10) << ((units & 512) >> 6)
+    return units, (units >> 10) << ((units & 512) >> 6), content[4 + size :]
+
+
+def _check_table(content):
+    """Raises if SentencePiece, which follows a table without a check, could read outside of it."""
+    units, offsets, strings = _table(content)
     inner, leaves = units < _LEAF, units >= _LEAF
     furthest = (np.arange(len(units)) ^ offsets | 255)[inner]
-    if size % 1024 or (furthest >= len(units)).any() or (units[leaves] - _LEAF >= len(strings)).any():
+    if len(units) % 256 or (furthest >= len(units)).any() or (units[leaves] - _LEAF >= len(strings)).any():
         raise ValueError("it points outside of itself")
-    if content and (not size or strings[-1:] != b"\0"):
+    if content and (not len(units) or strings[-1:] != b"\0"):
         raise ValueError("it has no end")

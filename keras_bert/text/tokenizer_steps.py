@@ -63,7 +63,7 @@ def unigram_steps(normalizer, pre_tokenizer):
     White space at the ends and repeated spaces are removed, and a "▁" precedes each word: as in SentencePiece, by one
     of the two ways in which its vocabularies are converted.
     """
-    steps, words = _parts(normalizer, "normalizers"), _parts(pre_tokenizer, "pretokenizers")
+    steps, words = parts(normalizer, "normalizers"), parts(pre_tokenizer, "pretokenizers")
     table = next((place for place, step in enumerate(steps) if step.get("type") == "Precompiled"), None)
     is_metaspace = bool(words) and _is_metaspace(**words[-1])
     split = words[:-1] == [{"type": "WhitespaceSplit"}]
@@ -78,10 +78,10 @@ def unigram_steps(normalizer, pre_tokenizer):
     return normalizer_steps(before), steps[table].get("precompiled_charsmap") or ""
 
 
-def _parts(values, key):
+def parts(values, key):
     """Returns the parts of a sequence as a flat list of dicts."""
     if isinstance(values, dict) and values.get("type") == "Sequence" and isinstance(values.get(key), list):
-        return [step for part in values[key] for step in _parts(part, key)]
+        return [step for part in values[key] for step in parts(part, key)]
     return [values] if isinstance(values, dict) else []
 
 
@@ -101,7 +101,7 @@ def _joins_spaces(steps):
 
 def changes_case(values):
     """Returns whether a normalizer changes texts to lower case."""
-    return any(step.get("type") == "Lowercase" or step.get("lowercase") for step in _parts(values, "normalizers"))
+    return any(step.get("type") == "Lowercase" or step.get("lowercase") for step in parts(values, "normalizers"))
 
 
 def _flat(name, values, key, types):

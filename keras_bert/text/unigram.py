@@ -12,22 +12,28 @@ import tensorflow as tf
 
 from keras_bert.text import sentencepiece_model, tokenizer_steps
 from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.literals import Literals
 from keras_bert.text.sequence_normalizer import SequenceNormalizer
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import WORD_START, Vocabulary
 
 _WHITE = r"^[\s\p{Z}\x{85}▁]+"
 _PUNCTUATION = r"[!-/:-@\[-`{-~\p{P}]+"
+# White space by its number of bytes, and its sign: where words end if the normalization leaves it.
+_SPACES = {
+    1: "\t\n\v\f\r",
+    2: "\x85\xa0",
+    3: "▁\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))),
+}
 _OPTIONS = 0, 1.0, False, False, False, tf.int32  # No samples, no tokens at the ends, not reversed.
-_ROW = 2**32  # More bytes than a text has.
 
 
 class UnigramTokenizer(Tokenizer, tf.Module):
     """Splits texts into the pieces of a Unigram vocabulary.
 
     Differs from Hugging Face's tokenizers in texts with combining marks, which SentencePiece composes with the
-    character before them; at the control character U+0085, which does not end a word; and in added tokens that are not
-    special, which are matched before the normalization.
+    character before them; in the word "▁", which it removes; and in added tokens that are not special, which are
+    matched before the normalization.
 
     Args:
         vocabulary: as for `BertTokenizer`, with `unigram`.
@@ -48,26 +54,34 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
         self._normalizer = SequenceNormalizer({"type": "Sequence", "normalizers": before}) if before else None
+        self._spaces = _kept_spaces(self.vocabulary)
         pieces = constant(self.vocabulary.pieces, tf.string)
         bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation, self._is_bare = tf.strings.regex_full_match(bare, _PUNCTUATION), bare == ""
         self._finish()
 
-    def _normalized(self, content):
-        return [content]
+    def _literals(self):
+        added = (token.content for token in self.vocabulary.added_tokens)
+        exact = {name: self.vocabulary.id(name) for name in (*self.keep_special_tokens, *added)}
+        return exact and Literals(exact), None
 
     def _pieces_of_rest(self, texts, offsets):
         if self._normalizer:
             texts, origins = self._normalizer.normalize_with_offsets(texts)
+        for pattern, spaces in self._spaces:
+            texts = tf.strings.regex_replace(texts, pattern, spaces)
         if not offsets:
             return (self.tables.tokenize(texts),)
         ids, starts, ends = self.tables.tokenize_with_offsets(texts)
         # The op gives the white space before a word to its first piece.
-        surfaces = tf.strings.substr(tf.gather(texts, ids.value_rowids()), starts.values, ends.values - starts.values)
+        rows = tf.gather(texts, ids.value_rowids())
+        surfaces = tf.strings.substr(rows, starts.values, ends.values - starts.values)
         words = tf.strings.regex_replace(surfaces, _WHITE, "")
         starts += starts.with_values(tf.strings.length(surfaces) - tf.strings.length(words))
-        ends = ends.with_values(tf.where(tf.gather(self._is_bare, ids.values), ends.values, _ends(starts, ends)))
+        # Each of the pieces of one character, such as "a" and "/" of "℀", has the whole character.
+        is_part = (starts.values == ends.values) & ~tf.gather(self._is_bare, ids.values)
+        ends += ends.with_values(tf.where(is_part, _first_length(rows, starts.values), 0))
         return ids, *(original_offsets(origins, starts, ends) if self._normalizer else (starts, ends))
 
     def word_starts(self, ids):
@@ -79,12 +93,22 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         return ~tf.gather(self._continues, ids) | punctuation & ~after_bare | after_punctuation
 
 
-def _ends(starts, ends):
-    """Returns ends so that pieces of one character, such as "a" and "/" of "℀", all have the whole character."""
-    rows = ends.value_rowids() * _ROW
-    begins, stops = (rows + tf.cast(places.values, tf.int64) for places in (starts, ends))
-    later = tf.gather(tf.pad(stops, [[0, 1]]), tf.searchsorted(stops, begins, "right"))
-    return tf.cast(tf.where(later < rows + _ROW, tf.maximum(later, stops), stops) - rows, tf.int32)
+def _kept_spaces(vocabulary):
+    """Returns patterns of the white space that the normalization leaves in texts, and spaces with as many bytes.
+
+    SentencePiece only splits texts at spaces; the tokenizers that begin with `WhitespaceSplit` split at all of these.
+    """
+    if len(tokenizer_steps.parts(vocabulary.pre_tokenizer, "pretokenizers")) == 1:
+        return []
+    kept = {size: "".join(sentencepiece_model.unchanged(vocabulary, chars)) for size, chars in _SPACES.items()}
+    return [(f"[{chars}]", " " * size) for size, chars in kept.items() if chars]
+
+
+def _first_length(texts, starts):
+    """Returns the number of bytes of the character at a place in each text."""
+    zero = tf.zeros_like(starts)
+    following = tf.strings.substr(texts, starts, zero + 4)
+    return tf.strings.length(tf.strings.substr(following, zero, zero + 1, unit="UTF8_CHAR"))
 
 
 def build_tokenizer(vocabulary, lowercase=None, **options):

@@ -23,7 +23,19 @@ STEPS = {
     "normalizer": {"type": "Precompiled", "precompiled_charsmap": ""},
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]},
 }
-PIECES = ["▁", *"abc", "▁a", "ab", "bc", "▁ab", "abc", "ca", "▁cab", "bb", "(", ")"]
+PIECES = ["▁", *"abc", "▁a", "ab", "bc", "▁ab", "abc", "ca", "▁cab", "cb", "(", ")", "a▁a"]
+SPACES = [
+    " ",
+    "  ",
+    "\t\n",
+    "\v",
+    "\x85",
+    "\xa0",
+    "\u1680",
+    "\u2007",
+    "\u2028",
+    "\u3000 ",
+]  # The table leaves all of them.
 MASK = keras_bert.AddedToken("<mask>", False, True, True)
 
 
@@ -60,8 +72,8 @@ def most_probable(word, scores):
 
 def test_the_pieces_are_the_most_probable_ones(letters, scores):
     chosen = random.Random(2)
-    texts = [" ".join("".join(chosen.choices("abcx()", k=chosen.randrange(1, 9))) for _ in range(4)) for _ in range(50)]
-    expected = []
+    words = ["".join(chosen.choices("abcx()", k=chosen.randrange(1, 9))) + chosen.choice(SPACES) for _ in range(200)]
+    texts, expected = ["".join(words[start : start + 4]) for start in range(0, 200, 4)], []
     for text in texts:
         pieces = [piece for word in text.split() for piece in most_probable(f"▁{word}", scores)]
         joined = [piece for before, piece in zip(["", *pieces], pieces, strict=False) if {before, piece} != {"<unk>"}]
@@ -80,6 +92,22 @@ def test_offsets_words_and_added_tokens(letters):
     words = "".join(" " * begin + piece for piece, begin in zip(pieces, begins, strict=True))
     assert words.replace("▁", "").split() == ["(", "cab", ")", "<mask>", "<unk>", "a", "<unk>"]
     assert pickle.loads(pickle.dumps(tokenizer))(text).numpy().tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("＜mask＞ cab", ["▁", "<mask>", "▁cab"]),  # No added token, but the pieces of its normalization.
+        ("a ＜s＞", ["▁a", "▁", "<s>"]),
+        ("cab ca new", ["▁cab", "▁", "ca", "new"]),
+        ("aｎｅｗb new", ["▁a", "<unk>", "b", "new"]),
+    ],
+)
+def test_added_tokens_and_normalization(scores, text, expected):
+    """transformers keeps added tokens whole in texts, and finds the pieces that they also are after normalization."""
+    steps = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, STEPS["normalizer"]]}}
+    vocabulary = unigram(scores | {"new": 0.0}, added_tokens=[MASK, "new"], **steps)
+    assert build_tokenizer(vocabulary)(text).numpy().tolist() == vocabulary.ids(expected)
 
 
 def test_pairs_words_and_files_of_keras(letters, tmp_path):
@@ -129,6 +157,25 @@ def test_files(golden, tmp_path):
 def test_settings_that_are_refused(scores, options, message):
     with pytest.raises(ValueError, match=message):
         unigram(scores, **options)
+
+
+def test_offsets_of_characters_with_several_pieces(golden):
+    tokenizer = build_tokenizer(tokenizer_files.read(golden / "hf_world" / "unigram_bert", Metadata()).vocabulary)
+    text = "tŀろ"  # "l·ろ", of which "·ろ" is unknown.
+    _, starts, ends = (part.numpy() for part in tokenizer.with_offsets(text))
+    surfaces = [text.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+    assert surfaces == ["t", "ŀ", "ŀろ"]
+
+
+def test_symbols_of_the_user(tmp_path):
+    """They are added tokens in transformers."""
+    pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("@user", 4), ("▁", 1)]
+    content = [(1, message([(1, text.encode()), (2, -1.0), (3, kind)])) for text, kind in pieces]
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(message(content))
+    edit(tmp_path / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizer")
+    vocabulary = tokenizer_files.read(tmp_path, Metadata()).vocabulary
+    assert vocabulary.id("@user") == 4
+    assert keras_bert.AddedToken("@user", False, False, True) in vocabulary.added_tokens
 
 
 def test_models_that_are_refused(tmp_path):
