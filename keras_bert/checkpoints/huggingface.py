@@ -104,7 +104,7 @@ def _inferred_head(directory, tensors):
 
 def write_config(description, metadata, directory):
     """Writes `config.json`."""
-    head, padding = description.head, description.config.position_padding_id or 0
+    head = description.head
     architecture = _ARCHITECTURES.get(head, "BertModel")
     if head == "pretraining" and not description.next_sentence:
         architecture = "BertLMHeadModel" if description.causal else "BertForMaskedLM"
@@ -112,7 +112,7 @@ def write_config(description, metadata, directory):
         "architectures": [architecture],
         **description.config.to_huggingface(),
         "is_decoder": description.causal,
-        "pad_token_id": padding if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
+        "pad_token_id": 0 if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),

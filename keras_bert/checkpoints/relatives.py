@@ -79,13 +79,14 @@ class Relative:
         """Returns the content of a `config.json` of BERT with its own keys and classes."""
         self._check_fixed(values)
         self.check_head(head, values["hidden_act"])
-        padding = None if self.padding is None else values["pad_token_id"]
-        if padding is not None and values["position_padding_id"] != padding:
-            raise ValueError(
-                f"`position_padding_id` must be the id of padding in the vocabulary, {padding}, for {self.title}. "
-                f"Received: position_padding_id={values['position_padding_id']!r}"
-            )
-        implied = {"type_vocab_size": values["type_vocab_size"] or 1, "position_padding_id": padding, **self.implied}
+        counted, padding = self.padding is not None, values["position_padding_id"]
+        if counted and padding is None:
+            raise ValueError(f"`position_padding_id` must be an integer for {self.title}. Received: None")
+        implied = {
+            "type_vocab_size": values["type_vocab_size"] or 1,
+            "position_padding_id": padding if counted else None,
+            **self.implied,
+        }
         for key, expected in implied.items():
             if values[key] != expected and (key != "pooler_activation" or head in self.pooled):
                 raise ValueError(
@@ -104,8 +105,9 @@ class Relative:
             del values["classifier_dropout"]
         left_out = {*self.implied, "position_padding_id"}
         values = {self.config_names.get(key, key): value for key, value in values.items() if key not in left_out}
-        if padding is not None:
+        if counted:  # Positions depend on this id, whatever the vocabulary's is.
             values["max_position_embeddings"] += padding + 1
+            values["pad_token_id"] = padding
         return {
             **{key: supported[0] for key, supported in self.fixed.items()},
             **values,
