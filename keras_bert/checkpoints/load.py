@@ -19,6 +19,7 @@ from keras_bert.checkpoints import (
     other_models,
     peft,
     sentence_transformers,
+    tokenizer_files,
     weight_files,
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
@@ -40,6 +41,7 @@ _HUB_FILES = [
     "tokenizer_config.json",
     "added_tokens.json",
     "special_tokens_map.json",
+    *tokenizer_files.MODELS,
     "modules.json",
     "*/config.json",
     "*sentence_bert_config.json",

@@ -25,14 +25,14 @@ from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
-_MODELS = "sentencepiece.bpe.model", "spiece.model"
+MODELS = "sentencepiece.bpe.model", "spiece.model"
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
 _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 _EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
 WORDS = {"type": "WhitespaceSplit"}  # The pre-tokenizer of texts whose words are separated by white space.
-STALE = (_ADDED, _SPECIAL, *_MODELS)  # Legacy files that `write` does not write but other programs would still read.
+STALE = (_ADDED, _SPECIAL, *MODELS)  # Legacy files that `write` does not write but other programs would still read.
 # Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
 _BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
 _JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
@@ -64,11 +64,11 @@ def read(directory, metadata, longest_word=None, words=False):
     """
     settings = _settings(directory)
     name = _class(directory, settings, words)
-    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY, *_MODELS)
+    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY, *MODELS)
     path = next((directory / file for file in files if (directory / file).is_file()), None)
     if path is None:
         return metadata
-    if path.name in _MODELS:
+    if path.name in MODELS:
         values = unigram_json.read(path, sentencepiece_model.to_tokenizer_json(path, name))
     elif path.name == _TOKENIZER:
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)

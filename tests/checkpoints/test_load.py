@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import shutil
+from types import SimpleNamespace
 
 import keras
 import ml_dtypes
@@ -172,6 +173,23 @@ class TestNames:
         patterns = weight_files.downloads(files)
         found = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
         assert found == [files[number] for number in downloaded]
+
+    def test_what_is_downloaded(self, monkeypatch):
+        hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+        used = ["config.json", "model.safetensors", "sentencepiece.bpe.model", "1_Pooling/config.json", "vocab.txt"]
+        files = [SimpleNamespace(rfilename=name) for name in (*used, "pytorch_model.bin", "README.md", "modeling.py")]
+        monkeypatch.setattr(hub, "model_info", lambda *args, **kwargs: SimpleNamespace(siblings=files))
+        found = []
+
+        def download(*args, allow_patterns, **kwargs):
+            matching = (any(fnmatch.fnmatch(file.rfilename, each) for each in allow_patterns) for file in files)
+            found.extend(file.rfilename for file, matches in zip(files, matching, strict=True) if matches)
+            raise ValueError("the end of the test")
+
+        monkeypatch.setattr(hub, "snapshot_download", download)
+        with pytest.raises(ValueError, match="the end of the test"):
+            keras_bert.load("some/model")
+        assert found == used
 
     def test_a_revision_is_for_the_hub(self, saved):
         message = f"`revision` is for names on the Hugging Face hub. .*'v2' for {saved('encoder')}"
