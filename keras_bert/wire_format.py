@@ -26,11 +26,12 @@ def fields(content):
 def varint(content, place):
     """Returns the integer at a place, 7 bits per byte, and the place after it."""
     value = shift = 0
-    while True:
+    while shift < 70:
         byte = content[place]
         place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
         if byte < 128:
             return value, place
+    raise ValueError("an integer of more than 64 bits")
 
 
 def message(values):

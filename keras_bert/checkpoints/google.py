@@ -1,5 +1,6 @@
 """Google's TensorFlow 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`."""
 
+import glob
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from keras_bert.checkpoints import model_garden
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, head_of_tensors, tensors_of
 from keras_bert.checkpoints.tensor_bundle import TensorBundle
+from keras_bert.checkpoints.weight_files import check_numbers
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
@@ -29,8 +31,7 @@ _TO_OURS = {
     "cls/squad/output_bias": "qa_outputs.bias",
 }
 _TO_GOOGLE = {ours: theirs for theirs, ours in _TO_OURS.items()}
-# Raised by the C++ reader for truncated files, besides TensorFlow's errors.
-_UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
+_UNREADABLE = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
 
 
@@ -108,15 +109,19 @@ def _checkpoint(name, config, tensors):
 
 def _open(prefix):
     """Returns the shapes of the tensors of a checkpoint by their names, and a function that reads one."""
-    open_bundle, unreadable = _reader()
+    open_reader, unreadable = _reader()
     try:
-        reader = open_bundle(str(prefix))
-        shapes = reader.get_variable_to_shape_map()
+        bundle = TensorBundle(prefix)  # Checks the index: TensorFlow ends the process if it is damaged.
+        reader = bundle if bundle.is_partitioned else open_reader(str(prefix))
     except unreadable as error:
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {_first_line(error)}") from None
+    shapes = bundle.get_variable_to_shape_map()
+    shards = prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")
+    check_numbers(prefix, shapes.values(), sum(path.stat().st_size for path in shards))
 
     def fetch(name):
         try:
+            bundle.check(name)
             return reader.get_tensor(name)
         except unreadable as error:
             raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
@@ -169,8 +174,9 @@ def _reader():
     try:
         import tensorflow as tf
     except ModuleNotFoundError:
-        return TensorBundle, (ValueError, TypeError, OSError)
-    return tf.train.load_checkpoint, (tf.errors.OpError, *_UNREADABLE)
+        return TensorBundle, _UNREADABLE
+    # `tf.train.load_checkpoint` would follow the file `checkpoint` of a folder with this name.
+    return tf.compat.v1.train.NewCheckpointReader, (tf.errors.OpError, *_UNREADABLE)
 
 
 def _tensorflow():

@@ -1,7 +1,7 @@
 """Reads the tensors of `tf_model.h5`, which transformers 4 wrote with Keras 2, by PyTorch's names and axes."""
 
+import contextlib
 import os
-import re
 from functools import partial
 
 import h5py
@@ -12,22 +12,26 @@ _LAST = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": 
 
 def read_h5_file(path):
     """Returns functions that read the tensors of a file, and their shapes: `{name: (shape, read)}`."""
+    tensors = {}
+    with _opened(path) as file:
+        for layer in _names(file, "layer_names"):
+            for name in _names(_inner(file, layer), "weight_names"):
+                place = f"{layer}/{name}"
+                shape, transposed = _dataset(file, place).shape, place.endswith("/kernel:0")
+                read = partial(_read, path, place, transposed)
+                tensors[_torch_name(name)] = shape[::-1] if transposed else shape, read
+    return tensors
+
+
+@contextlib.contextmanager
+def _opened(path):
+    """Opens a file; errors of a damaged one name it."""
     try:
         with h5py.File(path, "r") as file:
-            names = [
-                (layer, name)
-                for layer in _names(file, "layer_names")
-                for name in _names(_inner(file, layer), "weight_names")
-            ]
-            places = [f"{layer}/{name}" for layer, name in names]
-            shapes = {place: _dataset(file, place).shape for place in places}
-    except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not a readable file of Keras 2's weights, it may be truncated: {error}") from None
-    tensors = {}
-    for place, (_, name) in zip(places, names, strict=True):
-        shape, transposed = shapes[place], place.endswith("/kernel:0")
-        tensors[_torch_name(name)] = shape[::-1] if transposed else shape, partial(_read, path, place, transposed)
-    return tensors
+            yield file
+    except (AttributeError, KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path}: not a readable file of Keras 2's weights, it may be truncated: {reason}") from None
 
 
 def _names(group, attribute):
@@ -44,21 +48,22 @@ def _inner(group, path):
 
 
 def _dataset(file, place):
-    dataset = _inner(file, place)
+    dataset, size = _inner(file, place), os.path.getsize(file.filename)
     is_inside = isinstance(dataset, h5py.Dataset) and not dataset.external and not dataset.is_virtual
-    if not is_inside or dataset.id.get_storage_size() != dataset.nbytes:
+    if not is_inside or dataset.dtype.kind not in "fiub" or not dataset.id.get_storage_size() == dataset.nbytes <= size:
         raise ValueError(f"{place} is not a plain array in this file")
     return dataset
 
 
 def _read(path, place, transposed):
-    with h5py.File(path, "r") as file:
+    with _opened(path) as file:
         array = np.asarray(_dataset(file, place))
     return array.T if transposed else array
 
 
 def _torch_name(name):
     """Returns PyTorch's name, as transformers does: `model/bert/layer_._0/kernel:0` is `bert.layer.0.weight`."""
-    name = re.sub(r"[^/]*___([^/]*)/", r"\1/", name.removesuffix(":0")).replace("_._", "/")
+    *layers, last = name.removesuffix(":0").split("/")
+    name = "/".join([*(layer.rpartition("___")[2] for layer in layers), last]).replace("_._", "/")
     *parts, last = [part for part in name.split("/") if part][1:]
     return ".".join([*parts, _LAST.get(last, last)])

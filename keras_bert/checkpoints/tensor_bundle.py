@@ -1,20 +1,25 @@
 """Reads TensorFlow checkpoints, `*.index` and `*.data-?????-of-?????`, without TensorFlow.
 
-The index is a LevelDB table, sorted by name, of the messages `BundleEntryProto`, which say where each tensor is.
+The index is a LevelDB table, sorted by name, of the messages `BundleEntryProto`, which say where each tensor is. It is
+checked for all that TensorFlow's reader would read differently, or would end the process for.
 """
 
 import math
+import os
 import pathlib
 import struct
 
+import ml_dtypes
 import numpy as np
 
 from keras_bert.wire_format import fields, varint
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
-_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 19: "<f2"}  # Of the enumeration `DataType`.
-_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7  # Fields of `BundleEntryProto`.
+_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 14: ml_dtypes.bfloat16, 19: "<f2"}  # Of `DataType`.
+_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _CHECKSUM, _SLICES = range(1, 8)  # Fields of `BundleEntryProto`.
+_ENTRY = {**dict.fromkeys((_DTYPE, _SHARD, _OFFSET, _SIZE), int), **dict.fromkeys((_SHAPE, _CHECKSUM, _SLICES), bytes)}
+_MOST_AXES, _MOST_NAMES = 254, 100  # Bytes of all names per byte of the index, which has common beginnings once.
 
 
 class TensorBundle:
@@ -30,10 +35,11 @@ class TensorBundle:
         try:
             entries = dict(_table(index))
             self._shards = dict(fields(entries.pop(b"")))[1]
+            entries = {name: _entry(message) for name, message in entries.items()}
             # The parts of partitioned variables have keys that are no text, which start with a zero byte.
-            names = [name for name in entries if not name.startswith(b"\0")]
-            self._entries = {name.decode(): dict(fields(entries[name])) for name in names}
-            self._shapes = {name: _shape(entry.get(_SHAPE, b"")) for name, entry in self._entries.items()}
+            self._entries = {name.decode(): entry for name, entry in entries.items() if not name.startswith(b"\0")}
+            self._shapes = {name: entry[_SHAPE] for name, entry in self._entries.items()}
+            self.is_partitioned = any(_SLICES in entry for entry in entries.values())
         except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:  # TypeError: a number, no message.
             raise ValueError(f"the index is damaged: {error}") from None
 
@@ -41,21 +47,26 @@ class TensorBundle:
         """Returns the shapes by name, as TensorFlow's reader does."""
         return self._shapes
 
+    def check(self, name):
+        """Raises if a tensor cannot be read."""
+        entry = self._entries[name]
+        if _SLICES in entry:
+            raise ValueError("it is partitioned, which is not supported")
+        if entry.get(_DTYPE) not in _TYPES:
+            raise ValueError(f"the type {entry.get(_DTYPE)} is not supported. Expected numbers of 16 to 64 bits")
+
     def get_tensor(self, name):
         """Returns a tensor as an array."""
+        self.check(name)
         entry, shape = self._entries[name], self._shapes[name]
-        if _SLICES in entry:
-            raise ValueError("it is partitioned. Install TensorFlow to read it")
-        if entry.get(_DTYPE) not in _TYPES:
-            raise ValueError(f"the type {entry.get(_DTYPE)} is not supported. Install TensorFlow to read it")
         dtype, offset, size = np.dtype(_TYPES[entry[_DTYPE]]), entry.get(_OFFSET, 0), entry.get(_SIZE, 0)
         path = f"{self._prefix}.data-{entry.get(_SHARD, 0):05}-of-{self._shards:05}"
+        end = os.path.getsize(path)
+        if size != math.prod(shape) * dtype.itemsize or offset + size > end:
+            raise ValueError(f"{path} has {end:,} bytes, expected {size:,} at {offset:,}, of shape {shape}")
         with open(path, "rb") as file:
             file.seek(offset)
-            content = file.read(size)
-        if size != math.prod(shape) * dtype.itemsize or len(content) != size:
-            raise ValueError(f"{path} has {len(content):,} bytes at {offset:,}, expected {size:,}, of shape {shape}")
-        return np.frombuffer(content, dtype).reshape(shape)
+            return np.frombuffer(file.read(size), dtype).reshape(shape)
 
 
 def _table(content):
@@ -65,8 +76,14 @@ def _table(content):
     footer = content[-_FOOTER:]
     _, place = varint(footer, 0)
     _, place = varint(footer, place)  # The handle of the block of metadata.
+    last, length = None, 0
     for _, handle in _block(content, footer[place:]):
-        yield from _block(content, handle)
+        for key, value in _block(content, handle):
+            length += len(key)
+            if (last is not None and key <= last) or length > _MOST_NAMES * len(content):
+                raise ValueError("its names are not in order, or too long")
+            last = key
+            yield key, value
 
 
 def _block(content, handle):
@@ -76,17 +93,48 @@ def _block(content, handle):
     block = content[offset : offset + size + 1]
     if len(block) != size + 1 or block[-1] != 0:
         raise ValueError("a block is truncated or compressed")
-    end, place, key = size - 4 - 4 * struct.unpack_from("<I", block, size - 4)[0], 0, b""
+    (count,) = struct.unpack_from("<I", block, size - 4)
+    end, place, key, starts = size - 4 - 4 * count, 0, b"", set()
     while place < end:
+        begin = place
         shared, place = varint(block, place)
         new, place = varint(block, place)
         length, place = varint(block, place)
+        if max(shared, new, length) > size:
+            raise ValueError("a block is truncated")
+        if not shared:
+            starts.add(begin)
         key = key[:shared] + block[place : place + new]
         place += new
         yield key, block[place : place + length]
         place += length
+    if place and not starts.issuperset(struct.unpack_from(f"<{count}I", block, end)):
+        raise ValueError("a block has other starts")
+
+
+def _message(content, kinds):
+    """Returns the fields of a message: a dict of the lists of their values."""
+    found = {}
+    for number, value in fields(content):
+        if type(value) is not kinds.get(number):
+            raise ValueError(f"a message has an unknown field {number}")
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _entry(content):
+    """Returns the fields of a `BundleEntryProto`, of the shape the numbers."""
+    found = _message(content, _ENTRY)
+    if any(len(values) > 1 for number, values in found.items() if number != _SLICES):
+        raise ValueError("a message has a field twice")
+    entry = {number: values[0] for number, values in found.items()}
+    return {**entry, _SHAPE: _shape(entry.get(_SHAPE, b""))}
 
 
 def _shape(message):
     """Returns the shape of a `TensorShapeProto`."""
-    return tuple(dict(fields(dimension)).get(1, 0) for field, dimension in fields(message) if field == 2)
+    axes = [_message(axis, {1: int}).get(1, [0]) for axis in _message(message, {2: bytes, 3: int}).get(2, [])]
+    shape = tuple(sizes[-1] for sizes in axes)
+    if len(shape) > _MOST_AXES or math.prod(size or 1 for size in shape) >= 2**63:
+        raise ValueError("a tensor is too large")
+    return shape

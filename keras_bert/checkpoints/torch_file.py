@@ -39,6 +39,7 @@ _TENSOR, _PARAMETER, _DICT = (
 )
 _GLOBALS = {_TENSOR, "torch._utils _rebuild_tensor", _PARAMETER, _DICT, *(f"torch {name}" for name in _DTYPES)}
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of the older form.
+_MOST_AXES = 64  # NumPy's.
 _MARK = object()
 _DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile)
 
@@ -60,6 +61,11 @@ class _Storage:
     count: int
     start: int = 0
 
+    @property
+    def size(self):
+        """The number of bytes."""
+        return self.count * self.dtype.itemsize
+
 
 @dataclasses.dataclass(frozen=True)
 class TorchTensor:
@@ -72,6 +78,8 @@ class TorchTensor:
 
     def __post_init__(self):
         numbers = (self.offset, *self.shape, *self.strides)
+        if len(self.shape) > _MOST_AXES or max(numbers) >= 2**63:  # Their product could take hours.
+            raise TorchFileError(f"a tensor has {len(self.shape)} axes, or sizes of more than 63 bits")
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         # A tensor that repeats its numbers could be larger than any memory.
         fits = min(numbers) >= 0 and max(last + 1, math.prod(self.shape)) <= self.storage.count
@@ -116,7 +124,7 @@ def _state(values):
 
 def _tensor(name, value):
     if not isinstance(value, TorchTensor):
-        raise TorchFileError(f"{name!r} is a {type(value).__name__} and no tensor")
+        raise TorchFileError(f"{name!r:.100} is a {type(value).__name__} and no tensor")
     return value
 
 
@@ -129,7 +137,11 @@ def _read_archive(path):
         order = f"{folder}byteorder"
         if order in archive.namelist() and _content(archive, order) != b"little":
             raise TorchFileError("its numbers are big-endian")
-        values = _Machine().run(io.BytesIO(_content(archive, names[0])))
+        machine = _Machine()
+        values = machine.run(io.BytesIO(_content(archive, names[0])))
+        for key, storage in machine.storages.items():
+            if storage.size > archive.getinfo(f"{folder}data/{key}").file_size:
+                raise EOFError(f"the storage {key} is truncated")
 
     def read(tensor):
         with _explained(path), zipfile.ZipFile(path) as archive:
@@ -162,7 +174,7 @@ def _read_pickles(path):
         for key in keys:
             places[key] = place + 8  # After the number of elements.
             storage = machine.storages[key]
-            place += 8 + storage.count * storage.dtype.itemsize
+            place += 8 + storage.size
         if place > file.size():
             raise EOFError(f"{file.size():,} bytes, expected {place:,}")
 
@@ -170,7 +182,7 @@ def _read_pickles(path):
         storage = tensor.storage
         with _explained(path), open(path, "rb") as file:
             file.seek(places[storage.key] + storage.start * storage.dtype.itemsize)
-            return tensor.of(file.read(storage.count * storage.dtype.itemsize))
+            return tensor.of(file.read(storage.size))
 
     return values, read
 
@@ -245,10 +257,11 @@ class _Machine:
     def _storage(self, kind, dtype, key, location, count, view=None):
         """Returns the storage of a persistent id; a view of the older form is (key, start, count)."""
         name = _of_type(dtype, _Global).name.removeprefix("torch ")
-        if kind != "storage" or name not in _DTYPES or not isinstance(location, str):
+        if _of_type(kind, str) != "storage" or name not in _DTYPES or not isinstance(location, str):
             raise TorchFileError(f"it refers to a {kind!r:.50} of {name}")
         whole = _Storage(_of_type(key, str), np.dtype(_DTYPES[name]), _of_type(count, int))
-        self.storages[key] = whole
+        if count < 0 or self.storages.setdefault(key, whole) != whole:
+            raise TorchFileError(f"the storage {key!r:.50} has a size below 0, or two")
         if view is None:
             return whole
         _, start, size = _of_type(view, tuple)
@@ -290,7 +303,9 @@ def _call(function, arguments):
     if name == _PARAMETER:
         return _of_type(arguments[0], TorchTensor)
     if name.startswith("torch._utils"):
-        storage, offset, shape, strides = arguments[:4]
+        storage, offset, shape, strides, *others = arguments
+        if any(others[2:]):
+            raise TorchFileError("it has a tensor whose numbers are negated or conjugated when they are read")
         numbers = [_of_type(number, int) for number in (offset, *_of_type(shape, tuple), *_of_type(strides, tuple))]
         return TorchTensor(_of_type(storage, _Storage), numbers[0], shape, strides)
     raise TorchFileError(f"it calls {name.replace(' ', '.')}")

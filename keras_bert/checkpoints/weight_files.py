@@ -1,5 +1,6 @@
 """The files of weights in a folder of Hugging Face's layout: safetensors, PyTorch's and Keras 2's, also in shards."""
 
+import math
 from functools import partial
 
 import safetensors
@@ -55,7 +56,22 @@ def read_file(path):
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     tensors = read_torch_file(path) if path.suffix == ".bin" else read_h5_file(path)
+    check_numbers(path, [shape for shape, _ in tensors.values()], path.stat().st_size)
     return {name: Tensor(name, shape, read) for name, (shape, read) in tensors.items()}
+
+
+def check_numbers(path, shapes, size):
+    """Raises if tensors have more numbers than their files bytes: a model with room for them is built first.
+
+    Args:
+        path: what the error names.
+        shapes: list of the shapes of the tensors.
+        size: int, bytes of their files.
+    """
+    if (count := sum(map(math.prod, shapes))) > size:
+        raise ValueError(
+            f"{path}: not readable, it may be truncated: its tensors have {count:,} numbers, its files {size:,} bytes"
+        )
 
 
 def _shards(path):

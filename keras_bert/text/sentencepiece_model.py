@@ -20,6 +20,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
 _UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
 _LEAF = 1 << 31
+_MOST_PREFIXES, _LONGEST_KEY = 32, 1024  # Of a table: keys that start a text, bytes.
 _METASPACE = {"replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
@@ -164,7 +165,8 @@ def check(vocabulary):
 def _table(content):
     """Returns the units of a table, the offsets in them, and its strings.
 
-    The table is a double-array trie, whose child for a byte is at `place ^ offset ^ byte`, and strings that end in NUL.
+    The table is a double-array trie and strings that end in NUL. The children of a unit are around its base,
+    `place ^ offset`: the one for a byte at `base ^ byte`. At the base of a unit with a string is the string's place.
     """
     (size,) = struct.unpack_from("<I", content) if content else (0,)
     units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
@@ -174,9 +176,29 @@ def _table(content):
 def _check_table(content):
     """Raises if SentencePiece, which follows a table without a check, could read outside of it."""
     units, offsets, strings = _table(content)
-    inner, leaves = units < _LEAF, units >= _LEAF
-    furthest = (np.arange(len(units)) ^ offsets | 255)[inner]
-    if len(units) % 256 or (furthest >= len(units)).any() or (units[leaves] - _LEAF >= len(strings)).any():
-        raise ValueError("it points outside of itself")
-    if content and (not len(units) or strings[-1:] != b"\0"):
+    if content and (not len(units) or len(units) % 256 or strings[-1:] != b"\0"):
         raise ValueError("it has no end")
+    bases = np.arange(len(units)) ^ offsets
+    followed = units < _LEAF
+    followed[:1] = True  # The root, whatever it is.
+    with_string = followed & (units & 256 > 0)
+    outside = (bases[followed] | 255 >= len(units)).any()
+    if outside or ((units[bases[with_string]] & _LEAF - 1) >= len(strings)).any():
+        raise ValueError("it points outside of itself")
+    _check_prefixes(units, bases)
+
+
+def _check_prefixes(units, bases):
+    """Raises if a text could start with more keys of a table than SentencePiece has room for, such as in a circle."""
+    parents = np.arange(len(units)) ^ units & 255  # The base that has a unit among its children.
+    counts = np.full(len(units), -1)  # By base: how many keys are on the way to it, at most.
+    counts[bases[:1]] = 0
+    for _ in range(_LONGEST_KEY):
+        reached = np.flatnonzero((units < _LEAF) & (counts[parents] >= 0))
+        before = counts.copy()
+        np.maximum.at(counts, bases[reached], before[parents[reached]] + (units[reached] >> 8 & 1))
+        if counts.max(initial=0) > _MOST_PREFIXES:
+            break
+        if (counts == before).all():
+            return
+    raise ValueError("its keys are too long")

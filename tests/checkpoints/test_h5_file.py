@@ -45,7 +45,14 @@ def group(layer, folder):
     layer.create_group(NAME)
 
 
-@pytest.mark.parametrize("kind", [plain, soft_link, external_link, external_storage, virtual, unwritten, group])
+def references(layer, folder):
+    layer[NAME] = np.array([layer.ref] * 3, h5py.ref_dtype)
+
+
+KINDS = [plain, soft_link, external_link, external_storage, virtual, unwritten, group, references]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_arrays_in_the_file_are_read(tmp_path, kind):
     path = tmp_path / "tf_model.h5"
     with h5py.File(path, "w") as file:
@@ -61,3 +68,17 @@ def test_only_arrays_in_the_file_are_read(tmp_path, kind):
             ValueError, match=r"tf_model.h5: not a readable file .* is not (in|a plain array in) this file"
         ):
             read_h5_file(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [("dense", "'str' object has no attribute"), (["kernel:0"], "not enough values")],
+)
+def test_names_of_another_program(tmp_path, names, message):
+    path = tmp_path / "tf_model.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = ["bert"]
+        file.create_group("bert").attrs["weight_names"] = names
+        file["bert"]["kernel:0"] = SECRET
+    with pytest.raises(ValueError, match=f"tf_model.h5: not a readable file .*{message}"):
+        read_h5_file(path)

@@ -368,6 +368,12 @@ class TestGoogle:
             path.rename(google / path.name.replace("bert_model.ckpt", "model.ckpt-1000"))
         np.testing.assert_array_equal(table(keras_bert.load(google)), expected)
 
+    def test_a_folder_of_this_name_is_not_opened(self, google, expected, tmp_path):
+        """TensorFlow takes the path of a folder as that of the checkpoint which its file `checkpoint` names."""
+        (google / "bert_model.ckpt").mkdir()
+        (google / "bert_model.ckpt" / "checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/other"\n')
+        np.testing.assert_array_equal(table(keras_bert.load(google)), expected)
+
     @pytest.mark.parametrize(
         ("change", "message"),
         [
@@ -377,8 +383,8 @@ class TestGoogle:
                 lambda folder: edit(folder / "bert_config.json", hiden_size=32),
                 r"config.json: unknown key\(s\) hiden_size",
             ),
-            (shorten(INDEX, 30), "bert_model.ckpt: (not a readable TensorFlow|the tensor)"),
-            (shorten(DATA, 400), "bert_model.ckpt: (not a readable TensorFlow|the tensor)"),
+            (shorten(INDEX, 30), "bert_model.ckpt: (not a readable TensorFlow|not readable|the tensor)"),
+            (shorten(DATA, 400), "bert_model.ckpt: (not a readable TensorFlow|not readable|the tensor)"),
         ],
     )
     def test_a_damaged_folder(self, google, change, message):

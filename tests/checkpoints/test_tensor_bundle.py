@@ -40,10 +40,21 @@ def test_damaged_files(prefix, tmp_path):
         index.write_bytes(damaged)
         with pytest.raises(ValueError, match="the index is damaged"):
             TensorBundle(prefix)
+    # In the entry of a vector, what TensorFlow's reader ends the process for.
+    vector = b"\x08\x01\x12\x04\x12\x02\x08\x01"
+    for changed in (
+        b"\x08\x01\x12\x04\x12\x02\x08\xff",
+        b"\x08\x01\x12\x04\x12\x02\x12\x01",
+        b"\x08\x01\x12\x04\x12\x00\x08\x01",
+    ):
+        assert vector in content
+        index.write_bytes(content.replace(vector, changed))
+        with pytest.raises(ValueError, match="the index is damaged"):
+            TensorBundle(prefix)
     index.write_bytes(content)
     data.write_bytes(data.read_bytes()[:-8])
     bundle = TensorBundle(prefix)
-    with pytest.raises(ValueError, match="bytes at .*, expected"):
+    with pytest.raises(ValueError, match="bytes, expected .* at "):
         [bundle.get_tensor(name) for name in NAMES]
 
 
@@ -56,12 +67,12 @@ def test_a_partitioned_variable(tmp_path):
     bundle = TensorBundle(path)
     assert bundle.get_variable_to_shape_map() == {"whole": (3,), "parts": (4, 2)}
     np.testing.assert_array_equal(bundle.get_tensor("whole"), [1, 1, 1])
-    with pytest.raises(ValueError, match="it is partitioned. Install TensorFlow to read it"):
+    with pytest.raises(ValueError, match="it is partitioned, which is not supported"):
         bundle.get_tensor("parts")
 
 
 def test_a_type_without_numpy(tmp_path):
     path = str(tmp_path / "model.ckpt")
-    tf.raw_ops.SaveV2(prefix=path, tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant([1], tf.uint8)])
-    with pytest.raises(ValueError, match="the type 4 is not supported"):
+    tf.raw_ops.SaveV2(prefix=path, tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(["b"])])
+    with pytest.raises(ValueError, match="the type 7 is not supported"):
         TensorBundle(path).get_tensor("a")

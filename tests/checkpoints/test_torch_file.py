@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_bert.checkpoints.torch_file import read_torch_file
+from keras_bert.checkpoints.weight_files import read_file
 
 STORAGE = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpuK\6tQ"  # Key 0, 6 numbers.
 NUMBERS = np.arange(6, dtype="<f4").tobytes()
@@ -76,6 +77,14 @@ def pickled(value):
         (tensor(0, (2, 3), (4, 1)), r"a tensor of shape \(2, 3\) is outside"),
         (tensor(0, (100, 3), (0, 1)), r"a tensor of shape \(100, 3\) is outside"),  # 100 copies.
         (REBUILD + STORAGE + b"K\0" + b"tR", "it may be truncated"),
+        (tensor(0, (6,), (1,)).replace(b"K\6t", b"\x8a\x09" + b"\1" * 9 + b"t", 2), "sizes of more than 63 bits"),
+        (tensor(0, (1,) * 65, (1,) * 65), "a tensor has 65 axes"),
+        (tensor(0, (6,), (1,)).replace(b"X\7\0\0\0storage", b"N\x85"), "it has a tuple in a place of another type"),
+        (tensor(0, (6,), (1,))[:-2] + b"}X\3\0\0\0neg\x88stR", "numbers are negated or conjugated"),
+        (
+            tensor(0, (6,), (1,)) + b"sX\1\0\0\0b" + tensor(0, (7,), (1,)).replace(b"K\6tQ", b"K\7tQ"),
+            "the storage '0' has a size below 0, or two",
+        ),
         (b"ctorch\nload\nX\1\0\0\0a\x85R", "it names 'torch.load', which is not run"),
         (b"ctorch\nFloatStorage\n)R", "it calls torch.FloatStorage"),
         (b"}b", "its instructions lack values|in a place of another type"),
@@ -90,9 +99,15 @@ def test_what_is_no_tensor_is_refused(written, value, message):
 
 
 def test_a_storage_that_is_too_short(written):
-    ((_, read),) = read_torch_file(written(tensor(0, (6,), (1,)), content=b"0" * 20)).values()
-    with pytest.raises(ValueError, match="not a readable file of PyTorch, .*buffer is smaller"):
-        read()
+    with pytest.raises(ValueError, match="not a readable file of PyTorch, .*the storage 0 is truncated"):
+        read_torch_file(written(tensor(0, (6,), (1,)), content=b"0" * 20))
+
+
+def test_many_tensors_of_one_storage(written):
+    view = tensor(0, (255,), (1,)).replace(b"K\6tQ", b"K\xfftQ")
+    views = b"s".join(b"X\1\0\0\0%c" % name + view for name in range(65, 90))
+    with pytest.raises(ValueError, match=f"its tensors have {26 * 255:,} numbers, its files 4,... bytes"):
+        read_file(written(view + b"s" + views, content=bytes(4 * 255)))
 
 
 @pytest.mark.parametrize("case", ["bin_zip", "bin_legacy"])

@@ -1,5 +1,6 @@
 """Unigram vocabularies, SentencePiece's, beside a search over all pieces and the files of transformers."""
 
+import base64
 import json
 import pickle
 import random
@@ -37,6 +38,14 @@ SPACES = [
     "\u3000 ",
 ]  # The table leaves all of them.
 MASK = keras_bert.AddedToken("<mask>", False, True, True)
+
+
+def table(units):
+    """Options with a table of characters of one block, which has one string, an empty one."""
+    content = np.zeros(256, "<u4")
+    content[list(units)] = list(units.values())
+    encoded = base64.b64encode(b"\0\4\0\0" + content.tobytes() + b"\0").decode()
+    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": encoded}}
 
 
 def unigram(pieces, **options):
@@ -151,7 +160,13 @@ def test_files(golden, tmp_path):
         ({"unigram": {"scores": [], "penalty": 1}}, "`unigram` has no key 'penalty'"),
         ({"normalizer": {"type": "NFC"}}, r"is not supported.*Received: \['NFC'"),
         ({"pre_tokenizer": METASPACE | {"prepend_scheme": "never"}}, "is not supported"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAQAAA=="}}, "is damaged"),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAQAAA=="}}, "is damaged: it has no end"),
+        (table({0: 1 << 31}), "it points outside"),  # The root is followed though it is no inner unit.
+        (table({1: 256 | 1}), "it points outside"),  # A string, at the base of a unit.
+        (
+            table({0: 128 << 10, 128 ^ 97: 97 << 10 | 256 | 97, 128: 1 << 31}),
+            "its keys are too long",
+        ),  # a, aa, aaa, ...
     ],
 )
 def test_settings_that_are_refused(scores, options, message):
