@@ -4,7 +4,6 @@ All formats use Hugging Face's names without the prefix `bert.`, with kernels as
 tensors under these names, and `slots` lists the variable, or part of a variable, for each of them.
 """
 
-import collections
 import dataclasses
 import itertools
 import logging
@@ -34,7 +33,6 @@ POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 # Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
 _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
-
 
 # The sizes of a config, each with a tensor and the axis that has this size.
 SIZES = {
@@ -245,8 +243,8 @@ def encoder_of(checkpoint):
 
 def head_of_tensors(tensors):
     """Returns the head that has these tensors, or `None`: of several, that with the most tensors."""
-    counts = collections.Counter(name for head in HEADS for name in head.tensors.values())
-    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if counts[name] == 1} for head in HEADS}
+    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
+    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
     heads = [head.name for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
     return heads[-1] if heads else None
 
