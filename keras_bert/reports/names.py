@@ -5,9 +5,9 @@ import re
 
 
 def short_name(model):
-    """Returns the last part of a model's name or path; of `NAME/model`, as a run has it, both."""
+    """Returns the last part of a model's name or path; of `NAME/model`, as a run has it, and of `NAME/4`, both."""
     parts = pathlib.PurePath(model).parts
-    return "/".join(parts[-2:] if parts[-1] == "model" else parts[-1:])
+    return "/".join(parts[-2:] if parts[-1] == "model" or parts[-1].isdigit() else parts[-1:])
 
 
 def is_hub_name(name):

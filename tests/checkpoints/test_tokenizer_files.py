@@ -194,6 +194,7 @@ def test_a_tokenizer_of_choice(golden, folder):
         keras_bert.load(folder, tokenizer=other)
 
 
+WORDS = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 THRESHOLDS = {"problem_type": "multi_label_classification", "keras_bert": {"thresholds": [0.5, 2, 0.5]}}
 
 
@@ -212,6 +213,7 @@ THRESHOLDS = {"problem_type": "multi_label_classification", "keras_bert": {"thre
         ("added_tokens.json", {"<x>": 9}, "added_tokens.json: .*added token '<x>' with the id 9, beside 'e' with the"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"50": {"content": "e"}}}, "'e' with the id 50, beside 'e'"),
         ("tokenizer.json", {"added_tokens": [{"id": 9, "content": "<x>"}]}, "tokenizer.json: .*'<x>' with the id 9, b"),
+        ("tokenizer.json", {"model": WORDS}, r"model.type='WordLevel'; load\(..., tokenizer=None\) opens the weights"),
         ("tokenizer.json", {"truncation": {"direction": "Up"}}, "`truncation_side` must be .*: truncation_side='up'"),
         *(
             ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)

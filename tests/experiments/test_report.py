@@ -259,6 +259,7 @@ def test_head(write, monkeypatch):
     expected = {0.04: "0.0 s", 59.94: "59.9 s", 3600: "1 h 00 min", 7500: "2 h 05 min"}
     assert {seconds: duration(seconds) for seconds in expected} == expected
     names = {"google-bert/bert-base-uncased": "bert-base-uncased", "runs/mnli/model": "mnli/model", "bert/": "bert"}
+    names |= {"https://tfhub.dev/tensorflow/bert_en/4": "bert_en/4"}
     assert list(map(short_name, names)) == list(names.values())
 
 
