@@ -6,8 +6,8 @@ Replaces 200 words of the books by invented ones, as a text of a special field h
 trains bert_tiny_books on 9,600 sentences, 300 steps, with the old vocabulary and after `add_words`. Both see the same
 sentences in the same order, with the same words masked whole. As the tokens differ, the loss on sentences of another
 book is summed over the pieces of the masked words and divided by their characters; the number of [MASK]s tells how
-many pieces a word has, which favors the old vocabulary. It took 45 minutes on two busy cores. Without the flag it reads from
-`$KERAS_BERT_DATA`.
+many pieces a word has, which favors the old vocabulary. It took 45 minutes on two busy cores. Without the flag it reads
+from `$KERAS_BERT_DATA`.
 """
 
 import collections
