@@ -67,7 +67,7 @@ class Relative:
         if head in self.gelu and hidden_act != "gelu":
             raise ValueError(
                 f"`hidden_act` must be 'gelu' for {self.title} with head={head!r}, which has no other activation. "
-                f"Received: hidden_act={hidden_act!r}"
+                f"Received: hidden_act={hidden_act!r}; without this head, every activation is supported"
             )
 
     def _check_fixed(self, values):
@@ -226,8 +226,8 @@ def checked_model_type(config, head, model_type=None):
         names = {"distilbert": not config.type_vocab_size, "xlm-roberta": is_roberta, "electra": is_electra}
         model_type = next((name for name, fits in names.items() if fits), "bert")
     check_choice("model_type", model_type, ("bert", *RELATIVES))
+    if model_type == "bert" and not is_berts:
+        raise ValueError(f"`model_type` must be 'electra' for head={head!r}. Received: model_type='bert'")
     if model_type == "bert":
         config.check_plain("a BERT of transformers")
-        if not is_berts:
-            raise ValueError(f"`model_type` must be 'electra' for head={head!r}. Received: model_type='bert'")
     return model_type
