@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import safetensors.numpy
 
 import keras_bert
 from keras_bert.checkpoints.relatives import RELATIVES
+from keras_bert.tasks.classification import glue
 from tests.checkpoints.conftest import edit
 from tests.conftest import HEADS, to_numpy
 
@@ -111,3 +113,50 @@ def test_a_discriminator_is_told_by_its_tensors(build, tmp_path):
     keras_bert.save(build("electra", "replaced_token_detection"), tmp_path, None)
     edit(tmp_path / "config.json", architectures=None, keras_bert=None)
     assert keras_bert.load(tmp_path).head == "replaced_token_detection"
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", ["distilbert", "electra", "xlm_roberta"])
+def test_fine_tuning_beside_transformers(golden, data, tmp_path, case):
+    """The losses of 30 steps on MRPC, with a new head and without dropout."""
+    torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
+    transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
+    steps, batch, rate = 30, 8, 5e-5
+    folder, train = golden / "hf_world" / case, glue.read(glue.TASKS["mrpc"], data / "glue", "train")
+    own = RELATIVES[case.replace("_", "-")].config_names
+    dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=2, **{own.get(name, name): 0.0 for name in dropout}
+    )
+    theirs.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+    bert = keras_bert.load(tmp_path)
+    rows = range(steps * batch)
+    inputs = bert.preprocessor(128)(([train.text[row] for row in rows], [train.pair[row] for row in rows]))
+    inputs, labels = {name: ids.numpy() for name, ids in inputs.items()}, np.array([*map(int, train.labels)])
+
+    parameters = [[each for each in theirs.parameters() if (each.ndim > 1) == decays] for decays in (True, False)]
+    groups = [{"params": each, "weight_decay": decay} for each, decay in zip(parameters, (0.01, 0.0), strict=True)]
+    optimizer = torch.optim.AdamW(groups, lr=rate, eps=1e-6)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    model = bert.model()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras_bert.create_optimizer(model, rate, steps), loss, jit_compile=False)
+    losses = []
+    for start in range(0, steps * batch, batch):
+        part, targets = {name: ids[start:][:batch] for name, ids in inputs.items()}, labels[start:][:batch]
+        tensors = {NAMES[name]: torch.tensor(ids).long() for name, ids in part.items()}
+        if case == "distilbert":
+            del tensors["token_type_ids"]
+        expected = theirs(**tensors, labels=torch.tensor(targets)).loss
+        optimizer.zero_grad()
+        expected.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append((model.train_on_batch(part, targets), expected.item()))
+        model.reset_metrics()
+    ours, theirs = np.array(losses, "float64").T
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert len({*theirs.round(3)}) > 20
