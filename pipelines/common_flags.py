@@ -229,7 +229,12 @@ def text_lines(content, name):
 
 def words(path):
     """Returns the words of a file, one per line, or `None` without a file."""
-    return path and list(filter(None, map(str.strip, text_lines(pathlib.Path(path).read_bytes(), path))))
+    if not path:
+        return None
+    found = list(filter(None, map(str.strip, text_lines(pathlib.Path(path).read_bytes(), path))))
+    if not found:
+        raise ValueError(f"{path}: the file is empty. Expected one word per line")
+    return found
 
 
 def phases(texts):

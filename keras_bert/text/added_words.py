@@ -30,8 +30,8 @@ def add_words(vocabulary, words, lowercase):
     Returns:
         The new `Vocabulary`, see `extend`, and a dict by id of each new piece: the ids of the pieces it had before.
     """
-    words = words.tolist() if hasattr(words, "tolist") else words  # Of NumPy or pandas.
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+    words = words if isinstance(words, str) else list(words)
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
     check_extendable(vocabulary)
     pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}

@@ -364,9 +364,12 @@ def test_added_words(made, tmp_path, no_report):
     assert first == second
     start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phase": ONE_STEP}
     for name in ("words", "extended"):
-        call(PROGRAM, *flags(made, name, **start, add_words=tmp_path / f"{name}.txt"))
-        bert = keras_bert.load(made / name / "model")
+        call(PROGRAM, *flags(made, f"with_{name}", **start, add_words=tmp_path / f"{name}.txt"))
+        bert = keras_bert.load(made / f"with_{name}" / "model")
         assert (bert.vocabulary.pieces, bert.config.vocab_size) == (tuple(extended), 103)
+    (tmp_path / "words.txt").write_text("\n")
+    told = mistake(PROGRAM, *flags(made, "mistake", **start, add_words=tmp_path / "words.txt"))
+    assert told == f"{tmp_path}/words.txt: the file is empty. Expected one word per line"
     message = (
         f"--model: {made}/teacher has another vocabulary than --data. Create the data with it, and with the same --"
     )
