@@ -21,6 +21,11 @@ _WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
 _UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
 _LEAF = 1 << 31
 _MOST_PREFIXES, _LONGEST_KEY = 32, 1024  # Of a table: keys that start a text, bytes.
+# The special tokens of a class of transformers, and the number of pieces that they replace.
+_FIRST = {
+    "XLMRoberta": (("<s>", "<pad>", "</s>", "<unk>"), 3),
+    "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1),
+}
 _METASPACE = {"replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
@@ -63,34 +68,28 @@ def to_tokenizer_json(path, name):
 
     Args:
         path: the file.
-        name: str, the class of the tokenizer. XLM-RoBERTa's has its special tokens before the pieces, and a mask after.
+        name: str, the class of the tokenizer, which has its own special tokens before the pieces, and a mask after.
     """
     pieces, table = read(path)
-    if name != "XLMRoberta" or _UNKNOWN not in [kind for _, _, kind in pieces[:3]]:
+    if name not in _FIRST or _UNKNOWN not in [kind for _, _, kind in pieces[:3]]:
         raise ValueError(
             f"{path}: the ids of {name}Tokenizer are not in this file. Expected a tokenizer.json beside it: save the "
             "tokenizer with transformers, which writes one"
         )
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    vocabulary = [
-        *((text, 0.0) for text in special),
-        *((text, score) for text, score, _ in pieces[3:]),
-        ("<mask>", 0.0),
-    ]
+    special, replaced = _FIRST[name]
+    kept = pieces[replaced:]
+    vocabulary = [*((text, 0.0) for text in special), *((text, score) for text, score, _ in kept), ("<mask>", 0.0)]
+    places = {text: index for index, (text, _) in enumerate(vocabulary)}
     words = [{"type": "WhitespaceSplit"}, {"type": "Metaspace", **_METASPACE}]
-    added = [(index, text, kind == _CONTROL) for index, (text, _, kind) in enumerate(pieces[3:], 4) if kind in _WHOLE]
-    added = [
-        *((index, text, True) for index, text in enumerate(special)),
-        *added,
-        (len(vocabulary) - 1, "<mask>", True),
-    ]
+    added = [(text, kind == _CONTROL) for text, _, kind in kept if kind in _WHOLE]
+    added = [*((text, True) for text in special), *added, ("<mask>", True)]
     return {
         "added_tokens": [
-            {"id": index, "content": text, "normalized": False, "special": special} for index, text, special in added
+            {"id": places[text], "content": text, "normalized": False, "special": special} for text, special in added
         ],
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": words},
-        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]},
+        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", places["<s>"]], "sep": ["</s>", places["</s>"]]},
         "model": {"type": "Unigram", "unk_id": 3, "vocab": list(map(list, vocabulary))},
     }
 

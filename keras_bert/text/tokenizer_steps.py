@@ -61,21 +61,21 @@ def unigram_steps(normalizer, pre_tokenizer):
     """Returns what a Unigram tokenizer does before its pieces: steps of a normalizer, and SentencePiece's table.
 
     White space at the ends and repeated spaces are removed, and a "▁" precedes each word: as in SentencePiece, by one
-    of the two ways in which its vocabularies are converted.
+    of the two ways in which its vocabularies are converted. Without a table, characters are unchanged.
     """
     steps, words = parts(normalizer, "normalizers"), parts(pre_tokenizer, "pretokenizers")
-    table = next((place for place, step in enumerate(steps) if step.get("type") == "Precompiled"), None)
+    table = next((place for place, step in enumerate(steps) if step.get("type") == "Precompiled"), len(steps))
     is_metaspace = bool(words) and _is_metaspace(**words[-1])
     split = words[:-1] == [{"type": "WhitespaceSplit"}]
-    rest = [] if table is None else [step for step in steps[table + 1 :] if step != _STRIP]
-    if table is None or not is_metaspace or len(words) - split != 1 or not (split or rest) or not _joins_spaces(rest):
+    rest = [step for step in steps[table + 1 :] if step != _STRIP]
+    if not is_metaspace or len(words) - split != 1 or not (split or rest) or not _joins_spaces(rest):
         raise ValueError(
             "the normalizer or the pre-tokenizer of a Unigram vocabulary is not supported. Expected those of "
             "SentencePiece: Precompiled, and Metaspace after WhitespaceSplit or after Strip and Replace of spaces. "
             f"Received: {[step.get('type') for step in (*steps, *words)]}"
         )
     before = {"type": "Sequence", "normalizers": steps[:table]}
-    return normalizer_steps(before), steps[table].get("precompiled_charsmap") or ""
+    return normalizer_steps(before), (steps[table].get("precompiled_charsmap") or "") if table < len(steps) else ""
 
 
 def parts(values, key):

@@ -62,9 +62,10 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         self._finish()
 
     def _literals(self):
-        added = (token.content for token in self.vocabulary.added_tokens)
-        exact = {name: self.vocabulary.id(name) for name in (*self.keep_special_tokens, *added)}
-        return exact and Literals(exact), None
+        added = self.vocabulary.added_tokens
+        names = (*self.keep_special_tokens, *(token.content for token in added))
+        single = [self.vocabulary.id(token.content) for token in added if token.single_word]
+        return names and Literals({name: self.vocabulary.id(name) for name in names}, single), None
 
     def _pieces_of_rest(self, texts, offsets):
         if self._normalizer:
