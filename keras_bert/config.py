@@ -124,7 +124,7 @@ class BertConfig:
         path = pathlib.Path(path).expanduser()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")

@@ -19,7 +19,8 @@ def read(tokenizer, folder, metadata, longest_word=None):
     try:
         return tokenizer_files.read(folder, metadata, longest_word, tokenizer == _WORDS)
     except ValueError as error:
-        raise ValueError(f"{error}; load(..., tokenizer=None) opens the weights alone") from None
+        place = "" if str(folder) in str(error) else f"{folder}: "
+        raise ValueError(f"{place}{error}; load(..., tokenizer=None) opens the weights alone") from None
 
 
 def replaced(tokenizer, metadata):

@@ -107,6 +107,6 @@ def _labels(table):
     if min(found, default=2) > 1 or not len(found) == len(set(names)) == len(table) == max(found) - min(found) + 1:
         raise ValueError(
             "`id2label` must map the numbers from 0 or 1 on to different names, one for each label. "
-            f"Received: {table!s:.200}"
+            f"Received: {table!r:.200}"
         )
     return None if names == placeholders(len(names)) else names

@@ -8,7 +8,7 @@ import numpy as np
 from keras_bert.checkpoints import model_garden
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, head_of_tensors, tensors_of
 from keras_bert.checkpoints.tensor_bundle import TensorBundle
-from keras_bert.checkpoints.weight_files import check_numbers
+from keras_bert.checkpoints.weight_files import check_tensors
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
@@ -117,7 +117,7 @@ def _open(prefix):
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {_first_line(error)}") from None
     shapes = bundle.get_variable_to_shape_map()
     shards = prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")
-    check_numbers(prefix, shapes.values(), sum(path.stat().st_size for path in shards))
+    check_tensors(prefix, shapes, sum(path.stat().st_size for path in shards))
 
     def fetch(name):
         try:

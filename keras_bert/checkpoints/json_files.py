@@ -8,7 +8,7 @@ def read_json(path):
     """Reads a JSON object; errors name the file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
@@ -26,6 +26,6 @@ def inner_path(path, name):
     Links are followed: a folder in the cache of the Hugging Face hub consists of links to files outside of it.
     """
     inner = pathlib.PurePath(name if isinstance(name, str) else "..")
-    if inner.anchor or ".." in inner.parts:
+    if inner.anchor or ".." in inner.parts or not str(inner).isprintable():
         raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
     return path.parent / inner

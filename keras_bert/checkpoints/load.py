@@ -25,6 +25,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import similar
+from keras_bert.files import explaining
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
@@ -179,6 +180,7 @@ def _listed(name, revision):
     return [file.rfilename for file in found.siblings or ()]
 
 
+@explaining
 def _open_path(path, options):
     head, base, tokenizer = options
     if path.is_dir() and peft.is_adapter(path):

@@ -20,7 +20,7 @@ import logging
 
 from keras_bert.checkpoints.huggingface import CONFIG
 from keras_bert.checkpoints.json_files import read_json_if_exists
-from keras_bert.files import write_json, write_text
+from keras_bert.files import explaining, write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
@@ -51,6 +51,7 @@ _FIXED = {
 }
 
 
+@explaining
 def read(directory, metadata, longest_word=None, words=False):
     """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
@@ -246,11 +247,12 @@ def _with_added_tokens(directory, pieces, added_tokens, settings):
         extended += map(tokenizer_json.no_piece, range(len(extended), index + 1))
         if content not in known:
             extended[index] = content
-    extended += [content for content in special if content not in extended]
+    present, named = set(extended), set(contents.values())
+    extended += [content for content in special if content not in present]
     replaced = {token["content"] for token in decoder.values()}
     added = [token for token in added_tokens if token.content not in replaced]
     others = {*tokenizer_json.STANDARD, *(token.content for token in added)}
-    tokens = [*by_id.values(), *(token for name, token in special.items() if name not in contents.values())]
+    tokens = [*by_id.values(), *(token for name, token in special.items() if name not in named)]
     added += [tokenizer_json.added_token(token, known) for token in tokens if token["content"] not in others]
     return extended, added
 

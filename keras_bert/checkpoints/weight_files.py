@@ -54,21 +54,27 @@ def read_tensors(directory, files=FILES):
 def read_file(path):
     """Returns the `Tensor`s of a file by their names."""
     if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    tensors = read_torch_file(path) if path.suffix == ".bin" else read_h5_file(path)
-    check_numbers(path, [shape for shape, _ in tensors.values()], path.stat().st_size)
-    return {name: Tensor(name, shape, read) for name, (shape, read) in tensors.items()}
+        tensors = _read_safetensors(path)
+    else:
+        read = read_torch_file if path.suffix == ".bin" else read_h5_file
+        tensors = {name: Tensor(name, *found) for name, found in read(path).items()}
+    check_tensors(path, {name: tensor.shape for name, tensor in tensors.items()}, path.stat().st_size)
+    return tensors
 
 
-def check_numbers(path, shapes, size):
-    """Raises if tensors have more numbers than their files bytes: a model with room for them is built first.
+def check_tensors(path, shapes, size):
+    """Raises if tensors have names that cannot be printed, or more numbers than their files bytes.
+
+    A model with room for them is built before they are read.
 
     Args:
         path: what the error names.
-        shapes: list of the shapes of the tensors.
+        shapes: dict of the shapes of the tensors by name.
         size: int, bytes of their files.
     """
-    if (count := sum(map(math.prod, shapes))) > size:
+    if name := next((name for name in shapes if not name.isprintable()), None):
+        raise ValueError(f"{path}: a tensor's name must be printable. Received: {name!r:.200}")
+    if (count := sum(map(math.prod, shapes.values()))) > size:
         raise ValueError(
             f"{path}: not readable, it may be truncated: its tensors have {count:,} numbers, its files {size:,} bytes"
         )

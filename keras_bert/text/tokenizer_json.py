@@ -3,6 +3,7 @@
 import itertools
 import json
 
+from keras_bert.files import explaining
 from keras_bert.text import unigram_json
 from keras_bert.text.added_tokens import (
     AddedToken,
@@ -35,6 +36,7 @@ _SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
 _PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
+@explaining
 def read(path, text, bert_defaults=False):
     """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`.
 

@@ -75,10 +75,14 @@ def test_shards(folder, models):
         keras_bert.load(folder)
     (folder / second).symlink_to("../blob")  # As in the cache of the hub.
     keras_bert.load(folder)
-    for outside in ("../blob", str(folder.parent / "blob"), "a/../../blob", 1):
+    for outside in ("../blob", str(folder.parent / "blob"), "a/../../blob", 1, "a\nb"):
         edit(index, weight_map={**places, max(places): outside})
-        with pytest.raises(ValueError, match=r"index.json: .* must be in its folder. Received: '?(\.\./|/|a/|1)"):
+        with pytest.raises(ValueError, match=r"index.json: .* must be in its folder. Received: '?(\.\./|/|a/|1|a\\nb)"):
             keras_bert.load(folder)
+    index.write_text('{"weight_map": ' + "[" * 10**5)
+    with pytest.raises(ValueError, match="index.json: not a JSON file: maximum recursion depth"):
+        keras_bert.load(folder)
+    index.write_text("{}")
     edit(index, weight_map=[second])
     with pytest.raises(ValueError, match="index.json: `weight_map` must be an object with the file of each tensor"):
         keras_bert.load(folder)

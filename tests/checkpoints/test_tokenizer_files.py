@@ -219,6 +219,13 @@ THRESHOLDS = {"problem_type": "multi_label_classification", "keras_bert": {"thre
             ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)
             for sep, message in ((["[SEP]", 4], "with the ids of the vocabulary"), (["</s>", 3], r"\[CLS\] A \[SEP\]"))
         ),
+        (
+            "tokenizer.json",
+            {"added_tokens": [{"content": "<x>"}]},
+            r"tokenizer.json: .* than expected: KeyError\('id'\)",
+        ),
+        ("tokenizer_config.json", {"added_tokens_decoder": [1]}, "bert: .*AttributeError.*; load.*, tokenizer=None"),
+        ("config.json", {"model_type": ["bert"]}, "bert: a value is missing or of another type than expected: TypeErr"),
         ("config.json", {"problem_type": "regression"}, "`problem_type` must match the number of labels"),
         ("config.json", {"problem_type": "ranking"}, "`problem_type` must be one of regression"),
         ("config.json", THRESHOLDS, r"config.json: `thresholds` must be a number .* list of 3, .*\[0.5, 2, 0.5\]"),

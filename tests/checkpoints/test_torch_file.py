@@ -103,6 +103,11 @@ def test_a_storage_that_is_too_short(written):
         read_torch_file(written(tensor(0, (6,), (1,)), content=b"0" * 20))
 
 
+def test_a_name_of_two_lines(written):
+    with pytest.raises(ValueError, match=r"a tensor's name must be printable. Received: 'b\\n'$"):
+        read_file(written(tensor(0, (6,), (1,)) + b"sX\2\0\0\0b\n" + tensor(0, (6,), (1,))))
+
+
 def test_many_tensors_of_one_storage(written):
     view = tensor(0, (255,), (1,)).replace(b"K\6tQ", b"K\xfftQ")
     views = b"s".join(b"X\1\0\0\0%c" % name + view for name in range(65, 90))
