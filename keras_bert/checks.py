@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import math
 import numbers
 
@@ -73,3 +74,19 @@ def take_numbers(settings, may_be_zero=()):
             check_count(field.name, value, least=int(field.name not in may_be_zero))
         if is_number(value) and hasattr(value, "item"):
             object.__setattr__(settings, field.name, value.item())
+
+
+def explaining(read):
+    """Decorates a function that reads the file or folder of its first argument.
+
+    Errors at values of another type than expected, in a file that another program wrote, name it.
+    """
+
+    @functools.wraps(read)
+    def explained(path, *arguments, **options):
+        try:
+            return read(path, *arguments, **options)
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+            raise ValueError(f"{path}: a value is missing or of another type than expected: {error!r:.200}") from error
+
+    return explained

@@ -1,7 +1,6 @@
 """Atomic writes of files and folders; JSON and its differences; hashes."""
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -113,22 +112,6 @@ def read_json(path):
 def read_lines(path):
     """Reads a file with a JSON value in each line."""
     return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
-
-
-def explaining(read):
-    """Decorates a function that reads the file or folder of its first argument.
-
-    Errors at values of another type than expected, in a file that another program wrote, name it.
-    """
-
-    @functools.wraps(read)
-    def explained(path, *arguments, **options):
-        try:
-            return read(path, *arguments, **options)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
-            raise ValueError(f"{path}: a value is missing or of another type than expected: {error!r:.200}") from error
-
-    return explained
 
 
 def fingerprint(value):

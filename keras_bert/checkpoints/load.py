@@ -24,8 +24,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checks import similar
-from keras_bert.files import explaining
+from keras_bert.checks import explaining, similar
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe

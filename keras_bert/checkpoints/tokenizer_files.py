@@ -20,7 +20,8 @@ import logging
 
 from keras_bert.checkpoints.huggingface import CONFIG
 from keras_bert.checkpoints.json_files import read_json_if_exists
-from keras_bert.files import explaining, write_json, write_text
+from keras_bert.checks import explaining
+from keras_bert.files import write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary

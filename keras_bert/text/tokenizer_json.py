@@ -3,7 +3,7 @@
 import itertools
 import json
 
-from keras_bert.files import explaining
+from keras_bert.checks import explaining
 from keras_bert.text import unigram_json
 from keras_bert.text.added_tokens import (
     AddedToken,
