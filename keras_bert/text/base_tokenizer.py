@@ -27,7 +27,6 @@ class Tokenizer:
         self.vocabulary = Vocabulary(vocabulary)
         lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase) if lowercase is None else lowercase
         _check_kept(keep_special_tokens, self.vocabulary)
-        self.vocabulary.check_casing(lowercase)
         self.keep_special_tokens = tuple(keep_special_tokens)
         self._lowercase, self._strip_accents = lowercase, strip_accents
         return lowercase

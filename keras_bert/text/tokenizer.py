@@ -82,6 +82,7 @@ class BertTokenizer(Tokenizer):
             raise ValueError(
                 f"{self.vocabulary.source}: expected a vocabulary of WordPiece. Received: one of SentencePiece"
             )
+        self.vocabulary.check_casing(lowercase)
         if strip_accents is None:
             strip_accents = self.vocabulary.strip_accents
         self._has_steps = self.vocabulary.has_steps

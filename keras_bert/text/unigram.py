@@ -50,7 +50,8 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         keep_special_tokens: Sequence[str] = (),
     ):
         tf.Module.__init__(self)
-        self._set(vocabulary, lowercase, strip_accents, keep_special_tokens)
+        lowercase = self._set(vocabulary, lowercase, strip_accents, keep_special_tokens)
+        self.vocabulary.check_casing(lowercase)
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
         self._normalizer = SequenceNormalizer({"type": "Sequence", "normalizers": before}) if before else None

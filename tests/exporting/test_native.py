@@ -8,6 +8,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+import keras_bert  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 from keras_bert.files import read_json  # noqa: E402
 from tests.exporting import native  # noqa: E402
@@ -65,6 +66,19 @@ def test_answers_in_the_native_runtime(exported, program, head, options):
         found = verification.compare(stored, got[name], verification.TOLERANCES[dtype])
         # In 16 bits, strings and integers depend on near ties.
         assert found.problem is None or (dtype != "float32" and found.discrete), (name, found)
+
+
+@pytest.mark.parametrize("case", ["unigram_bert", "normalizer_sequence", "xlm_roberta_sequence"])
+def test_answers_with_other_tokenizers(golden, program, tmp_path, case):
+    """Those of `predict`: SentencePiece's op is a resource, which the program creates from the SavedModel."""
+    texts = ["Zwei junge Männer.", "ﬁne <mask> Ⅷ\x85x", ""]
+    bert = keras_bert.load(golden / "hf_world" / case)
+    bert.export(tmp_path / "1")
+    inputs = {"text": np.array([text.encode().decode("latin-1") for text in texts], object)}
+    got = native.run(program, tmp_path / "1", "serving_default", inputs)
+    answers = [answer.get("scores", answer.get("embedding")) for answer in bert.predict(texts)]
+    expected = np.array([[*answer.values()] if isinstance(answer, dict) else answer for answer in answers])
+    np.testing.assert_allclose(got.get("probabilities", got.get("embedding")), expected, atol=1e-5)
 
 
 def test_the_program_has_no_python_and_keeps_all_bytes(program, exported, tmp_path):

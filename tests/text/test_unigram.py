@@ -14,6 +14,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.checkpoints import tokenizer_files
 from keras_bert.metadata import Metadata
+from keras_bert.pretraining.settings import ExampleBuilder, Settings
 from keras_bert.text.unigram import build_tokenizer
 from keras_bert.wire_format import message
 from tests.checkpoints.conftest import edit
@@ -196,6 +197,11 @@ def test_symbols_of_the_user(tmp_path):
     vocabulary = tokenizer_files.read(tmp_path, Metadata()).vocabulary
     assert vocabulary.id("@user") == 4
     assert keras_bert.AddedToken("@user", False, False, True) in vocabulary.added_tokens
+
+
+def test_pre_training_data_is_refused(letters):
+    with pytest.raises(ValueError, match="expected a vocabulary of WordPiece. Received: one of SentencePiece"):
+        ExampleBuilder(letters, Settings(16))
 
 
 def test_models_that_are_refused(tmp_path):
