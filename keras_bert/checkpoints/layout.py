@@ -37,6 +37,7 @@ _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 # The sizes of a config, each with a tensor and the axis that has this size.
 SIZES = {
     "vocab_size": ("embeddings.word_embeddings.weight", 0),
+    "embedding_size": ("embeddings.word_embeddings.weight", 1),
     "hidden_size": ("encoder.layer.0.attention.output.dense.weight", 0),
     "max_position_embeddings": (POSITIONS, 0),
     "type_vocab_size": ("embeddings.token_type_embeddings.weight", 0),
@@ -217,7 +218,7 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
     """
     found = {}
     for size, (table, axis) in sizes.items():
-        if config[size] == 0:  # A table that the model lacks.
+        if not config[size]:  # A table that the model lacks, or embeddings as wide as the model.
             continue
         shape = tuple(tensors[table].shape) if table in tensors else None
         if shape is not None and len(shape) == 2:
@@ -228,9 +229,8 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
         numbers = {match[1] for tensor in tensors if (match := re.match(rf"{prefix}\.(\d+)\.", tensor))}
         found[size] = len(numbers), "the number of layers of the tensors"
     for size, (expected, reason) in found.items():
-        if config[size] != expected:
-            received = f"Received: {size}={config[size]}"
-            raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. {received}")
+        if (value := config[size]) != expected:
+            raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}")
 
 
 def encoder_of(checkpoint):

@@ -104,6 +104,13 @@ def test_what_a_relative_lacks(build, tmp_path, name, head, changes, message):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_width_of_embeddings_is_that_of_the_table(build, tmp_path):
+    keras_bert.save(build("electra", "encoder"), tmp_path, None)
+    edit(tmp_path / "config.json", embedding_size=10**9)
+    with pytest.raises(ValueError, match="`embedding_size` of its config must be 12, as in embeddings.word_embeddings"):
+        keras_bert.load(tmp_path)
+
+
 def test_positions_do_not_depend_on_the_vocabulary(build, pieces, tmp_path):
     keras_bert.save(build("xlm-roberta", "encoder"), tmp_path, pieces)  # [PAD] is their first piece.
     assert keras_bert.load(tmp_path).config.position_padding_id == 1
