@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import math
 import struct
 
 import numpy as np
@@ -20,6 +19,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
 _UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
 _LEAF = 1 << 31
+_LARGEST = float(np.finfo(np.float32).max)
 _MOST_PREFIXES, _LONGEST_KEY = 32, 1024  # Of a table: keys that start a text, bytes.
 # The special tokens of a class of transformers, and the number of pieces that they replace.
 _FIRST = {
@@ -142,12 +142,12 @@ def check(vocabulary):
         raise ValueError(f"{vocabulary.source}: `unigram` has no key {min(unknown)!r}")
     check_count("pair_separators", vocabulary.pair_separators)
     numbers = isinstance(scores, list | tuple) and all(
-        type(score) is float and math.isfinite(score) for score in scores
+        type(score) is float and abs(score) <= _LARGEST for score in scores
     )
     if not numbers or len(scores) != len(pieces):
         raise ValueError(
-            f"{vocabulary.source}: `scores` of Unigram must be a finite float for each of the {len(pieces)} pieces. "
-            f"Received: {scores!r:.60}"
+            f"{vocabulary.source}: `scores` of Unigram must be a finite float of 32 bits for each of the "
+            f"{len(pieces)} pieces. Received: {scores!r:.60}"
         )
     twice = next(
         (piece for piece in pieces if not piece or "\0" in piece or pieces[vocabulary.id(piece)] != piece), None

@@ -163,6 +163,7 @@ def test_files(golden, tmp_path):
     ("options", "message"),
     [
         ({"unigram": {"scores": [0.0]}}, "`scores` of Unigram must be a finite float"),
+        ({"unigram": {"scores": [1e39] * 18}}, "`scores` of Unigram must be a finite float of 32 bits"),
         ({"unigram": {"scores": [], "penalty": 1}}, "`unigram` has no key 'penalty'"),
         ({"normalizer": {"type": "Prepend"}}, "`normalizer` has a step that is not supported"),
         ({"pre_tokenizer": METASPACE | {"prepend_scheme": "never"}}, "is not supported"),
