@@ -164,10 +164,15 @@ class Vocabulary:
 
     @property
     def is_continuation(self):
-        """List of bools by id: whether the piece continues a word, as `##ing` does, or in Unigram one without "▁"."""
+        """List of bools by id: whether the piece continues a word, as `##ing` does, or in Unigram one without "▁".
+
+        An unknown character continues a word too, unless "▁" is no piece: it is then part of the unknown string.
+        """
         if self.unigram is None:
             return [piece.startswith("##") for piece in self.pieces]
         whole = {*self.special_tokens.values(), *(token.content for token in self.added_tokens)}
+        if WORD_START in self:
+            whole.discard(self.special_tokens.get("[UNK]", "[UNK]"))
         return [not piece.startswith(WORD_START) and piece not in whole for piece in self.pieces]
 
     @property

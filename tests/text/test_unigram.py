@@ -93,14 +93,14 @@ def test_the_pieces_are_the_most_probable_ones(letters, scores):
 
 def test_offsets_words_and_added_tokens(letters):
     """A piece never has the white space before it; punctuation is a word."""
-    text, tokenizer = "  (cab) <mask>xé a ℀", build_tokenizer(letters)
+    text, tokenizer = "  (cab) <mask>xé a ℀ béa", build_tokenizer(letters)
     ids, starts, ends = (part.numpy().tolist() for part in tokenizer.with_offsets(text))
     pieces = [letters.pieces[index] for index in ids]
     surfaces = [text.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
-    assert "".join(surfaces) == "(cab)<mask>xéa℀"
+    assert "".join(surfaces) == "(cab)<mask>xéa℀béa"
     begins = tokenizer.word_starts(tf.constant(ids)).numpy().tolist()
-    words = "".join(" " * begin + piece for piece, begin in zip(pieces, begins, strict=True))
-    assert words.replace("▁", "").split() == ["(", "cab", ")", "<mask>", "<unk>", "a", "<unk>"]
+    words = "".join(" " * begin + piece for piece, begin in zip(pieces, begins, strict=True)).split()
+    assert words == ["▁(", "cab", ")", "<mask>", "▁<unk>", "▁a", "▁<unk>", "▁b<unk>a"]
     assert pickle.loads(pickle.dumps(tokenizer))(text).numpy().tolist() == ids
 
 
