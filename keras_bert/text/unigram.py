@@ -32,8 +32,8 @@ class UnigramTokenizer(Tokenizer, tf.Module):
     """Splits texts into the pieces of a Unigram vocabulary.
 
     Differs from Hugging Face's tokenizers in texts with combining marks, which SentencePiece composes with the
-    character before them; in the word "▁", which it removes; and in added tokens that are not special, which are
-    matched before the normalization.
+    character before them; in the word "▁", which it removes; in added tokens that are not special, which are
+    matched before the normalization; and in equally probable splits, of which either may be chosen.
 
     Args:
         vocabulary: as for `BertTokenizer`, with `unigram`.

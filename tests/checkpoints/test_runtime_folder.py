@@ -47,6 +47,19 @@ def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp
     assert config["id2label"][str(logits[0].argmax())] == labels[int(np.argmax(expected))]
 
 
+def test_positions_that_are_counted_and_a_unigram_vocabulary(golden, tmp_path):
+    """The file counts the positions of XLM-RoBERTa from its padding; the folder has no vocab.txt."""
+    bert = keras_bert.load(golden / "hf_world" / "xlm_roberta")
+    keras_bert.export_onnx(bert.encoder, bert.preprocessor(24), tmp_path / "new")
+    assert files(tmp_path / "new") == ["config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json"]
+    assert keras_bert.Vocabulary(tmp_path / "new" / "tokenizer.json").pieces == bert.vocabulary.pieces
+    inputs = {name: ids.numpy() for name, ids in bert.preprocessor(24)(["Zwei <pad> Männer", ""]).items()}
+    (states,) = runtime.InferenceSession(tmp_path / "new" / "model.onnx").run(["sequence_output"], inputs)
+    is_real = inputs["padding_mask"].astype(bool)
+    expected = np.array(bert.encoder(inputs)["sequence_output"])[is_real]
+    np.testing.assert_allclose(states[is_real], expected, atol=2e-5 * np.abs(expected).max())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["pretraining", "multiple_choice"])
 def test_int8(models, preprocessor, tmp_path, head):

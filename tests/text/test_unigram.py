@@ -137,6 +137,16 @@ def test_pairs_words_and_files_of_keras(letters, tmp_path):
     np.testing.assert_array_equal(loaded(["(cab)"])["token_ids"], preprocessor(["(cab)"])["token_ids"])
 
 
+def test_the_model_outlives_a_session(letters):
+    """`keras.utils.clear_session` removes TensorFlow's resources without a name of their own."""
+    preprocessor = keras_bert.TextPreprocessor(letters, 12)
+    expected = preprocessor(["(cab)"])["token_ids"]
+    keras.utils.clear_session()
+    (mapped,) = tf.data.Dataset.from_tensors(["(cab)"]).map(preprocessor)
+    for packed in (preprocessor(["(cab)"]), mapped, pickle.loads(pickle.dumps(preprocessor))(["(cab)"])):
+        np.testing.assert_array_equal(packed["token_ids"], expected)
+
+
 def test_files(golden, tmp_path):
     """A `.model` without `tokenizer.json` has the same ids; both are written so that the settings return."""
     folder = golden / "hf_world" / "unigram_bert"
