@@ -28,8 +28,11 @@ slow: .venv/installed
 whole: browser beam convert
 	.venv/bin/python -m pytest $(TWO) -m ""
 
+# Most of the time is XLA's, for programs that run once.
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
 jax: .venv/installed .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/checkpoints/test_goldens.py tests/checkpoints/test_save.py
+	KERAS_BACKEND=jax XLA_FLAGS=$(QUICK) .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/checkpoints/test_goldens.py tests/checkpoints/test_save.py
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
 	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/experiments/test_fit_trainer.py
 
