@@ -107,11 +107,12 @@ def to_json(vocabulary):
     """Returns the content of the file of a Unigram `Vocabulary`, a string."""
     start, end, unknown = (vocabulary.pieces[vocabulary.id(name)] for name in ("[CLS]", "[SEP]", "[UNK]"))
     template = start, end, vocabulary.pair_separators, vocabulary.pair_segments
+    added = sorted((vocabulary.id(token.content), token) for token in vocabulary.added_tokens)
     values = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [entry(vocabulary.id(token.content), token) for token in vocabulary.added_tokens],
+        "added_tokens": [entry(index, token) for index, token in added],
         "normalizer": vocabulary.normalizer,
         "pre_tokenizer": vocabulary.pre_tokenizer,
         "post_processor": {
@@ -125,11 +126,19 @@ def to_json(vocabulary):
         "model": {
             "type": "Unigram",
             "unk_id": vocabulary.id(unknown),
-            "vocab": [list(each) for each in zip(vocabulary.pieces, vocabulary.unigram["scores"], strict=True)],
+            "vocab": _without_added(zip(vocabulary.pieces, vocabulary.unigram["scores"], strict=True), added),
             "byte_fallback": False,
         },
     }
     return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+def _without_added(vocab, added):
+    """Returns the pieces and their scores without the tokens after them, which are no parts of words."""
+    vocab, hidden = list(map(list, vocab)), {token.content for _, token in added if not token.wordpiece}
+    while vocab[-1][0] in hidden:
+        vocab.pop()
+    return vocab
 
 
 def _written(parts):

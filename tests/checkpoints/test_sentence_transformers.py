@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.checkpoints import tokenizer_files
 from tests.checkpoints.conftest import edit
 
 
@@ -77,6 +78,17 @@ def test_the_files_of_a_projection(folder, models):
 def test_unsupported_settings_raise(folder, file, values, message):
     edit(folder / file, **values)
     with pytest.raises(ValueError, match=message):
+        keras_bert.load(folder)
+
+
+def test_lower_case_is_no_setting_of_unigram(folder):
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    words = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁a"]
+    vocabulary = keras_bert.Vocabulary(pieces, unigram={"scores": [0.0] * 6}, pre_tokenizer=words)
+    tokenizer_files.write(vocabulary, vocabulary.lowercase, 12, folder)
+    edit(folder / "sentence_bert_config.json", do_lower_case=True)
+    with pytest.raises(ValueError, match="`do_lower_case` is only supported with BERT's normalizer"):
         keras_bert.load(folder)
 
 

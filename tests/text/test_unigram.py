@@ -113,11 +113,13 @@ def test_offsets_words_and_added_tokens(letters):
         ("aｎｅｗb new", ["▁a", "<unk>", "b", "new"]),
     ],
 )
-def test_added_tokens_and_normalization(scores, text, expected):
+def test_added_tokens_and_normalization(scores, text, expected, tmp_path):
     """transformers keeps added tokens whole in texts, and finds the pieces that they also are after normalization."""
     steps = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, STEPS["normalizer"]]}}
     vocabulary = unigram(scores | {"new": 0.0}, added_tokens=[MASK, "new"], **steps)
     assert build_tokenizer(vocabulary)(text).numpy().tolist() == vocabulary.ids(expected)
+    tokenizer_files.write(vocabulary, False, 8, tmp_path)  # "new" is no piece there either.
+    assert tokenizer_files.read(tmp_path, Metadata()).vocabulary == vocabulary
 
 
 def test_pairs_words_and_files_of_keras(letters, tmp_path):
