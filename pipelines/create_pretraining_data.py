@@ -15,6 +15,7 @@ same examples on its workers, which need this package and the input at the same 
 """
 
 import dataclasses
+import pathlib
 import shlex
 
 from keras_bert.corpus import lines
@@ -126,7 +127,10 @@ def _next_step(arguments, output):
     phase = f"length:{arguments.sequence_length},steps:10000,batch:32"
     name, start = "tiny", "--config=tiny"
     if arguments.add_words:
-        start = f"--model=google-bert/bert-base-uncased --add_words={shlex.quote(arguments.add_words)}"
+        folder = pathlib.Path(arguments.vocab).parent
+        has_model = (folder / "config.json").is_file() or (folder / "bert_config.json").is_file()
+        model = shlex.quote(str(folder)) if has_model else "google-bert/bert-base-uncased"
+        start = f"--model={model} --add_words={shlex.quote(arguments.add_words)}"
         name = "words"
     train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} {start} --phase={phase}"
     return f"{train}{objective} --output_dir=runs/{name}"

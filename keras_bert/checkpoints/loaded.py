@@ -125,7 +125,10 @@ class LoadedBert(ModelMethods):
 
         name, limit = self._checkpoint.name, self.config.max_position_embeddings
         if self.vocabulary is None:
-            raise ValueError(f"{name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
+            raise ValueError(
+                f"{name} has no vocabulary. Expected vocab.txt or tokenizer.json in its folder, "
+                "load(..., tokenizer=folder) with those of another one, or a `TextPreprocessor` of your own"
+            )
         if sequence_length > limit and self.positions == "learned":
             raise ValueError(
                 f"`sequence_length` must be at most {limit}, the number of positions of {name}. "

@@ -156,7 +156,8 @@ def _class(directory, settings, words):
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
     has_words = short == _JAPANESE and _takes_words(settings) and (directory / _VOCABULARY).is_file()
     if short not in _BERT_CLASSES | _FILE_CLASSES | _UNIGRAM_CLASSES and not (words and has_words):
-        hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces" if has_words else ""
+        hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces, and so does the folder "
+        hint = f"{hint}that `convert_checkpoint --tokenizer=words` writes" if has_words else ""
         raise ValueError(
             f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
             f"tokenizer_class={name!r}{hint}"

@@ -13,6 +13,7 @@ from keras_bert.checkpoints.torch_file import read_torch_file
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TORCH = "pytorch_model.bin"
+_POINTER = b"version https://git-lfs"  # What Git leaves in the place of a large file.
 # The files of weights, the first that a folder has is read.
 FILES = (WEIGHTS, INDEX, TORCH, f"{TORCH}.index.json", "tf_model.h5", "tf_model.h5.index.json")
 
@@ -53,6 +54,9 @@ def read_tensors(directory, files=FILES):
 
 def read_file(path):
     """Returns the `Tensor`s of a file by their names."""
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise ValueError(f"{path}: Git's pointer to the file. Expected the file, which `git lfs pull` downloads")
     if path.suffix == ".safetensors":
         tensors = _read_safetensors(path)
     else:

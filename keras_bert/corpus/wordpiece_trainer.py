@@ -17,6 +17,7 @@ from keras_bert.text.tokenizer_options import LONGEST_WORD
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
+_FEWER = "the corpus gives only %s tokens instead of %s. Add text or lower the minimum count, which is %d"
 # Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.
 _BEGIN = "\0"
 # The vocabulary size of each round as a share of the final size; the next round removes any excess.
@@ -125,7 +126,10 @@ def extend_vocabulary(
     size = len(existing) + vocab_size - len(vocabulary) + unused
     pieces, losses = _grow_and_prune(words[:_MOST_WORDS], existing, size, min_count, progress, len(existing))
     learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
-    return extend(vocabulary, list(map(_public, learned)))
+    extended = extend(vocabulary, list(map(_public, learned)))
+    if len(extended) < vocab_size:
+        _LOG.warning(_FEWER, f"{len(extended):,}", f"{vocab_size:,}", min_count)
+    return extended
 
 
 def _size(vocab_size, special, alphabet, words, min_count):

@@ -3,6 +3,7 @@
 import functools
 import json
 import logging
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -30,8 +31,8 @@ def add_words(vocabulary, words, lowercase):
     Returns:
         The new `Vocabulary`, see `extend`, and a dict by id of each new piece: the ids of the pieces it had before.
     """
-    words = words if isinstance(words, str) else list(words)
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+    words = list(words) if isinstance(words, Iterable) and not isinstance(words, str) else words
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
     check_extendable(vocabulary)
     pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}

@@ -131,8 +131,11 @@ def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
     with pytest.raises(ValueError, match="`add_words` needs floats"):
         bert.add_words(["cow"])
     models("question_answering").save(tmp_path / "mine.keras")
+    mine = keras_bert.load(tmp_path / "mine.keras")
     with pytest.raises(ValueError, match="mine.keras has no vocabulary"):
-        keras_bert.load(tmp_path / "mine.keras").add_words(["zoo"])
+        mine.add_words(["zoo"])
+    with pytest.raises(ValueError, match=r"mine.keras has no vocabulary. .* load\(..., tokenizer=folder\)"):
+        mine.preprocessor(8)
 
 
 class TestNames:
@@ -238,6 +241,7 @@ CONFIGS = [({"id2label": table}, "`id2label` must map the numbers from 0 or 1 on
 CONFIGS += [({"keras_bert": {key: OWN[key]}}, f"`{key}` in `keras_bert` must be .*. Received: {key}=") for key in OWN]
 CONFIGS += [({key: 10**12}, rf"`{key}` .* must be {SIZES[key]}, .*. Received: {key}=10{{12}}$") for key in SIZES]
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 MORE = {"bert.x": np.zeros((3, 4), "float32")}
 UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
 
@@ -291,6 +295,7 @@ def test_wrong_tensors(folder, change, message):
             "h5: not a readable file of Keras 2's weights",
         ),
         *((shorten(WEIGHTS, length), CUT_SHORT) for length in (0, 100, -1000)),
+        (lambda folder: (folder / WEIGHTS).write_text(POINTER), "safetensors: Git's pointer to the file. .*`git lfs p"),
         (
             lambda folder: edit(folder / "tokenizer_config.json", extra_special_tokens=["<more>"]),
             "the vocabulary has 51 pieces, more than the token table's vocab_size=50",

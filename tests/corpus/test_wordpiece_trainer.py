@@ -60,7 +60,7 @@ def test_manually_derived_vocabularies():
     assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
 
 
-def test_extended_vocabularies():
+def test_extended_vocabularies(caplog):
     # Beside the alphabet alone, the pieces of `learn_vocabulary`; unused ones are replaced first.
     unused = ["[PAD]", "[unused1]", *COMPACT[1:], "[unused2]"]
     replaced = (*COMPACT[:1], "low", *COMPACT[1:], "lowest", *ALPHABET)
@@ -73,7 +73,9 @@ def test_extended_vocabularies():
         "lowest",
         "lower",
     )
+    assert not caplog.messages
     assert len(extend_vocabulary(COUNTS, existing, vocab_size=20)) == 16
+    assert "gives only 16 tokens instead of 20. Add text or lower the minimum count, which is 2" in caplog.text
     message = "`vocab_size` must be at least 15: the list of pieces has 14 pieces, and 0 of them are unused. Received: "
     with pytest.raises(ValueError, match=f"{message}vocab_size=14"):
         extend_vocabulary(COUNTS, existing)

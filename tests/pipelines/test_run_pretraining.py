@@ -352,14 +352,11 @@ def test_added_words(made, tmp_path, no_report):
     extended = [*PIECES, "salt", "##zz"]
     keras_bert.Vocabulary(extended).save(tmp_path / "extended.txt")
     create = {"input": made / "train.txt", "shards": 1, "sequence_length": 16, "seed": 1, "strip_accents": "false"}
-    for name, vocabulary, words in (("one", PIECES, "words.txt"), ("two", extended, None)):
-        keras_bert.Vocabulary(vocabulary).save(tmp_path / "vocab.txt")
-        files = {
-            "vocab": tmp_path / "vocab.txt",
-            "output_dir": tmp_path / name,
-            "add_words": words and tmp_path / words,
-        }
-        call("pipelines.create_pretraining_data", *flags_of(create, **files))
+    words = {"vocab": made / "teacher" / "vocab.txt", "add_words": tmp_path / "words.txt"}
+    printed = call("pipelines.create_pretraining_data", *flags_of(create, **words, output_dir=tmp_path / "one"))
+    assert f"--model={made}/teacher " in printed
+    files = {"vocab": tmp_path / "extended.txt", "output_dir": tmp_path / "two"}
+    call("pipelines.create_pretraining_data", *flags_of(create, **files))
     first, second = ((tmp_path / name / "manifest.json").read_text() for name in ("one", "two"))
     assert first == second
     start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phase": ONE_STEP}

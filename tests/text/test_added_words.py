@@ -50,6 +50,7 @@ def test_known_words_are_skipped(caplog):
     ("words", "message"),
     [
         ("word", "`words` must be a list of strings. Received: words='word'"),
+        (None, "`words` must be a list of strings. Received: words=None"),
         ([""], "`words` must be single words, as the tokenizer splits texts. Received: '', no word"),
         (["##"], "`words` must be single words, as the tokenizer splits texts. Received: '##', no word"),
         (
