@@ -201,8 +201,9 @@ def _open_path(path, options):
         return _open_keras(path / KERAS_FILE, path, tokenizer)
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
-            f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {weight_files.WEIGHTS} (Hugging Face), "
-            f"{google.CONFIG} with bert_model.ckpt.* (Google), {peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), or "
+            f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {weight_files.WEIGHTS}, "
+            f"{weight_files.TORCH} or tf_model.h5 (Hugging Face), {google.CONFIG} with bert_model.ckpt.* (Google), "
+            f"{peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), an encoder's SavedModel (TensorFlow Hub), or "
             f"{KERAS_FILE}{_hint(path)}"
         )
     elif "registered_name" in json_files.read_json(folder / huggingface.CONFIG):
