@@ -22,6 +22,7 @@ from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.files import check_writable
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
+from keras_bert.text.labels import placeholders
 from keras_bert.training.distribution import create_strategy
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
@@ -139,7 +140,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         known = task in ("classification", "multi_label", "regression") and "class_weight" not in options
         few = slice(2 if known else None)
         parts = {TRAIN: (rows[few], targets and targets[few]), DEV: (rows, targets)}
-        labels = bert.labels if task in ("classification", "multi_label", "tagging") else None
+        labels = _classes(bert) if task in ("classification", "multi_label", "tagging") else None
         options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
         made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))
         made.null_threshold = bert.null_threshold
@@ -171,12 +172,18 @@ def _loader(bert, start):
     return load_again
 
 
+def _classes(bert):
+    """Returns the classes of a model, as `predict` names them; `None` for regression."""
+    count = bert.model().output["logits"].shape[-1]
+    return bert.labels or (placeholders(count) if count > 1 else None)
+
+
 def _task_of(bert):
     """Returns the task of a model's head."""
     tasks = {"token_classification": "tagging", "question_answering": "questions"}
     tasks |= {"multiple_choice": "multiple_choice", "embedding": "embedding"}
     if bert.head == "classification":
-        return "multi_label" if bert.multi_label else "classification" if bert.labels else "regression"
+        return "multi_label" if bert.multi_label else "classification" if _classes(bert) else "regression"
     if bert.head not in tasks:
         raise ValueError(f"`evaluate` needs a model that was fine-tuned, see `fit`. Received: head={bert.head!r}")
     return tasks[bert.head]

@@ -302,6 +302,16 @@ def test_evaluate_needs_a_head(start):
         keras_bert.load(start).evaluate(TEXTS, CLASSES)
 
 
+def test_evaluate_classes_without_names(start, tmp_path):
+    """They have the names that `predict` gives."""
+    classifier = keras_bert.build_classifier(keras_bert.load(start).encoder, 3)
+    keras_bert.save(classifier, tmp_path, keras_bert.load(start).vocabulary)
+    bert = keras_bert.load(tmp_path)
+    labels = [f"LABEL_{index % 3}" for index in range(len(TEXTS))]
+    right = [answer["label"] == label for answer, label in zip(bert.predict(TEXTS), labels, strict=True)]
+    assert bert.evaluate(TEXTS, labels, verbose=False)["accuracy"] == pytest.approx(sum(right) / len(right))
+
+
 def test_columns_of_frames():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
