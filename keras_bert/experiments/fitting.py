@@ -1,5 +1,6 @@
 """`LoadedBert.fit` and `evaluate`: the tasks and the runs of the commands, on data in Python."""
 
+import copy
 import dataclasses
 import itertools
 import logging
@@ -142,6 +143,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         parts = {TRAIN: (rows[few], targets and targets[few]), DEV: (rows, targets)}
         labels = _classes(bert) if task in ("classification", "multi_label", "tagging") else None
         options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
+        bert = copy.copy(bert)
+        bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))
         made.null_threshold = bert.null_threshold
         losses = made.loss if isinstance(made.loss, list) else [made.loss]

@@ -302,14 +302,15 @@ def test_evaluate_needs_a_head(start):
         keras_bert.load(start).evaluate(TEXTS, CLASSES)
 
 
-def test_evaluate_classes_without_names(start, tmp_path):
+@pytest.mark.parametrize("name", ["classifier", "token_classifier"])
+def test_evaluate_classes_without_names(start, tmp_path, name):
     """They have the names that `predict` gives."""
-    classifier = keras_bert.build_classifier(keras_bert.load(start).encoder, 3)
-    keras_bert.save(classifier, tmp_path, keras_bert.load(start).vocabulary)
+    model = getattr(keras_bert, f"build_{name}")(keras_bert.load(start).encoder, 12)
+    keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary)
     bert = keras_bert.load(tmp_path)
-    labels = [f"LABEL_{index % 3}" for index in range(len(TEXTS))]
-    right = [answer["label"] == label for answer, label in zip(bert.predict(TEXTS), labels, strict=True)]
-    assert bert.evaluate(TEXTS, labels, verbose=False)["accuracy"] == pytest.approx(sum(right) / len(right))
+    texts = TEXTS if name == "classifier" else WORDS
+    answers = [answer.get("label") or [word["label"] for word in answer["entities"]] for answer in bert.predict(texts)]
+    assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
 
 
 def test_columns_of_frames():
