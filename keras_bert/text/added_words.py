@@ -1,7 +1,5 @@
 """Words that are added to a vocabulary: how the tokenizer writes them, and the pieces that they had before."""
 
-import functools
-import json
 import logging
 from collections.abc import Iterable
 
@@ -11,7 +9,7 @@ from keras_bert.text import tokenizer_json
 from keras_bert.text.extended_vocabulary import check_extendable, extend
 from keras_bert.text.normalization import replace_final_sigma
 from keras_bert.text.pre_tokenizer import PreTokenizer
-from keras_bert.text.sequence_normalizer import SequenceNormalizer
+from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import is_special
 
@@ -68,14 +66,9 @@ def _split(texts, vocabulary, lowercase):
     texts = tf.constant(texts, tf.string)
     texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
     splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
-    parts = splitter(_normalizer(json.dumps(tokenizer_json.normalizer(vocabulary, lowercase))).normalize(texts))
+    parts = splitter(sequence_normalizer(tokenizer_json.normalizer(vocabulary, lowercase)).normalize(texts))
     rows = tf.RaggedTensor.from_row_splits(parts.rest, parts.row_splits).to_list()
     return [[word.decode() for word in row] for row in rows]
-
-
-@functools.lru_cache(maxsize=2)
-def _normalizer(values):
-    return SequenceNormalizer(json.loads(values))  # Its tables take a second.
 
 
 def _piece(word, split, vocabulary):

@@ -6,6 +6,7 @@ order and composition of Unicode's normal forms depend on neighbors: they run on
 
 import functools
 import itertools
+import json
 import re
 import unicodedata
 
@@ -42,6 +43,16 @@ class SequenceNormalizer:
             texts, offsets = stage(texts)
             origins = _through(origins, offsets)
         return texts, origins
+
+
+def sequence_normalizer(values):
+    """Returns the `SequenceNormalizer` of a dict; the last ones are kept, since their tables take a second."""
+    return _kept(json.dumps(values))
+
+
+@functools.lru_cache(maxsize=8)
+def _kept(values):
+    return SequenceNormalizer(json.loads(values))
 
 
 def _through(origins, offsets):

@@ -15,7 +15,7 @@ from keras_bert.text import normalization, tokenizer_json
 from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
 from keras_bert.text.literals import Parts, join
 from keras_bert.text.pre_tokenizer import PreTokenizer
-from keras_bert.text.sequence_normalizer import SequenceNormalizer
+from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.vocabulary import Vocabulary
 
 # Characters that end a word in any context.
@@ -101,7 +101,7 @@ class BertTokenizer(Tokenizer):
         )
         if self._has_steps:
             accents = Vocabulary(self.vocabulary, strip_accents=strip_accents)
-            self._normalizer = SequenceNormalizer(tokenizer_json.normalizer(accents, lowercase))
+            self._normalizer = sequence_normalizer(tokenizer_json.normalizer(accents, lowercase))
             self._pre_tokenizer = PreTokenizer(self.vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
         self._unknown = self.vocabulary.id("[UNK]")
         self._is_continuation = constant([piece.startswith("##") for piece in pieces], tf.bool)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_bert.text import sentencepiece_model, tokenizer_steps
 from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
 from keras_bert.text.literals import Literals
-from keras_bert.text.sequence_normalizer import SequenceNormalizer
+from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import WORD_START, Vocabulary
 
@@ -54,7 +54,7 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         self.vocabulary.check_casing(lowercase)
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
-        self._normalizer = SequenceNormalizer({"type": "Sequence", "normalizers": before}) if before else None
+        self._normalizer = sequence_normalizer({"type": "Sequence", "normalizers": before}) if before else None
         self._spaces = _kept_spaces(self.vocabulary)
         pieces = constant(self.vocabulary.pieces, tf.string)
         bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
