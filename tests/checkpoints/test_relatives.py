@@ -116,10 +116,19 @@ def test_positions_do_not_depend_on_the_vocabulary(build, pieces, tmp_path):
     assert keras_bert.load(tmp_path).config.position_padding_id == 1
 
 
-def test_a_discriminator_is_told_by_its_tensors(build, tmp_path):
-    keras_bert.save(build("electra", "replaced_token_detection"), tmp_path, None)
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("electra", "replaced_token_detection"),
+        ("xlm-roberta", "token_classification"),
+        ("xlm-roberta", "classification"),
+        ("distilbert", "classification"),
+    ],
+)
+def test_a_head_is_told_by_its_tensors(build, tmp_path, name, head):
+    keras_bert.save(build(name, head), tmp_path, None)
     edit(tmp_path / "config.json", architectures=None, keras_bert=None)
-    assert keras_bert.load(tmp_path).head == "replaced_token_detection"
+    assert keras_bert.load(tmp_path).head == head
 
 
 @pytest.mark.slow
