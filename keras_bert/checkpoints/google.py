@@ -6,7 +6,8 @@ import re
 import numpy as np
 
 from keras_bert.checkpoints import model_garden
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, head_of_tensors, tensors_of
+from keras_bert.checkpoints.huggingface import head_of_tensors
+from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.checkpoints.weight_files import check_tensors
 from keras_bert.config import BertConfig

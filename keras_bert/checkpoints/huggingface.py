@@ -1,6 +1,7 @@
 """Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
 
 import dataclasses
+import itertools
 import re
 import shutil
 
@@ -10,7 +11,7 @@ import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.json_files import read_json
-from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, head_of_tensors, tensors_of
+from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
@@ -100,6 +101,18 @@ def _inferred_head(directory, tensors):
             f"head, or another of {', '.join(_ARCHITECTURES)} to select it"
         )
     return None
+
+
+def head_of_tensors(tensors):
+    """Returns the head that has these tensors, or `None`: of several, that with the most tensors.
+
+    A classifier without a pooler is one of tokens.
+    """
+    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
+    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
+    heads = [head.name for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
+    is_of_tokens = heads[-1:] == ["classification"] and not POOLER_TENSORS & tensors.keys()
+    return "token_classification" if is_of_tokens else heads[-1] if heads else None
 
 
 def write_config(description, metadata, directory):

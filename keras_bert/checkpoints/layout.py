@@ -241,18 +241,6 @@ def encoder_of(checkpoint):
     return dataclasses.replace(checkpoint, tensors=tensors)
 
 
-def head_of_tensors(tensors):
-    """Returns the head that has these tensors, or `None`: of several, that with the most tensors.
-
-    A classifier without a pooler is one of tokens.
-    """
-    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
-    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
-    heads = [head.name for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
-    is_of_tokens = heads[-1:] == ["classification"] and not POOLER_TENSORS & tensors.keys()
-    return "token_classification" if is_of_tokens else heads[-1] if heads else None
-
-
 def check_known(checkpoint, description):
     """Raises if the checkpoint contains a tensor that neither the model nor a head of BERT has."""
     known = _OPTIONAL | {slot.name for slot in slots(description)}
