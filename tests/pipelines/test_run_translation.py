@@ -21,15 +21,19 @@ CONFIG |= {"intermediate_size": 64, "dropout": 0.0, "max_position_embeddings": 1
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    made = tmp_path_factory.mktemp("pairs")
+def made(shared_folder):
+    """The files of all tests: a run is resumed with the same ones, whichever process began it."""
+    return shared_folder("run_translation_pairs", write_files)
+
+
+def write_files(made):
+    made.mkdir()
     for name, copies in (("train", 150), ("few", 30), ("dev", 1), ("test", 1)):
         for side, texts in (("a", SOURCES), ("b", TARGETS)):
             (made / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts * copies))
     (made / "short.b").write_text("one.\n")
     (made / "learned.json").write_text('{"positions": "learned"}')
     (made / "config.json").write_text(json.dumps(CONFIG))
-    return made
 
 
 def arguments(made, output, **changes):
