@@ -6,11 +6,11 @@ this file converts them.
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 
 from keras_bert.checks import check_choice, check_count, check_heads, check_positive, check_rate, take_numbers
+from keras_bert.files import read_object
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
 POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
@@ -122,12 +122,7 @@ class BertConfig:
     def from_json(cls, path):
         """Reads Google's `bert_config.json` or Hugging Face's `config.json`, depending on the weights next to it."""
         path = pathlib.Path(path).expanduser()
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not a JSON file: {error}") from None
-        if not isinstance(values, dict):
-            raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
+        values = read_object(path)
         weights = [file for pattern in ("*.safetensors", "pytorch_model*.bin") for file in path.parent.glob(pattern)]
         program = "huggingface" if path.name == "config.json" and weights else None
         try:

@@ -109,6 +109,17 @@ def read_json(path):
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
+def read_object(path):
+    """Reads a JSON object, of any program; errors name the file."""
+    try:
+        values = read_json(path)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
+    return values
+
+
 def read_lines(path):
     """Reads a file with a JSON value in each line."""
     return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]

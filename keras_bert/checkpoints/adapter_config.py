@@ -2,7 +2,7 @@
 
 import re
 
-from keras_bert.checkpoints.json_files import read_json
+from keras_bert.files import read_object
 
 CONFIG = "adapter_config.json"
 # Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
@@ -72,7 +72,7 @@ _VALUES = (
 def read(directory):
     """Reads `adapter_config.json`; raises for settings that are not supported."""
     path = directory / CONFIG
-    settings = read_json(path)
+    settings = read_object(path)
     if settings.get("peft_type") != "LORA":
         raise ValueError(f"{path}: `peft_type` must be 'LORA'. Received: peft_type={settings.get('peft_type')!r}")
     initialization = settings.get("init_lora_weights")

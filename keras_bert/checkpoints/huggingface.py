@@ -10,12 +10,11 @@ import numpy as np
 import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.json_files import read_json
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
-from keras_bert.files import write_json
+from keras_bert.files import read_object, write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.text.thresholds import checked_thresholds
@@ -52,7 +51,7 @@ def read(directory, head=None):
 def read_config(directory, head=None):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`. `head` is the kind of head, if known."""
     path = directory / CONFIG
-    values = read_json(path)
+    values = read_object(path)
     model_type = values.get("model_type") if values.get("model_type") in RELATIVES else "bert"
     try:
         if model_type != "bert":
@@ -85,13 +84,13 @@ def _stored_head(head, architectures):
 
 def is_ours(directory):
     """Returns whether this package wrote a directory."""
-    return "keras_bert" in read_json(directory / CONFIG)
+    return "keras_bert" in read_object(directory / CONFIG)
 
 
 def _inferred_head(directory, tensors):
     """Returns the head of a folder that does not name it, or `None`; that of an unknown architecture is not guessed."""
     names = sorted(tensor.name for name, tensor in tensors.items() if name in HEAD_TENSORS)
-    architectures = read_json(directory / CONFIG).get("architectures")
+    architectures = read_object(directory / CONFIG).get("architectures")
     if names and not architectures:
         return head_of_tensors(tensors)
     if names:

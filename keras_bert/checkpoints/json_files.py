@@ -1,23 +1,13 @@
 """The JSON files of a checkpoint, and the files that they name."""
 
-import json
 import pathlib
 
-
-def read_json(path):
-    """Reads a JSON object; errors name the file."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
-    return values
+from keras_bert.files import read_object
 
 
-def read_json_if_exists(path):
+def read_object_if_exists(path):
     """Reads a JSON object; empty if the file is missing."""
-    return read_json(path) if path.is_file() else {}
+    return read_object(path) if path.is_file() else {}
 
 
 def inner_path(path, name):

@@ -13,7 +13,6 @@ from keras_bert.checkpoints import (
     chosen_tokenizer,
     google,
     huggingface,
-    json_files,
     keras_hub,
     locations,
     other_models,
@@ -25,6 +24,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import explaining, similar
+from keras_bert.files import read_object
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
@@ -206,7 +206,7 @@ def _open_path(path, options):
             f"{peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), an encoder's SavedModel (TensorFlow Hub), or "
             f"{KERAS_FILE}{_hint(path)}"
         )
-    elif "registered_name" in json_files.read_json(folder / huggingface.CONFIG):
+    elif "registered_name" in read_object(folder / huggingface.CONFIG):
         return keras_hub.read_preset(path.resolve(), head)
     else:
         checkpoint = huggingface.read(folder, head)

@@ -1,7 +1,7 @@
 """Checkpoints of other models than BERT. Their modules are named as text: this one works without them."""
 
 from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.json_files import read_json_if_exists
+from keras_bert.checkpoints.json_files import read_object_if_exists
 
 # The module whose `load` opens a folder, by `model_type` of its config.json.
 _MODULES = {"marian": "keras_bert.translation"}
@@ -22,7 +22,7 @@ class OtherModelError(ValueError):
 
 def check_folder(path):
     """Raises `OtherModelError` for the folder of another model."""
-    model_type = read_json_if_exists(path / CONFIG).get("model_type")
+    model_type = read_object_if_exists(path / CONFIG).get("model_type")
     if isinstance(model_type, str) and model_type in _MODULES:
         raise OtherModelError(path, _MODULES[model_type])
 

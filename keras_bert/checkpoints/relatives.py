@@ -63,7 +63,7 @@ class Relative:
         return name if is_known else _renamed(name, names)
 
     def check_head(self, head, hidden_act):
-        """Raises if a head of its has another activation than ours."""
+        """Raises if the config has another activation than that of a head which always has a GELU."""
         if head in self.gelu and hidden_act != "gelu":
             raise ValueError(
                 f"`hidden_act` must be 'gelu' for {self.title} with head={head!r}, which has no other activation. "

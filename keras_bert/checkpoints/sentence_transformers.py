@@ -5,11 +5,11 @@ import json
 
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.huggingface import CONFIG, is_ours, write_tensors
-from keras_bert.checkpoints.json_files import inner_path, read_json, read_json_if_exists
+from keras_bert.checkpoints.json_files import inner_path, read_object_if_exists
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
-from keras_bert.files import write_json
+from keras_bert.files import read_object, write_json
 from keras_bert.similarity import check_function
 from keras_bert.text.prompts import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ def read(directory, checkpoint, head=None):
         )
     folders = {kind: _folder(directory, module) for kind, module in zip(kinds, modules, strict=True)}
     checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
-    pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_json)
+    pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_object)
     metadata = read_settings(directory, checkpoint.metadata).replace(
         head="embedding", pooling=_pooling(folders["Pooling"] / "config.json", pooling), normalize="Normalize" in kinds
     )
@@ -95,8 +95,8 @@ def read(directory, checkpoint, head=None):
 
 def _is_cross_encoder(directory, modules, checkpoint):
     if modules:
-        return read_json_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
-    known = classification_config.stored_activation(read_json(directory / CONFIG))[1] and not is_ours(directory)
+        return read_object_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
+    known = classification_config.stored_activation(read_object(directory / CONFIG))[1] and not is_ours(directory)
     return known and checkpoint.metadata.head == "classification"
 
 
@@ -113,7 +113,7 @@ def _cross_encoder(directory, modules, checkpoint):
             )
         name = _checked(path, "CrossEncoder").get("activation_fn")
         try:
-            metadata = metadata.replace(**classification_config.of_cross_encoder(read_json(folder / CONFIG), name))
+            metadata = metadata.replace(**classification_config.of_cross_encoder(read_object(folder / CONFIG), name))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     return dataclasses.replace(checkpoint, metadata=metadata)
@@ -139,7 +139,7 @@ def _folder(directory, module):
     return inner_path(directory / MODULES, module.get("path", ""))
 
 
-def _checked(path, kind, open_file=read_json_if_exists):
+def _checked(path, kind, open_file=read_object_if_exists):
     """Returns the settings of a file, after a check of those that only have one supported value."""
     values = open_file(path)
     for key, allowed in _FIXED[kind].items():
@@ -154,7 +154,7 @@ def _with_length(folder, checkpoint, kind=_LENGTH):
     metadata = checkpoint.metadata
     sizes = _checked(folder / _LENGTH, kind)
     longest = _length(folder / _LENGTH, sizes, "max_seq_length") or _length(
-        folder / "tokenizer_config.json", read_json_if_exists(folder / "tokenizer_config.json"), "model_max_length"
+        folder / "tokenizer_config.json", read_object_if_exists(folder / "tokenizer_config.json"), "model_max_length"
     )
     longest = longest or metadata.sequence_length
     if longest is not None:
@@ -210,7 +210,7 @@ def _pooling(path, values):
 
 def _with_projection(folder, checkpoint):
     """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
-    values = _checked(folder / "config.json", "Dense", read_json)
+    values = _checked(folder / "config.json", "Dense", read_object)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
     try:
         activation = classification_config.our_activation("activation_function", name, _ACTIVATIONS)

@@ -19,7 +19,7 @@ options and their keys.
 import logging
 
 from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.json_files import read_json_if_exists
+from keras_bert.checkpoints.json_files import read_object_if_exists
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
@@ -103,8 +103,7 @@ def _unigram(path, values, name, settings):
     """Returns vocabulary and casing of a Unigram vocabulary, whose file has everything but names of special tokens."""
     special = values["unigram"]["special_tokens"]
     for token, role in _roles():
-        value = settings.get(f"{token}_token")
-        value = value.get("content") if isinstance(value, dict) else value
+        value = _content(settings.get(f"{token}_token"))
         if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
             special[role] = value
     expected = {f"{token}_token": (special.get(role, role), None) for token, role in _roles()}
@@ -126,8 +125,8 @@ def _roles():
 
 def _settings(directory):
     """Returns `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, an older file."""
-    settings = read_json_if_exists(directory / _SETTINGS)
-    older = {} if _DECODER in settings else read_json_if_exists(directory / _SPECIAL)
+    settings = read_object_if_exists(directory / _SETTINGS)
+    older = {} if _DECODER in settings else read_object_if_exists(directory / _SPECIAL)
     named = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
     return settings | named | {_EXTRA: _listed_tokens(settings, older)}
 
@@ -150,7 +149,7 @@ def _entries(tokens):
 
 def _class(directory, settings, words):
     """Returns the name of the tokenizer class, without the endings that do not matter."""
-    config = read_json_if_exists(directory / CONFIG)
+    config = read_object_if_exists(directory / CONFIG)
     name = settings.get("tokenizer_class") or config.get("tokenizer_class")
     name = name or _CLASSES.get(config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
@@ -224,12 +223,16 @@ def _check(directory, settings, fixed=_FIXED):
             ", ".join(others),
         )
     for key, allowed in fixed.items():
-        value = settings.get(key)
-        value = value.get("content") if isinstance(value, dict) else value
+        value = _content(settings.get(key))
         if value not in allowed:
             raise ValueError(
                 f"{directory}: the tokenizer's `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
             )
+
+
+def _content(token):
+    """Returns the string of a setting that names a token, which may be an entry of an added token."""
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _with_added_tokens(directory, pieces, added_tokens, settings):
@@ -237,7 +240,7 @@ def _with_added_tokens(directory, pieces, added_tokens, settings):
     decoder = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
     special, by_id = _special_tokens(settings), decoder
     if _DECODER not in settings:
-        older = read_json_if_exists(directory / _ADDED)
+        older = read_object_if_exists(directory / _ADDED)
         by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
     contents = {index: token["content"] for index, token in by_id.items()}
     path = directory / (_SETTINGS if _DECODER in settings else _ADDED)

@@ -6,9 +6,10 @@ from functools import partial
 import safetensors
 
 from keras_bert.checkpoints.h5_file import read_h5_file
-from keras_bert.checkpoints.json_files import inner_path, read_json
+from keras_bert.checkpoints.json_files import inner_path
 from keras_bert.checkpoints.layout import Tensor
 from keras_bert.checkpoints.torch_file import read_torch_file
+from keras_bert.files import read_object
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -85,7 +86,7 @@ def check_tensors(path, shapes, size):
 
 
 def _shards(path):
-    places = read_json(path).get("weight_map")
+    places = read_object(path).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ValueError(
             f"{path}: `weight_map` must be an object with the file of each tensor. Received: {places!r:.200}"

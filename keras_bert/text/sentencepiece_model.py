@@ -149,10 +149,9 @@ def check(vocabulary):
             f"{vocabulary.source}: `scores` of Unigram must be a finite float of 32 bits for each of the "
             f"{len(pieces)} pieces. Received: {scores!r:.60}"
         )
-    twice = next(
-        (piece for piece in pieces if not piece or "\0" in piece or pieces[vocabulary.id(piece)] != piece), None
-    )
-    if len(set(pieces)) != len(pieces) or twice is not None:
+    # BERT's name of a special token must not be another piece.
+    is_wrong = any(not piece or "\0" in piece or pieces[vocabulary.id(piece)] != piece for piece in pieces)
+    if len(set(pieces)) != len(pieces) or is_wrong:
         raise ValueError(f"{vocabulary.source}: pieces of Unigram must differ, be non-empty and without NUL")
     _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
     try:

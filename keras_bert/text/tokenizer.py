@@ -37,7 +37,8 @@ class WordSplitter:
     def __init__(self, lowercase=True, strip_accents=None):
         self._lowercase = lowercase
         # With this vocabulary every word is a single token.
-        self._normalizer, self._words = _kernels(lowercase, strip_accents, ["[UNK]", "a"], 2**30)
+        self._normalizer = _bert_normalizer(lowercase, strip_accents)
+        self._words = _wordpiece(["[UNK]", "a"], 2**30)
 
     def __call__(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
@@ -96,13 +97,13 @@ class BertTokenizer(Tokenizer):
         self._short_words = f"(?:{word}{end})*{word}"
         self._plain = self._short_words.replace("[^", "[^Σ")
         pieces = self.vocabulary.wordpieces
-        self._normalizer, self._wordpiece = _kernels(
-            lowercase, strip_accents, pieces, self._longest * 4, split=self.spaced
-        )
+        self._wordpiece = _wordpiece(pieces, self._longest * 4, split=self.spaced)
         if self._has_steps:
             accents = Vocabulary(self.vocabulary, strip_accents=strip_accents)
             self._normalizer = sequence_normalizer(tokenizer_json.normalizer(accents, lowercase))
             self._pre_tokenizer = PreTokenizer(self.vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
+        else:
+            self._normalizer = _bert_normalizer(lowercase, strip_accents)
         self._unknown = self.vocabulary.id("[UNK]")
         self._is_continuation = constant([piece.startswith("##") for piece in pieces], tf.bool)
         self._characters = constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
@@ -181,18 +182,22 @@ class BertTokenizer(Tokenizer):
         return tuple(tf.ragged.boolean_mask(value, keep) for value in values)
 
 
-def _kernels(lowercase, strip_accents, pieces, most_bytes, split=True):
-    """Creates tf-text's normalizer and WordPiece, which splits texts into words if `split`."""
+def _bert_normalizer(lowercase, strip_accents):
+    """Creates tf-text's normalizer."""
     # Imported lazily: `import keras_bert` loads this file to register the preprocessor, and must stay fast.
     import tensorflow_text
 
     strip_accents = lowercase if strip_accents is None else strip_accents
     model = normalization.model(bool(lowercase), bool(strip_accents))
-    return (
-        tensorflow_text.FastBertNormalizer(model_buffer=constant(model, tf.uint8)),
-        tensorflow_text.FastWordpieceTokenizer(
-            pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32, no_pretokenization=not split
-        ),
+    return tensorflow_text.FastBertNormalizer(model_buffer=constant(model, tf.uint8))
+
+
+def _wordpiece(pieces, most_bytes, split=True):
+    """Creates tf-text's WordPiece, which splits texts into words if `split`."""
+    import tensorflow_text
+
+    return tensorflow_text.FastWordpieceTokenizer(
+        pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32, no_pretokenization=not split
     )
 
 

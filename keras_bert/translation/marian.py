@@ -6,10 +6,10 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.json_files import read_json
 from keras_bert.checkpoints.layout import check_sizes
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.checks import check_choice
+from keras_bert.files import read_object
 from keras_bert.translation.config import MARIAN_KEYS, TransformerConfig
 from keras_bert.translation.marian_layout import FIXED, SIDES, slots
 from keras_bert.translation.model import build_transformer, describe
@@ -42,7 +42,7 @@ _LAYERS = {f"{side}_layers": rf"model\.{side}\.layers" for side in SIDES}
 def read_config(directory):
     """Returns the `TransformerConfig` of a directory."""
     path = pathlib.Path(directory, CONFIG)
-    values = {**_DEFAULTS, **read_json(path)}
+    values = {**_DEFAULTS, **read_object(path)}
     for key, expected in FIXED.items():
         if values[key] != expected:
             hint = ". keras_bert.load opens a BERT" if values["model_type"] == "bert" else ""
@@ -74,7 +74,7 @@ def read(directory, dtype=None):
     config = read_config(directory)
     path = pathlib.Path(directory)
     tensors = read_tensors(path)
-    check_sizes(path, {**_DEFAULTS, **read_json(path / CONFIG)}, tensors, _SIZES, _LAYERS, _POSITIONS[0])
+    check_sizes(path, {**_DEFAULTS, **read_object(path / CONFIG)}, tensors, _SIZES, _LAYERS, _POSITIONS[0])
     model = build_transformer(config, dtype=dtype)
     description = describe(model)
     for slot in slots(description):
