@@ -2,17 +2,14 @@
 
 import math
 import pathlib
-import re
 
 from keras_bert.experiments import grid
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
+from keras_bert.tasks.table_files import NUMBER, as_text
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
-# What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
-_FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
 
 
 def write_report(path, head, metric, results, run_curves, sections, errors=()):
@@ -54,12 +51,9 @@ def _tsv_line(row):
 
 
 def _cell(text):
-    """Quotes a text, since spreadsheets may split at commas, too, and marks one that resembles a formula."""
-    if _NUMBER.fullmatch(text):
-        return text
-    marked = f"'{text}" if _FORMULA.match(text) else text
-    doubled = marked.replace('"', '""')
-    return f'"{doubled}"'
+    """Quotes a text, since spreadsheets may split at commas, too."""
+    doubled = as_text(text).replace('"', '""')
+    return text if NUMBER.fullmatch(text) else f'"{doubled}"'
 
 
 def _score(name, value):

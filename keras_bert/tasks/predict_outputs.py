@@ -3,10 +3,12 @@
 import csv
 import itertools
 import json
+import types
 
 import numpy as np
 
 from keras_bert.tasks.classification.data import multi_label_table, predictions_table, probabilities_table, quoted
+from keras_bert.tasks.table_files import as_text
 
 _SHOWN = 40  # Characters of a text in a table.
 _AROUND = 200  # Number of context characters to show on each side of an answer.
@@ -46,12 +48,15 @@ def write(path, parts, delimiter=None):
                 f"{json_line(record or row, answer, keep=record is not None)}\n" for record, row, answer in parts
             )
         return
-    rows = (_merged(record or row, _flat(answer)) for record, row, answer in parts)
+    # Columns of the user stay as they are.
+    rows = (_merged(_cells(record or row), _as_texts(_cells(_flat(answer)))) for record, row, answer in parts)
     with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
         first = next(rows)
-        writer = csv.DictWriter(file, list(first), delimiter=delimiter, lineterminator="\n")
+        # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
+        lines = types.SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
+        writer = csv.DictWriter(lines, list(first), delimiter=delimiter, lineterminator="\r\n")
         writer.writeheader()
-        writer.writerows(map(_cells, itertools.chain([first], rows)))
+        writer.writerows(itertools.chain([first], rows))
 
 
 def _merged(columns, answer):
@@ -73,6 +78,10 @@ def _cells(columns):
     nested = (dict, list, bool, type(None))
     cells = _rounded(columns).items()
     return {name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, nested) else cell for name, cell in cells}
+
+
+def _as_texts(cells):
+    return {as_text(name): as_text(str(cell)) for name, cell in cells.items()}
 
 
 def with_texts(lines, rows):

@@ -11,6 +11,9 @@ import re
 
 _LOG = logging.getLogger("keras_bert")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+# What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
+_FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
 # Spreadsheets separate `.csv` by semicolons in locales with decimal commas.
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -57,6 +60,11 @@ def decoded(content, name, first_line=1):
 def split_lines(text):
     """Splits a text at LF or CRLF, or at CR if it has no LF. `str.splitlines` would also split at other characters."""
     return [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
+
+
+def as_text(cell):
+    """Precedes a cell to write that spreadsheets would take for a formula by an apostrophe, as `page/csv.js` does."""
+    return f"'{cell}" if _FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
 
 
 def valid_text(text):

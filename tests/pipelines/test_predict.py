@@ -224,6 +224,26 @@ def test_nested_answers_in_a_table(tmp_path):
     )
 
 
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_answers_are_no_formulas_in_spreadsheets(tmp_path, delimiter):
+    """An apostrophe precedes them; the user's own columns, numbers and JSON stay as they are."""
+    names = ["=1+1", "-a", "@b", "\tc", "\rd", "'e", "plain", " +f", "-1.5"]
+    parts = [
+        ({"=id": "=1+1"}, {"text": "=1+1"}, {"label": name, "score": -0.5, "scores": dict.fromkeys(names, 0.25)})
+        for name in names
+    ]
+    printing.write(tmp_path / "a.csv", parts, delimiter)
+    with open(tmp_path / "a.csv", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=delimiter)
+    assert header == ["=id", "label", "score", *(f"score_{name}" for name in names)]
+    marked = ["'=1+1", "'-a", "'@b", "'\tc", "'\rd", "''e", "plain", "' +f", "-1.5"]
+    assert [row[:4] for row in rows] == [["=1+1", label, "-0.5", "0.25"] for label in marked]
+    printing.write(tmp_path / "b.csv", [(None, {"text": "-a"}, {"answer": "-a", "=x": ["=y"]})], delimiter)
+    assert (tmp_path / "b.csv").read_text().replace("\t", ",") == 'text,answer,\'=x\n-a,\'-a,"[""=y""]"\n'
+    printing.write(tmp_path / "c.jsonl", parts[:1])
+    assert json.loads((tmp_path / "c.jsonl").read_text())["label"] == "=1+1"
+
+
 def test_lines_to_read():
     """One form for each kind of answer; the rest of the test shows them."""
     entity = {"text": "Ada\tB", "label": "PER", "start": 0, "end": 5, "score": 0.5}
