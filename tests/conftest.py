@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import keras_bert  # Before Keras, so that TensorFlow starts as it does in programs.
+
 # Eight devices to distribute over on JAX; must be set before it starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Two steps at a time can block each other.
@@ -21,7 +23,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START
 
 if importlib.util.find_spec("tensorflow"):

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "extras", "files", "memory", "quiet", "version", "wire_format"],
+    ["checks", "extras", "files", "memory", "processor", "quiet", "version", "wire_format"],
     ["lazy"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
@@ -39,7 +39,7 @@ ROOMS = {
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
 ROOMS["serving"] = ["files"]
 # The public face and two of its modules, whose names are imported on first use.
-ROOMS |= {"": ["lazy", "version"], "data": ["lazy"], "losses": ["lazy"]}
+ROOMS |= {"": ["lazy", "processor", "version"], "data": ["lazy"], "losses": ["lazy"]}
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

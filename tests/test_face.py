@@ -65,16 +65,6 @@ def test_an_unknown_name(path):
         keras_bert.losses.span_los  # noqa: B018
 
 
-def test_old_names_warn():
-    message = "^keras_bert.token_loss is now keras_bert.losses.token_loss; the old name goes with the next release$"
-    with pytest.warns(DeprecationWarning, match=message) as warned:
-        assert keras_bert.token_loss is keras_bert.losses.token_loss
-    assert warned[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match="keras_bert.search.rerank"):
-        from keras_bert import rerank
-    assert rerank is keras_bert.search.rerank
-
-
 @pytest.mark.tensorflow
 def test_the_package_imports_nothing_and_its_error_names_the_extra():
     code = """

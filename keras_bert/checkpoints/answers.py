@@ -12,6 +12,7 @@ from keras_bert.exporting.head_signatures import is_regression, signatures_of, s
 from keras_bert.exporting.results import results
 from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
+from keras_bert.processor import warn_of_emulation
 from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
@@ -138,6 +139,7 @@ class Answerer:
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
             model = self._model(head)
+            warn_of_emulation(model._flatten_layers())
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, self._labels(model), pair, **options)
         return self._signatures[key]

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
+from keras_bert.processor import warn_of_emulation
 from keras_bert.training.input_pipeline import replica_dataset
 from keras_bert.training.memory_estimate import check_memory
 from keras_bert.training.progress import announced
@@ -38,6 +39,7 @@ class Calls:
             The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
             second, empty if the call was traced; whether a worker received a signal to stop.
         """
+        warn_of_emulation(self._train_step.model._flatten_layers())
         for source in batches.sources:
             check_memory(self._train_step, source, self._options.micro_batches, self._strategy)
         segment, left = None, 0

@@ -1,0 +1,70 @@
+"""Kernels for the processor, and what it has no instructions for."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+import keras_bert
+from keras_bert import processor
+
+VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="for x86-64 Linux")
+@pytest.mark.parametrize(
+    ("chosen", "imported", "expected"), [(None, False, "1"), ("0", False, "0"), (None, True, None), ("1", True, "1")]
+)
+def test_onednn_is_on_unless_someone_decided(monkeypatch, chosen, imported, expected):
+    monkeypatch.setenv(VARIABLE, chosen or "")
+    if chosen is None:
+        monkeypatch.delenv(VARIABLE)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    if not imported:
+        monkeypatch.delitem(sys.modules, "tensorflow")
+    processor.use_onednn()
+    assert os.environ.get(VARIABLE) == expected
+
+
+@pytest.mark.slow  # Starts TensorFlow.
+@pytest.mark.tensorflow
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="for x86-64 Linux")
+@pytest.mark.parametrize(("first", "value"), [("keras_bert", "True"), ("os; os.environ['{0}'] = '0'", "False")])
+def test_tensorflow_starts_with_it(first, value):
+    program = (
+        f"import {first.format(VARIABLE)}; import keras_bert; import tensorflow.python.util._pywrap_util_port as port"
+    )
+    environment = {name: text for name, text in os.environ.items() if name != VARIABLE}
+    command = [sys.executable, "-c", f"{program}; print(port.IsMklEnabled())"]
+    assert subprocess.run(command, capture_output=True, env=environment, text=True, check=True).stdout.strip() == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("flags\t\t: fpu sse2 avx512f avx512_bf16", True),
+        ("flags\t\t: fpu sse2 avx2 avx512f", False),
+        ("Features\t: fp asimd bf16", True),
+        ("Features\t: fp asimd", False),
+        ("vendor_id\t: unknown", True),
+        (None, True),
+    ],
+)
+def test_instructions_for_bfloat16(tmp_path, text, expected):
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{text}\n")
+    assert processor.has_bfloat16(tmp_path / "cpuinfo") is expected
+
+
+@pytest.mark.tensorflow
+def test_emulation_is_said_once(monkeypatch, caplog):
+    monkeypatch.setattr(processor, "has_bfloat16", lambda: False)
+    processor._say_emulated.cache_clear()
+    for dtype, count in ("float32", 0), ("mixed_bfloat16", 1), ("bfloat16", 1):
+        processor.warn_of_emulation([keras.layers.Dense(1), keras_bert.layers.LayerNorm(dtype=dtype)])
+        assert [record.message for record in caplog.records] == count * [
+            "this processor has no instructions for bfloat16, which is emulated: float32 is faster"
+        ]
+    processor._say_emulated.cache_clear()
