@@ -128,3 +128,9 @@ class Metadata:
     def to_json(self):
         """Returns the content of the key `keras_bert`, without defaults."""
         return {name: value for name in _STORED if (value := getattr(self, name)) != getattr(type(self), name)}
+
+
+def answer_length(bert, sequence_length=None):
+    """Returns the maximum number of tokens of a text to answer: a given one, that of training, or the model's."""
+    own = bert.sequence_length or bert.config.max_position_embeddings
+    return own if sequence_length is None else sequence_length

@@ -32,13 +32,18 @@ def similarity(first, second, function="cosine"):
         first, second = unit(first), unit(second)
     if function in ("cosine", "dot"):
         return first @ second.T
-    order = 2 if function == "euclidean" else 1
     rows = max(1, _CHUNK // max(second.size, 1))
-    parts = [
-        -np.linalg.norm(first[start : start + rows, None] - second, order, axis=-1)
-        for start in range(0, len(first), rows)
-    ]
+    parts = [paired(first[start : start + rows, None], second, function) for start in range(0, len(first), rows)]
     return np.concatenate([np.zeros((0, len(second)), "float32"), *parts])
+
+
+def paired(first, second, function):
+    """Compares vectors `(..., width)` one to one, see `similarity`."""
+    if function == "cosine":
+        first, second = unit(first), unit(second)
+    if function in ("cosine", "dot"):
+        return np.einsum("...d,...d->...", first, second)
+    return -np.linalg.norm(first - second, 2 if function == "euclidean" else 1, axis=-1)
 
 
 def unit(vectors):

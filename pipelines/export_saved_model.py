@@ -20,6 +20,7 @@ import dataclasses
 import pathlib
 
 import keras_bert
+from keras_bert.metadata import answer_length
 
 from . import command, common_flags, wings
 from .arguments import CommandArguments, flag
@@ -85,7 +86,7 @@ class Arguments(CommandArguments):
 
     def length(self, bert):
         """Returns the maximum number of tokens."""
-        return self.sequence_length or bert.sequence_length or bert.config.max_position_embeddings
+        return answer_length(bert, self.sequence_length)
 
 
 def check(arguments):

@@ -16,6 +16,7 @@ import pathlib
 
 import keras_bert
 from keras_bert.files import replacing
+from keras_bert.metadata import answer_length
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -73,7 +74,7 @@ def main(arguments):
             f"Received: {arguments.model} with one of {bert.projection} units"
         )
     prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
-    length = arguments.sequence_length or bert.sequence_length or bert.config.max_position_embeddings
+    length = answer_length(bert, arguments.sequence_length)
     preprocessor, run = bert.preprocessor(length, padding="longest"), _vector_function(bert, pooling, layers, normalize)
     parts, cut = [], 0
     for start in range(0, len(texts), _CHUNK):

@@ -10,6 +10,7 @@ from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.exporting.head_signatures import is_regression, signatures_of, stored_options
 from keras_bert.exporting.results import results
+from keras_bert.metadata import answer_length
 from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
 from keras_bert.processor import warn_of_emulation
@@ -94,9 +95,8 @@ class Answerer:
     def export(self, directory, sequence_length=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
-        length = sequence_length or bert.sequence_length or bert.config.max_position_embeddings
         own = {"labels": self._labels(bert.model()), "pair": self._row.takes_pair and bool(bert.pair)}
-        preprocessor = bert.preprocessor(length, padding="longest")
+        preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
         export(bert.model(), preprocessor, directory, **{**own, **stored_options(self._row, bert), **options})
 
     def _labels(self, model):
@@ -134,8 +134,7 @@ class Answerer:
     def _build(self, head, sequence_length, pair=False, **options):
         """Returns the signatures of a head, built on first use."""
         bert = self._bert
-        length = bert.sequence_length or bert.config.max_position_embeddings
-        length = length if sequence_length is None else sequence_length
+        length = answer_length(bert, sequence_length)
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
             model = self._model(head)

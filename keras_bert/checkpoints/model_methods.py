@@ -60,7 +60,8 @@ class ModelMethods:
                 trained without them, and texts if it was trained with pairs; if the checkpoint does not say
                 (`bert.pair` is `None`), it takes both.
             batch_size: int, number of texts to compute together. Defaults to 32.
-            sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+            sequence_length: int, maximum number of tokens. Defaults to that of training, which `fit` and the commands
+                store, or else to the number of the model's positions; so it does in `evaluate` and `export`.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
@@ -203,7 +204,8 @@ class ModelMethods:
                 run. Defaults to `None`: nothing is kept.
             learning_rate, batch_size, epochs, seed: numbers, by default those of the task. A list is a grid; the best
                 run on `validation` is kept.
-            sequence_length: int, maximum number of tokens. Defaults to that of the task, 128 or 384 for questions.
+            sequence_length: int, maximum number of tokens, which the trained model stores, see `predict`. Defaults to
+                that of the task, 128 or 384 for questions; for a sentence encoder, to its own.
             patience: int, epochs without a better score on `validation` before stopping.
             callbacks: list of Keras callbacks, such as `keras.callbacks.EarlyStopping`.
             strategy: a `tf.distribute` strategy, or a name, see `create_strategy`. Defaults to one device.
@@ -241,8 +243,8 @@ class ModelMethods:
     ) -> dict[str, float]:
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
-        Scores are from 0 to 1, correlations from -1. `options` are those of the task, such as `doc_stride`. Needs
-        TensorFlow.
+        Scores are from 0 to 1, correlations from -1, and are those of the answers of `predict`, with its default
+        `sequence_length`. `options` are those of the task, such as `doc_stride`. Needs TensorFlow.
 
         Example:
             reviews.evaluate(test_texts, test_labels)["accuracy"]
@@ -266,7 +268,7 @@ class ModelMethods:
 
         Args:
             directory: the output, such as `saved_models/reviews/1`.
-            sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+            sequence_length: int, maximum number of tokens. Defaults as in `predict`.
 
         Example:
             reviews.export("saved_models/reviews/1")

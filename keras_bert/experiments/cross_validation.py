@@ -56,7 +56,7 @@ class CrossValidation(Finetuning):
     def train_run(self, setting, folder):
         train, dev = self.task.fold(setting["fold"], setting["seed"])
         trainer, result = self.train(setting, folder, [train], dev)
-        return trainer, result, {"dev": {self.task.spec.name: trainer.predict(dev)["logits"]}}
+        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.predict(dev))}}
 
     def _train_final(self, setting, folder):
         trainer, _ = self.train(setting, folder, self.task.train, None)

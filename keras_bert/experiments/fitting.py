@@ -21,6 +21,7 @@ from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.files import check_writable
+from keras_bert.metadata import answer_length
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
 from keras_bert.text.labels import placeholders
@@ -135,7 +136,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     """See `LoadedBert.evaluate`."""
     rows, targets = in_memory.read(texts, targets)
     task = _task_of(bert)
-    length = sequence_length or bert.sequence_length
+    length = answer_length(bert, sequence_length)
     with messages(verbose), tempfile.TemporaryDirectory() as folder:
         # Nothing is trained: if the labels are known, two rows do.
         known = task in ("classification", "multi_label", "regression") and "class_weight" not in options
@@ -178,7 +179,7 @@ def _loader(bert, start):
 def _classes(bert):
     """Returns the classes of a model, as `predict` names them; `None` for regression."""
     count = bert.model().output["logits"].shape[-1]
-    return bert.labels or (placeholders(count) if count > 1 else None)
+    return (bert.labels or placeholders(count)) if count > 1 or bert.multi_label else None
 
 
 def _task_of(bert):

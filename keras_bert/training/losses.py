@@ -133,8 +133,12 @@ def multi_label_loss(class_weights: Any = None) -> Loss:
     return Loss("loss", values)
 
 
-def regression_loss() -> Loss:
-    """Squared error of `logits` `(rows, 1)` with target values, `(rows,)` or `(rows, 1)`."""
+def regression_loss(activation: str = "linear") -> Loss:
+    """Squared error of `logits` `(rows, 1)`, or their sigmoids, with target values, `(rows,)` or `(rows, 1)`.
+
+    Args:
+        activation: str, "linear" or "sigmoid", as in `build_classifier`. Defaults to "linear".
+    """
 
     def values(targets, outputs):
         logits = tf.convert_to_tensor(outputs["logits"])
@@ -144,7 +148,8 @@ def regression_loss() -> Loss:
                 f"Received: logits.shape={logits.shape}"
             )
         targets = in_shape(targets, logits.shape[:1], "targets")
-        return tf.square(tf.cast(logits[:, 0], tf.float32) - tf.cast(targets, tf.float32))
+        found = tf.cast(logits[:, 0], tf.float32)
+        return tf.square((tf.sigmoid(found) if activation == "sigmoid" else found) - tf.cast(targets, tf.float32))
 
     return Loss("loss", values)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file
+from scipy import stats
 
 import keras_bert
 from keras_bert.experiments import fit_data
@@ -311,6 +312,98 @@ def test_evaluate_classes_without_names(start, tmp_path, name):
     texts = TEXTS if name == "classifier" else WORDS
     answers = [answer.get("label") or [word["label"] for word in answer["entities"]] for answer in bert.predict(texts)]
     assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
+
+
+def long_text(number):
+    """A text of 300 words."""
+    return " ".join(random.Random(number).choices("bcdefghijklmnop", k=300))
+
+
+LONG = [long_text(number) for number in range(8)]
+LONG_PAIRS = list(zip(LONG, LONG[::-1], strict=True))
+LONG_CHOICES = [{"text": "a", "choices": [*pair, "c"]} for pair in LONG_PAIRS]
+LONG_CONTEXTS = [{"question": "a b", "context": text} for text in LONG]
+# Builders of a head with their options; texts, the target that an answer is, and a score.
+OWN_ANSWERS = {
+    "values": ("classifier", {"num_classes": 1}, LONG, lambda answer: answer["value"], "pearson"),
+    "tags": (
+        "token_classifier",
+        {"num_classes": 5},
+        list(map(str.split, LONG)),
+        lambda answer: [word["label"] for word in answer["entities"]],
+        "accuracy",
+    ),
+    "classes": ("classifier", {"num_classes": 2}, LONG_PAIRS, lambda answer: answer["label"], "accuracy"),
+    "labels": (
+        "classifier",
+        {"num_classes": 3, "multi_label": True},
+        LONG,
+        lambda answer: answer["labels"],
+        "micro_f1",
+    ),
+    "answers": ("span_labeler", {}, LONG_CONTEXTS, lambda answer: answer["answer"], "f1"),
+    "choices": ("multiple_choice", {}, LONG_CHOICES, lambda answer: answer["choice"], "accuracy"),
+}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in [*OWN_ANSWERS][2:]]
+
+
+@pytest.fixture(scope="module")
+def long_encoder(config):
+    """An encoder of 512 positions."""
+    keras.utils.set_random_seed(1)
+    return keras_bert.build_encoder(dataclasses.replace(config, max_position_embeddings=512))
+
+
+@pytest.mark.parametrize("name", [*OWN_ANSWERS][:2] + SLOW)
+def test_evaluate_reads_as_many_tokens_as_predict(long_encoder, pieces, tmp_path, name):
+    """The targets are the answers of a model that stores no length to texts of 300 words."""
+    head, options, texts, target, score = OWN_ANSWERS[name]
+    keras_bert.save(getattr(keras_bert, f"build_{head}")(long_encoder, **options), tmp_path, pieces)
+    bert = keras_bert.load(tmp_path)
+    targets = list(map(target, bert.predict(texts)))
+    assert bert.evaluate(texts, targets, verbose=False)[score] == pytest.approx(1)
+
+
+def test_scores_are_those_of_the_answers(start, tmp_path, caplog):
+    """A sigmoid makes the logits of a regression model its answers. The head is kept in training."""
+    bert = keras_bert.load(start)
+    model = keras_bert.build_classifier(bert.encoder, 1, score_activation="sigmoid")
+    model.weights[-2].assign(4 * model.weights[-2])
+    keras_bert.save(model, tmp_path, bert.vocabulary)
+    bert, targets = keras_bert.load(tmp_path), np.random.default_rng(0).random(8)
+    values = np.array([answer["value"] for answer in bert.predict(PAIRS)])
+    expected = {"pearson": stats.pearsonr(values, targets)[0], "loss": np.mean((values - targets) ** 2)}
+    still = {"learning_rate": 0.0, "batch_size": 8, "epochs": 1, "validation": (PAIRS, targets)}
+    trained = bert.fit(PAIRS, targets, verbose=False, **still).results
+    for found in (bert.evaluate(PAIRS, targets, verbose=False), trained["scores"]):
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(SystemExit), mock.patch.object(Finetuning, "train", side_effect=SystemExit):
+        bert.fit(PAIRS, 5 * targets, verbose=False, **still)
+    assert "the sigmoid of the model answers from 0 to 1, the labels are from" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "function", ["euclidean", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dot", "manhattan"))]
+)
+def test_similarity_of_a_sentence_encoder(start, tmp_path, function):
+    """Its own one scores pairs with scores, pairs and triplets, as sentence-transformers does."""
+    bert = keras_bert.load(start)
+    keras_bert.save(keras_bert.build_embedder(bert.encoder), tmp_path, bert.vocabulary, similarity_function=function)
+    bert, scores = keras_bert.load(tmp_path), np.random.default_rng(0).random(8)
+    first, second = bert.encode(TEXTS), bert.encode(TEXTS[::-1])
+    differences = (first[:, None] - second).astype("float64")
+    compared = {
+        "dot": first.astype("float64") @ second.T,
+        "euclidean": -np.sqrt((differences**2).sum(-1)),
+        "manhattan": -np.abs(differences).sum(-1),
+    }[function]
+    found = bert.evaluate(PAIRS, scores, verbose=False)
+    assert found["spearman"] == pytest.approx(stats.spearmanr(np.diag(compared), scores)[0], abs=1e-6)
+    ranks = (compared >= np.diag(compared)[:, None]).sum(1)
+    assert bert.evaluate(PAIRS, verbose=False)["MRR@10"] == pytest.approx(np.mean(1 / ranks), abs=1e-6)
+    triplets = [(text, second, TEXTS[0]) for text, second in PAIRS]
+    right = np.diag(compared) > compared[:, 7]
+    assert bert.evaluate(triplets, verbose=False)["accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
 
 
 def test_columns_of_frames():

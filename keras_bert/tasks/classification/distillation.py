@@ -13,6 +13,7 @@ from keras_bert.tasks.classification.task import texts
 from keras_bert.training.distillation import distillation_loss
 from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.logits_cache import cached_logits
+from keras_bert.training.losses import regression_loss
 
 
 class DistillationTask(FinetuningTask):
@@ -47,7 +48,8 @@ class DistillationTask(FinetuningTask):
         if unlabelled is not None:
             self._examples["unlabelled"] = dataclasses.replace(unlabelled, labels=None)
         kind = "multi_label" if task.spec.multi_label else "classification" if task.spec.labels else "regression"
-        self.loss = distillation_loss(task.loss, kind, temperature=temperature, alpha=alpha)
+        loss = regression_loss() if kind == "regression" else task.loss
+        self.loss = distillation_loss(loss, kind, temperature=temperature, alpha=alpha)
         self._key = weights_fingerprint(self._teacher.model(), config=dataclasses.asdict(self._teacher.config))
         settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
         size = start_text(base_name(self._name), self._teacher)  # The model card has no local paths.

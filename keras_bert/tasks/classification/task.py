@@ -1,8 +1,10 @@
 """Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
 import dataclasses
+import functools
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from keras_bert.checks import check_not_negative
@@ -131,7 +133,7 @@ class ClassificationTask(FinetuningTask):
         task, labels = self.spec, self.data.train.labels
         check_class_weights(task, class_weights)
         if not task.labels:
-            return regression_loss()
+            return regression_loss(self._activation)
         if isinstance(class_weights, dict):
             return classification_loss([float(class_weights.get(label, 1)) for label in task.labels])
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
@@ -144,19 +146,40 @@ class ClassificationTask(FinetuningTask):
 
     def _classifier(self, bert):
         """Returns the model with a new head, or with its own if that has the same classes."""
-        several, classes = self.spec.multi_label, list(self.spec.labels) or None
-        same = bert.head == "classification" and (bert.labels, bert.multi_label) == (classes, several)
-        if same and not self.new_head:
+        if self._keeps_head(bert):
             return bert.model()
-        options = {"multi_label": True} if several else {}
+        options = {"multi_label": True} if self.spec.multi_label else {}
         options |= {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
         return bert.classifier(self.spec.num_classes, **options)
+
+    def _keeps_head(self, bert):
+        same = (bert.labels, bert.multi_label) == (list(self.spec.labels) or None, self.spec.multi_label)
+        return same and bert.head == "classification" and not self.new_head
+
+    @property
+    def _activation(self):
+        """What makes a logit of a regression model the value that `predict` answers."""
+        return self.bert.score_activation if self._keeps_head(self.bert) else "linear"
+
+    def answers(self, outputs):
+        """Returns the logits of outputs; those of a regression model are the values that `predict` answers."""
+        return scipy.special.expit(outputs["logits"]) if self._activation == "sigmoid" else outputs["logits"]
+
+    def logits(self, split, predict):
+        return self.answers(predict(split.batches))
+
+    @functools.cached_property
+    def warnings(self):
+        ends = self.summary["range"] if self._activation == "sigmoid" else {"lowest": 0, "highest": 1}
+        outside = ends["lowest"] < 0 or ends["highest"] > 1
+        text = "the sigmoid of the model answers from 0 to 1, the labels are from {lowest:g} to {highest:g}: scale them"
+        return [*super().warnings, *([text.format(**ends)] if outside else [])]
 
     def complete(self, model):
         return without_language_model_loss(model) if self._language_model_weight else model
 
     def score(self, targets, outputs):
-        return score(self.spec, targets, outputs["logits"])
+        return score(self.spec, targets, self.answers(outputs))
 
     def save_options(self, logits):
         labels = list(self.spec.labels) or None

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from keras_bert.similarity import unit
+from keras_bert.similarity import similarity
 
 _BLOCK = 1024  # Queries that are compared with all passages at a time.
 
@@ -17,8 +17,8 @@ def similarity_scores(similarities, scores):
     }
 
 
-def ranks(queries, passages, right, also_right=None):
-    """Ranks the right passage of each query among the others by cosine similarity.
+def ranks(queries, passages, right, also_right=None, function="cosine"):
+    """Ranks the right passage of each query among the others by similarity.
 
     Passages of equal similarity come before the right one.
 
@@ -27,15 +27,16 @@ def ranks(queries, passages, right, also_right=None):
         right: integer array, the row of the right passage of each query.
         also_right: dict of the rows of other right passages by the number of the query, which do not count. Defaults to
             `None`, there are none.
+        function: see `similarity`. Defaults to "cosine".
 
     Returns:
         Integer arrays: the ranks, 1 for the best; and the row of the best passage if it is a wrong one, otherwise -1.
     """
     also_right = also_right or {}
-    passages, found, wrong = unit(passages), [], []
+    found, wrong = [], []
     for start in range(0, len(queries), _BLOCK):
         rows = np.asarray(right[start : start + _BLOCK])
-        scores = unit(queries[start : start + _BLOCK]) @ passages.T
+        scores = similarity(queries[start : start + _BLOCK], passages, function)
         own = scores[np.arange(len(rows)), rows]
         better = scores >= own[:, None]
         for number in also_right.keys() & set(range(start, start + len(rows))):

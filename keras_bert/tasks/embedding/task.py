@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.models.bi_encoder import build_bi_encoder
 from keras_bert.models.heads import build_embedder
-from keras_bert.similarity import unit
+from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification.report import regression_report
@@ -197,13 +197,14 @@ class EmbeddingTask(FinetuningTask):
         return self._scores(self._similarities(outputs))
 
     def _similarities(self, outputs):
-        """Returns the cosine similarities of the passages of each row; for pairs, what `metrics.ranks` returns."""
+        """Returns the similarities of the passages of each row; for pairs, what `metrics.ranks` returns."""
+        function = self.bert.similarity_function
         queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
         right, others, order = self._dev_rows[2:]
         if right is not None:
-            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others)
+            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others, function)
             return np.stack(found, 1)[np.argsort(order)]
-        return np.einsum("qd,qpd->qp", unit(queries), unit(passages))
+        return paired(queries[:, None], passages, function)
 
     def _scores(self, similarities):
         dev = self.examples["dev"]
