@@ -3,8 +3,11 @@
 import dataclasses
 import difflib
 import functools
+import importlib.util
 import math
 import numbers
+
+REPORT_TO = ("tensorboard", "wandb", "mlflow")
 
 
 def is_count(value, least=1):
@@ -64,6 +67,18 @@ def check_heads(hidden_size, **heads):
     if hidden_size % count:
         received = f"hidden_size={hidden_size}, {name}={count}"
         raise ValueError(f"`hidden_size` must be a multiple of `{name}`. Received: {received}")
+
+
+def check_report_to(names):
+    """Raises an error unless all names are known and their packages are installed."""
+    for name in names:
+        if name not in REPORT_TO:
+            raise ValueError(f"`report_to` must be one of {', '.join(REPORT_TO)}. Received: {name!r}")
+        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+            raise ValueError(
+                f"`report_to`: the package {name} is not installed. Run `pip install {name}`, or report to "
+                f"tensorboard, which needs no package. Received: {name!r}"
+            )
 
 
 def take_numbers(settings, may_be_zero=()):

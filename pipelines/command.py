@@ -19,6 +19,7 @@ from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
 from .arguments import define, explain, flag_fields, old_names, read
+from .early_checks import check_shared
 from .help_page import description, help_page, wrapped_command
 from .messages import show_messages, start_tensorflow
 
@@ -29,7 +30,7 @@ _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 # Flags by the parameters of the library that they set, where the names differ, or may be something else.
 _PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
 _PARAMETERS |= {name: name for name in ("next_sentence", "output_dir", "pack", "freeze_layers")}
-_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat", "protocol")}
+_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat", "protocol", "report_to")}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
@@ -40,7 +41,8 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         document: str, the documentation of the command, for `--help`.
         cls: subclass of `CommandArguments`, the flags of the command.
         main: function of the arguments that runs the command.
-        check: function of the arguments that raises an error for mistakes, before TensorFlow starts; or `None`.
+        check: function of the arguments that raises an error for mistakes, before TensorFlow starts, besides
+            those that `check_shared` finds; or `None`.
         positional: bool, whether there are arguments that are not flags. Defaults to `False`.
         tensorflow: bool, whether the command needs TensorFlow, or a function of the arguments that returns it.
             Defaults to `True`.
@@ -78,6 +80,7 @@ def _call(document, cls, main, check, positional, tensorflow):
         logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
     if check:
         check(arguments)
+    check_shared(arguments)
     if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
         start_tensorflow()
     with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():

@@ -24,7 +24,7 @@ class Training(CommandArguments):
 
     gradient_accumulation: int = flag(1, "Micro-batches per batch.", least=1, section="training")
     precision: str = flag("float32", "Computation precision.", values=["float32", "mixed_bfloat16", "mixed_float16"])
-    strategy: str = flag("auto", "Distribution: auto, one, mirrored, multi_worker or tpu.")
+    strategy: str = flag("auto", "Distribution.", values=["auto", "one", "mirrored", "multi_worker", "tpu"])
     output_dir: str = flag(None, "Output directory.", required=True, section="output")
     report_to: list[str] = flag(("tensorboard",), "Where to log: tensorboard, wandb, mlflow; empty for none.")
 
@@ -34,11 +34,8 @@ class Training(CommandArguments):
         return pathlib.Path(self.output_dir)
 
     def create_strategy(self):
-        """Returns the strategy of training; finds wrong folders and missing loggers before models are loaded."""
-        from keras_bert.training.callbacks import check_report_to
-
+        """Returns the strategy of training; finds folders that cannot be written before models are loaded."""
         check_writable(self.output)
-        check_report_to(self.report_to)
         return keras_bert.create_strategy(self.strategy)
 
 

@@ -132,6 +132,11 @@ class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
             raise ValueError(f"--unlabelled for --task={name}: expected {wanted}. Received: {self.pair_column}")
         return read_table(self.unlabelled, self.text_column, self.pair_column)
 
+    @property
+    def models(self):
+        """The models to start from that exist before the first run."""
+        return [self.start(self.tasks[0])]
+
     def start(self, name):
         """Returns the model that a task starts from."""
         if self.init_from in (None, name):

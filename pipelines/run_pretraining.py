@@ -71,6 +71,11 @@ class Arguments(common_flags.Distillation, common_flags.Training):
         return self.model or (None if self.config else self.teacher)
 
     @property
+    def models(self):
+        """The models that exist before the run."""
+        return list(filter(None, {self.start, self.teacher}))
+
+    @property
     def is_bilm(self):
         """Whether ELMo's language model is trained."""
         return self.config is not None and wings.is_new(self.config)
@@ -138,9 +143,7 @@ def _create_run(arguments, strategy):
     from keras_bert.experiments import pretraining
     from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
     from keras_bert.experiments.pretraining_run import PretrainingRun
-    from keras_bert.training.callbacks import check_report_to
 
-    check_report_to(arguments.report_to)
     phases, held_out = arguments.phases, None
     objective = arguments.fill(Objective, masking=None, both_directions=arguments.is_bilm)
     config = wings.language_model(arguments.config) if arguments.is_bilm else arguments.config

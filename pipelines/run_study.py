@@ -26,6 +26,7 @@ import pathlib
 import time
 
 import keras_bert
+from keras_bert.experiments.studies.definitions import TASKS, define
 from keras_bert.files import write_text
 
 from . import command, common_flags, wings
@@ -100,6 +101,10 @@ def check(arguments):
         if values is not None and (not values or len(set(values)) < len(values)):
             received = ",".join(map(str, values))
             raise ValueError(f"--{name} must be a list without duplicates. Received: {received}")
+    rows = define(arguments.study, arguments.scale == "base").rows
+    for name, known in {"rows": [row.key for row in rows if row.is_built], "tasks": TASKS}.items():
+        if unknown := [value for value in getattr(arguments, name) or () if value not in known]:
+            raise ValueError(f"--{name} must be some of {', '.join(known)}. Received: {','.join(unknown)}")
     for seed in arguments.seed or ():
         if not 0 <= seed < 2**32:
             raise ValueError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
@@ -157,15 +162,11 @@ def _hours(seconds):
 def _create_runner(arguments, output):
     from keras_bert.experiments.studies.columns import Sources, open_columns
     from keras_bert.experiments.studies.corpus import Corpus
-    from keras_bert.experiments.studies.definitions import define
     from keras_bert.experiments.studies.runner import StudyRunner
     from keras_bert.experiments.studies.scales import SCALES
 
     scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
     definition = define(arguments.study, arguments.scale == "base")
-    known = [row.key for row in definition.rows if row.is_built]
-    if unknown := [key for key in rows or () if key not in known]:
-        raise ValueError(f"--rows must be some of {', '.join(known)}. Received: {','.join(unknown)}")
     sources = arguments.fill(Sources)
     columns = open_columns(arguments.tasks or definition.tasks, scale, sources, definition.metrics, wings.load)
     corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)

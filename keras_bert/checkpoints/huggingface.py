@@ -10,6 +10,7 @@ import numpy as np
 import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
+from keras_bert.checkpoints.json_files import CONFIG
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
@@ -19,7 +20,6 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.text.thresholds import checked_thresholds
 
-CONFIG = "config.json"
 UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
 
 # The head of each architecture; the tensors distinguish architectures with the same head.

@@ -4,6 +4,8 @@ import pathlib
 
 from keras_bert.files import read_object
 
+CONFIG = "config.json"  # Hugging Face's name.
+
 
 def read_object_if_exists(path):
     """Reads a JSON object; empty if the file is missing."""

@@ -2,7 +2,6 @@
 
 import math
 import os
-import pathlib
 import re
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from keras_bert.checkpoints import (
     adapter_config,
     chosen_tokenizer,
     google,
+    hub,
     huggingface,
     keras_hub,
     locations,
@@ -47,7 +47,6 @@ _HUB_FILES = [
     "*sentence_bert_config.json",
     "config_sentence_transformers.json",
 ]
-_ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
 class _Options(NamedTuple):
@@ -144,39 +143,7 @@ def _open(name, path, revision, options):
 
 def download(name, revision=None, tried=()):
     """Returns the folder of a checkpoint on the Hugging Face hub; `tried` are other places of the name."""
-    import huggingface_hub
-
-    try:
-        files = _listed(name, revision)
-        options = {"allow_patterns": [*_HUB_FILES, *weight_files.downloads(files or [])]}
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(name, revision=revision, local_files_only=files is None, **options)
-        )
-    except Exception as error:  # The hub, the network and the name check raise different types.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
-            reason = f"no network, and not in its cache: {locations.OFFLINE}"
-        places = [f"the path {path}" for path in locations.places(name)]
-        raise ValueError(
-            f"{name}: no such checkpoint{locations.hint(name)}. "
-            f"Tried: {', '.join([*places, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
-        ) from None  # The hub's traceback is long, and says no more.
-
-
-def _listed(name, revision):
-    """Returns the files of a repository of the hub, `None` if it does not answer.
-
-    A download would wait for minutes on a network that leads nowhere.
-    """
-    import huggingface_hub
-
-    try:
-        found = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
-    except huggingface_hub.errors.HfHubHTTPError:
-        return []
-    except Exception:  # Those of the network and of names that no repository has.
-        return None
-    return [file.rfilename for file in found.siblings or ()]
+    return hub.download(name, revision, lambda files: [*_HUB_FILES, *weight_files.downloads(files)], tried)
 
 
 @explaining

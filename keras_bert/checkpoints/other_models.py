@@ -1,11 +1,12 @@
 """Checkpoints of other models than BERT. Their modules are named as text: this one works without them."""
 
-from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.json_files import read_object_if_exists
+from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
 
+# What `keras_bert.load` opens, by `model_type` of config.json.
+BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert")
 # The module whose `load` opens a folder, by `model_type` of its config.json.
-_MODULES = {"marian": "keras_bert.translation"}
-_MODULES |= dict.fromkeys(("keras_bert_bilm", "keras_bert_bilstm", "keras_bert_bidaf"), "keras_bert.baselines")
+MODULES = {"marian": "keras_bert.translation"}
+MODULES |= dict.fromkeys(("keras_bert_bilm", "keras_bert_bilstm", "keras_bert_bidaf"), "keras_bert.baselines")
 
 
 class OtherModelError(ValueError):
@@ -23,11 +24,11 @@ class OtherModelError(ValueError):
 def check_folder(path):
     """Raises `OtherModelError` for the folder of another model."""
     model_type = read_object_if_exists(path / CONFIG).get("model_type")
-    if isinstance(model_type, str) and model_type in _MODULES:
-        raise OtherModelError(path, _MODULES[model_type])
+    if isinstance(model_type, str) and model_type in MODULES:
+        raise OtherModelError(path, MODULES[model_type])
 
 
 def check_name(name):
     """Raises `OtherModelError` for the name of a new model, such as "bilstm_H-256"."""
-    if module := _MODULES.get(f"keras_bert_{name.split('_')[0]}"):
+    if module := MODULES.get(f"keras_bert_{name.split('_')[0]}"):
         raise OtherModelError(name, module)

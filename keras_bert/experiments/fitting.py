@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checks import check_count, check_not_negative, similar
+from keras_bert.checks import check_choice, check_count, check_not_negative, similar
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.grid import setting_text
@@ -22,13 +22,14 @@ from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.files import check_writable
 from keras_bert.metadata import answer_length
+from keras_bert.models.freezing import check_frozen
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
 from keras_bert.text.labels import placeholders
-from keras_bert.training.distribution import create_strategy
+from keras_bert.training.distribution import KINDS, create_strategy
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
-from keras_bert.training.keras_callbacks import with_loss
+from keras_bert.training.keras_callbacks import check_callbacks, with_loss
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _OTHER_NAMES = {"lr": "learning_rate"}
@@ -55,8 +56,8 @@ def _listed(value):
 
 def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, callbacks, strategy, verbose):
     """See `LoadedBert.fit`; `data` is a `FitData`."""
-    if not isinstance(callbacks, list | tuple | keras.callbacks.Callback | None):
-        raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callbacks!r:.100}")
+    callbacks = keras.tree.flatten(callbacks or [])
+    check_callbacks(callbacks)
     if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
         raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
     if any(layer.quantization_mode for layer in bert.encoder._flatten_layers()):
@@ -70,7 +71,13 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         "patience": patience,
         **shared,
     }
-    strategy = create_strategy(strategy) if isinstance(strategy, str) else strategy
+    hyperparameters = Hyperparameters(**shared)
+    check_frozen(hyperparameters.freeze_layers or 0, bert.config.num_hidden_layers)
+    if sequence_length:
+        bert.preprocessor(sequence_length)  # Raises an error if the model has fewer positions.
+    if isinstance(strategy, str):
+        check_choice("strategy", strategy, KINDS)
+        strategy = create_strategy(strategy)
     if output_dir:
         output_dir = pathlib.Path(output_dir).expanduser()
         check_writable(output_dir)
@@ -78,11 +85,11 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
-        runs, hyperparameters = Finetuning if data.held_out else _WithoutValidation, Hyperparameters(**shared)
+        runs = Finetuning if data.held_out else _WithoutValidation
         finetuning = runs(
             made, made.choices(**choices), hyperparameters, output, strategy=strategy, report_to=report_to
         )
-        finetuning.callbacks, finetuning.save_every = keras.tree.flatten(callbacks or []), None if output_dir else 0
+        finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import keras
+
 from keras_bert.checks import check_count, check_not_negative, check_positive
 
 
@@ -43,6 +45,11 @@ class Hyperparameters:
     patience: int | None = None
 
     def __post_init__(self):
+        try:
+            keras.dtype_policies.get(self.precision)
+        except (ValueError, TypeError):
+            known = "the name of a dtype policy of Keras, such as 'float32' or 'mixed_bfloat16'"
+            raise ValueError(f"`precision` must be {known}. Received: precision={self.precision!r}") from None
         check_count("gradient_accumulation", self.gradient_accumulation)
         check_not_negative("weight_decay", self.weight_decay)
         check_positive("epsilon", self.epsilon)

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.checks import is_count
 from keras_bert.layers import BertEmbeddings, TokenEmbedding, TransformerBlock
 
 
@@ -28,13 +29,18 @@ def freeze_layers(model: keras.Model, count: int) -> None:
     blocks = max(depths.values(), default=0)
     if not blocks:
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
-    if not 0 <= count <= blocks:
-        raise ValueError(f"`freeze_layers`: expected from 0 to {blocks}, the number of blocks. Received: {count}")
+    check_frozen(count, blocks)
     for layer in layers:
         if isinstance(layer, TokenEmbedding | BertEmbeddings) or (
             isinstance(layer, TransformerBlock) and depths[id(layer)] <= count
         ):
             layer.trainable = False
+
+
+def check_frozen(count, blocks):
+    """Raises an error unless a model with so many blocks can freeze `count` of them."""
+    if not is_count(count, least=0) or count > blocks:
+        raise ValueError(f"`freeze_layers`: expected from 0 to {blocks}, the number of blocks. Received: {count!r}")
 
 
 def _depth(operation, depths):

@@ -1,6 +1,5 @@
 """Callbacks of a training run; TensorBoard, Weights & Biases and MLflow."""
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -11,9 +10,9 @@ import uuid
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import check_report_to
 from keras_bert.files import read_json, write_json
 
-REPORT_TO = ("tensorboard", "wandb", "mlflow")
 _SPEED = "_per_second"
 # Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
@@ -52,18 +51,6 @@ class Callback:
 
     def on_train_end(self, results):
         """Called after the last step with the results of `fit`, but not if the run is interrupted."""
-
-
-def check_report_to(names):
-    """Raises an error unless all names are known and their packages are installed."""
-    for name in names:
-        if name not in REPORT_TO:
-            raise ValueError(f"`report_to` must be one of {', '.join(REPORT_TO)}. Received: {name!r}")
-        if name != "tensorboard" and importlib.util.find_spec(name) is None:
-            raise ValueError(
-                f"`report_to`: the package {name} is not installed. Run `pip install {name}`, or report to "
-                f"tensorboard, which needs no package. Received: {name!r}"
-            )
 
 
 def create_callbacks(names, directory, run_name):

@@ -5,6 +5,20 @@ import keras
 from keras_bert.training.callbacks import Callback
 
 
+def check_callbacks(callbacks):
+    """Raises an error unless all of a list are callbacks that leave the learning rate alone."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback | keras.callbacks.Callback):
+            raise ValueError(
+                f"`callbacks` must be a list of Keras callbacks. Received: {callback!r:.100}"
+            )
+        if isinstance(callback, keras.callbacks.LearningRateScheduler | keras.callbacks.ReduceLROnPlateau):
+            raise ValueError(
+                "`callbacks` must not set the learning rate, which has a schedule of warm-up and decay. "
+                f"Received: {type(callback).__name__}"
+            )
+
+
 class KerasCallbacks(Callback):
     """Calls Keras callbacks as `model.fit` does, with `loss` and, after an evaluation, its results as `val_...`.
 
@@ -17,12 +31,6 @@ class KerasCallbacks(Callback):
     """
 
     def __init__(self, callbacks, model):
-        for callback in callbacks:
-            if isinstance(callback, keras.callbacks.LearningRateScheduler | keras.callbacks.ReduceLROnPlateau):
-                raise ValueError(
-                    "`callbacks` must not set the learning rate, which has a schedule of warm-up and decay. "
-                    f"Received: {type(callback).__name__}"
-                )
         for callback in callbacks:  # Higher scores are better, which Keras knows only of its own metrics.
             if getattr(callback, "mode", None) == "auto" and not callback.monitor.endswith("loss"):
                 callback.mode = "max"
@@ -79,13 +87,8 @@ def with_loss(numbers):
 
 def adapted(callbacks, model, several_workers):
     """Returns the callbacks of a `Trainer`, the Keras callbacks among them as one `KerasCallbacks`."""
+    check_callbacks(callbacks)
     foreign = [callback for callback in callbacks if isinstance(callback, keras.callbacks.Callback)]
-    for callback in callbacks:
-        if callback not in foreign and not isinstance(callback, Callback):
-            raise ValueError(
-                "`callbacks` must be a list of `keras.callbacks.Callback` or of callbacks of this package. "
-                f"Received: {callback!r:.200}"
-            )
     if foreign and several_workers:
         raise ValueError("Keras callbacks run on one machine: they cannot stop the other workers. Received: several")
     own = [callback for callback in callbacks if callback not in foreign]

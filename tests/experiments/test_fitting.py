@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from scipy import stats
 
 import keras_bert
-from keras_bert.experiments import fit_data
+from keras_bert.experiments import fit_data, fitting
 from keras_bert.experiments.finetuning import Finetuning
 from tests.pipelines.programs import call
 
@@ -247,8 +247,6 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
         ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
         (["x", "y"], {"validation_data": (["a"], ["x"])}, "no option 'validation_data' .* Did you mean 'validation'?"),
-        (["x", "y"], {"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
-        (["x", "y"], {"weight_decay": -1}, "`weight_decay` must be a number of at least 0"),
         (["x", "y"], {"class_weight": {"x": -1}}, "`class_weight` must be a number of at least 0"),
         (["x", "y"], {"remat": True}, r"no option 'remat' .* keras_bert.load\(name, remat=True\)"),
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Did you mean 'learning_rate'?"),
@@ -259,11 +257,8 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         ),
         (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* which chooses it. `bert.encoder` builds"),
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
-        (["x", "y"], {"callbacks": object()}, "`callbacks` must be a list of Keras callbacks. Received: <object"),
-        (["x", "y"], {"callbacks": [keras.callbacks.ReduceLROnPlateau()]}, "must not set the learning rate"),
         (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
-        (["x", "y"], {"sequence_length": 99}, "`sequence_length` must be at most 40"),
         ([["B-X"], ["O"]], {"task": "tagging"}, "expected .* spans|span"),
         (
             [["B-X"], ["O"]],
@@ -273,12 +268,6 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (np.array([[1, 0], [0, 1]]), {}, "lists of one label, as one-hot vectors are. Expected the class of each text"),
         ([[1, 0], [1, 1]], {"task": "multi_label"}, r"lists of 0 and 1. .* np.array\(targets\). Received: .* \[1, 0\]"),
         (["x", "\ud800"], {}, r"targets\[1\] has a lone surrogate. Expected Unicode. Received: '\\ud800'"),
-        (["x", "y"], {"freeze_layers": 9}, "`freeze_layers`: expected from 0 to 1, .* Received: 9"),
-        (
-            ["x", "y"],
-            {"output_dir": __file__},
-            "`output_dir` must be a folder .* Received: .*File exists",
-        ),
         (
             ["x", "y"],
             {"validation": ((["a"], ["b"]), ["x"])},
@@ -289,6 +278,25 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
 def test_mistakes(start, targets, options, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.load(start).fit(["a b", "c"], targets, verbose=False, **options)
+
+
+def test_mistakes_that_are_found_before_data_are_read(start, monkeypatch):
+    monkeypatch.setattr(fitting, "make_task", None)
+    bert = keras_bert.load(start)
+    for options, message in (
+        ({"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
+        ({"weight_decay": -1}, "`weight_decay` must be a number of at least 0"),
+        ({"precision": "float31"}, "`precision` must be the name of a dtype policy of Keras, .* precision='float31'"),
+        ({"callbacks": object()}, "`callbacks` must be a list of Keras callbacks. Received: <object"),
+        ({"callbacks": ["stop"]}, "`callbacks` must be a list of Keras callbacks. Received: 'stop'"),
+        ({"callbacks": [keras.callbacks.ReduceLROnPlateau()]}, "must not set the learning rate"),
+        ({"sequence_length": 99}, "`sequence_length` must be at most 40"),
+        ({"freeze_layers": 9}, "`freeze_layers`: expected from 0 to 1, .* Received: 9"),
+        ({"strategy": "mirored"}, "`strategy` must be one of auto, .* strategy='mirored'"),
+        ({"output_dir": __file__}, "`output_dir` must be a folder .* Received: .*File exists"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bert.fit(["a b", "c"], ["x", "y"], verbose=False, **options)
 
 
 def test_frozen_layers_of_the_loaded_model(start):

@@ -15,7 +15,6 @@ from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
 # The metrics of the paper's tables, where they are not the main metrics of the tasks.
 _METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
 _TITLES = {"mnli": "MNLI-m", "squad": "SQuAD", "ner": "NER", "ner_features": "NER, features"}
-TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")), "squad", "ner", "ner_features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Heading:
     """Heading of a column of the table.
 
     Args:
-        name: str, one of `TASKS`.
+        name: str, one of `definitions.TASKS`.
         title, metric: heading of the column, and the score in it.
         train_examples, dev_examples: int, limits of the examples; `None` for all.
     """
@@ -81,7 +80,7 @@ def open_columns(names, scale, sources, metrics=None, load=load):
     """Reads the data of tasks.
 
     Args:
-        names: list of names, of `TASKS`.
+        names: list of names, of `definitions.TASKS`.
         scale: a `Scale`.
         sources: `Sources`.
         metrics: dict of the metrics of GLUE tasks that differ from those of the paper's ablations. Defaults to none.
@@ -90,9 +89,6 @@ def open_columns(names, scale, sources, metrics=None, load=load):
     Returns:
         List of `Column`s.
     """
-    for name in names:
-        if name not in TASKS:
-            raise ValueError(f"--tasks must be some of {', '.join(TASKS)}. Received: {name}")
     metrics = {**_METRICS, **(metrics or {})}
     try:
         return [_open(name, scale.recipe(name), sources, metrics, load) for name in names]

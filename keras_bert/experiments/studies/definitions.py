@@ -2,6 +2,11 @@
 
 import dataclasses
 
+from keras_bert.tasks.classification import glue
+
+# What rows are fine-tuned on.
+TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")), "squad", "ner", "ner_features")
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:

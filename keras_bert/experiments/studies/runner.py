@@ -9,8 +9,9 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.pretraining_model import open_config
-from keras_bert.experiments.studies.columns import TASKS, Heading
+from keras_bert.experiments.studies.columns import Heading
 from keras_bert.experiments.studies.corpus import StudyData
+from keras_bert.experiments.studies.definitions import TASKS
 from keras_bert.experiments.studies.pretrained import PretrainedModels
 from keras_bert.files import difference, file_hash, read_json, write_json
 

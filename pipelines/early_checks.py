@@ -1,0 +1,82 @@
+"""Finds mistakes in the flags that commands share, before TensorFlow starts."""
+
+import os
+import pathlib
+import re
+
+from keras_bert.checkpoints import hub, locations, other_models
+from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
+from keras_bert.checks import check_report_to
+from keras_bert.config import BertConfig, named_config
+
+from .wings import is_new
+
+_PLACES = ("output_dir", "output", "index")
+_PRESET = re.compile(r"kaggle://.*|bert_\w+_(en|zh|multi)(_\w+)?")  # KerasHub's, which needs TensorFlow to list them.
+
+
+def check_shared(arguments):
+    """Raises an error for a place that cannot be written, a missing logger, a model that is not there or is none of
+    BERT's, and for sizes that exceed the model's."""
+    for name in _PLACES:
+        _check_place(name, getattr(arguments, name, None))
+    check_report_to(getattr(arguments, "report_to", ()))
+    config = getattr(arguments, "config", None)
+    if config and not (os.path.exists(config) or is_new(config) or hasattr(arguments, "train_source")):
+        named_config(config)  # Raises an error.
+    if getattr(arguments, "server", None):  # Its models are not here.
+        return
+    models = getattr(arguments, "models", None) or [getattr(arguments, "model", None)]
+    for model in filter(None, models):
+        _check_sizes(arguments, model, _config(model, getattr(arguments, "revision", None)))
+    if rerank := getattr(arguments, "rerank", None):
+        _config(rerank)
+
+
+def _check_place(name, path):
+    """Raises an error if nothing can be written to a place; creates nothing."""
+    if not path:
+        return
+    path = pathlib.Path(path).expanduser().absolute()
+    folder = path.parent if name == "output" else path
+    folder = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        wanted = "in a folder" if name == "output" else "a folder"
+        problem = f"{path}; {folder} is {'not writable' if folder.is_dir() else 'a file'}"
+        raise ValueError(f"--{name} must be {wanted} to which files can be written. Received: {problem}")
+
+
+def _config(model, revision=None):
+    """Returns the content of the config of a model of this package, empty if it has another layout."""
+    path = locations.find(model)
+    if path is None and (is_new(model) or _PRESET.fullmatch(model)):
+        return {}
+    path = path or hub.download(model, revision, lambda files: [CONFIG])
+    config = read_object_if_exists(path / CONFIG) or read_object_if_exists(path / "bert_config.json")
+    kind = config.get("model_type", "bert")
+    if kind in other_models.MODULES:
+        return {}
+    if kind not in other_models.BERTS:
+        try:
+            BertConfig.from_dict(config, "huggingface")
+        except ValueError as error:
+            raise ValueError(f"{path / CONFIG}: {error}") from None
+    return config
+
+
+def _check_sizes(arguments, model, config):
+    """Raises an error for more tokens or frozen blocks than a model has."""
+    own = config.get("keras_bert")
+    learned = not isinstance(own, dict) or own.get("positions", "learned") == "learned"
+    lengths = [getattr(arguments, "sequence_length", None) or 0]
+    lengths += [phase["length"] for phase in getattr(arguments, "phases", ())]
+    limit = config.get("max_position_embeddings")
+    if learned and isinstance(limit, int) and max(lengths) > limit:
+        flag = "sequence_length" if max(lengths) == lengths[0] else "phase"
+        raise ValueError(
+            f"--{flag}: expected at most {limit}, the number of positions of {model}. Received: {max(lengths)}"
+        )
+    frozen, blocks = getattr(arguments, "freeze_layers", None), config.get("num_hidden_layers", config.get("n_layers"))
+    blocks = getattr(arguments, "student_layers", None) or blocks
+    if frozen is not None and isinstance(blocks, int) and not 0 <= frozen <= blocks:
+        raise ValueError(f"--freeze_layers: expected from 0 to {blocks}, the number of blocks. Received: {frozen}")

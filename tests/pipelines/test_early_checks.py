@@ -1,0 +1,61 @@
+"""Mistakes that all commands find before TensorFlow starts."""
+
+import json
+import os
+import subprocess
+import sys
+
+# Runs commands in one process in which TensorFlow cannot be imported.
+RUN = """
+import contextlib, io, json, runpy, sys
+sys.modules["tensorflow"] = None
+for name, *sys.argv[1:] in json.load(sys.stdin):
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
+        runpy.run_module(f"pipelines.{name}", run_name="__main__", alter_sys=True)
+    print(json.dumps(printed.getvalue()))
+"""
+OWN, BOOKS, OUTPUT = ["--train_file=t.csv", "--dev_file=t.csv"], "--model=bert_tiny_books", "--output_dir=o"
+GLUE = ["run_glue", "--task=classification", *OWN]
+PRETRAINING = ["run_pretraining", "--data=.", OUTPUT]
+STUDY = ["run_study", "--study=masking", "--data=*.txt", OUTPUT]
+TEXTS = ["--input=texts.txt", BOOKS]
+CASES = [
+    ([*GLUE, OUTPUT, "--model=bert_tiny_bookz"], "bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books?"),
+    (["predict", "--model=bert_tiny_bookz", "a"], "bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books?"),
+    (["convert_checkpoint", "--model=t5", OUTPUT], "t5/config.json: `model_type` must be"),
+    (["export_saved_model", BOOKS, "--output_dir=t.csv/1"], "--output_dir must be a folder to which files can be"),
+    (["show_attention", BOOKS, "a", "--output=t.csv/a.html"], "--output must be in a folder to which files can be"),
+    (
+        ["extract_features", *TEXTS, "--output=o.npz", "--sequence_length=513"],
+        "--sequence_length: expected at most 512",
+    ),
+    ([*GLUE, BOOKS, OUTPUT, "--freeze_layers=5"], "--freeze_layers: expected from 0 to 4, the number of blocks."),
+    ([*GLUE, BOOKS, OUTPUT, "--report_to=wandbb"], "--report_to must be one of tensorboard, wandb, mlflow."),
+    ([*GLUE, BOOKS, OUTPUT, "--strategy=mirored"], "flag --strategy=mirored: value should be one of <auto|one|"),
+    ([*PRETRAINING, "--phase=length:8,steps:1,batch:1", "--config=tinny"], "unknown size name 'tinny'."),
+    ([*PRETRAINING, "--phase=length:600,steps:1,batch:1", BOOKS], "--phase: expected at most 512, the number of"),
+    ([*STUDY, "--rows=a"], "--rows must be some of"),
+    ([*STUDY, "--tasks=a"], "--tasks must be some of cola"),
+]
+
+
+def test_mistakes_are_found_without_tensorflow(tmp_path):
+    (tmp_path / "t5").mkdir()
+    (tmp_path / "t5" / "config.json").write_text(json.dumps({"model_type": "t5", "vocab_size": 8}))
+    (tmp_path / "t.csv").write_text("text,label\na,0\nb,1\n")
+    (tmp_path / "texts.txt").write_text("a\n")
+    commands = json.dumps([command for command, _ in CASES])
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=commands,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.getcwd(), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for (command, message), error in zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True):
+        assert error.startswith(f"error: {message}"), (command, error)
+    assert not (tmp_path / "o").exists()
