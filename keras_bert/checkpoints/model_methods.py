@@ -201,7 +201,8 @@ class ModelMethods:
             validation_split: float, share of the rows, drawn at random, that is `validation` instead.
             task: string, see `keras_bert.tasks.in_memory.TASKS`. Defaults to the one that follows from the data.
             output_dir: folder of the run: report, model card, model, SavedModel. The same call resumes an interrupted
-                run. Defaults to `None`: nothing is kept.
+                run, or returns the model of a finished one; other numbers add runs, which alone count. Defaults to
+                `None`: nothing is kept.
             learning_rate, batch_size, epochs, seed: numbers, by default those of the task. A list is a grid; the best
                 run on `validation` is kept.
             sequence_length: int, maximum number of tokens, which the trained model stores, see `predict`. Defaults to

@@ -124,6 +124,7 @@ class Finetuning:
             for split, arrays in logits.items():
                 np.savez(folder / f"{split}.npz", **arrays)
             if self.keeps_best and self.grid_runs.is_best(setting, result):
+                self.grid_runs.keep(setting)
                 self.save(trainer.model, logits["dev"], setting)
         return result
 

@@ -89,6 +89,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         finetuning = runs(
             made, made.choices(**choices), hyperparameters, output, strategy=strategy, report_to=report_to
         )
+        finetuning.grid_runs.counts_earlier = False
         finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:

@@ -33,6 +33,7 @@ class GridRuns:
     Attributes:
         results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
         progress: `Progress` of the current run, or `None`.
+        counts_earlier: bool, whether runs of earlier grids in the folder count, too. Defaults to `True`.
 
     Example:
         for setting in grid_runs.unfinished(settings, common):
@@ -45,7 +46,7 @@ class GridRuns:
     def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
         self._ensemble, self._combine, self._settings = ensemble, combine, []
-        self.results, self.progress = [], None
+        self.results, self.progress, self.counts_earlier = [], None, True
 
     def unfinished(self, settings, common):
         """Reads the results in the folder; returns the settings that have none yet.
@@ -56,7 +57,8 @@ class GridRuns:
         """
         runs = self.directory / "runs"
         _check_common(runs / "common.json", common, self.write)
-        self.results = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
+        found = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
+        self.results = found if self.counts_earlier else self._only(settings, found)
         done = [result["setting"] for result in self.results]
         left = [setting for setting in settings if setting not in done]
         names = [grid.folder_name(setting) for setting in [*done, *left]]
@@ -66,6 +68,31 @@ class GridRuns:
             _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
         self._settings = settings
         return left
+
+    def _only(self, settings, found):
+        """Returns the results of runs with these settings; without the model of their best one, all run again."""
+        earlier = [result for result in found if result["setting"] not in settings]
+        self.results = [result for result in found if result not in earlier]
+        if earlier:
+            names = ", ".join(grid.folder_name(result["setting"]) for result in earlier)
+            _LOG.info("  runs with other settings are in the folder and do not count: %s", names)
+        kept = read_json(self._kept) if self._kept.exists() else None
+        if (best := self.best()) and kept != best[0]["setting"]:
+            _LOG.info("  the folder has the model of another run: %d run(s) are repeated", len(self.results))
+            if self.write:
+                for result in self.results:
+                    shutil.rmtree(self.folder(result["setting"]))
+            return []
+        return self.results
+
+    @property
+    def _kept(self):
+        """The file of the setting whose model is kept."""
+        return self.directory / "runs" / "kept.json"
+
+    def keep(self, setting):
+        """Notes that the model of a run is the one in the folder; call it before the model is written."""
+        write_json(self._kept, setting)
 
     @contextlib.contextmanager
     def started(self, setting):

@@ -147,6 +147,16 @@ def test_an_interrupted_run_resumes(start, tmp_path):
     assert {"loss", "val_loss", "val_accuracy"} <= first.keys()
 
 
+def test_other_numbers_in_the_same_folder(start, tmp_path, caplog):
+    """The run that was asked for is returned, also if an earlier one was as good."""
+    fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, output_dir=tmp_path, verbose=False)
+    with mock.patch.object(Finetuning, "finish", return_value=""), caplog.at_level("INFO", "keras_bert"):
+        for epochs in (1, 2):
+            trained = fit(epochs=epochs, learning_rate=0.0, batch_size=8)
+            assert trained.results["setting"]["epochs"] == len(trained.results["history"]) == epochs
+    assert "do not count: learning_rate=0.0,batch_size=8,epochs=1,seed=1" in caplog.text
+
+
 def test_a_callback_stops_the_run(start):
     """The result has the epoch that was trained last."""
     stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True))

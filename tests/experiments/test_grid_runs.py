@@ -37,9 +37,9 @@ class Runs(Finetuning):
 @pytest.fixture
 def run(tmp_path):
     def run(seeds, **options):
-        write = options.pop("write", True)
+        write, counts_earlier = options.pop("write", True), options.pop("counts_earlier", True)
         runs = Runs(TASK, {"seed": seeds}, Hyperparameters(), tmp_path, **options)
-        runs.grid_runs.write = write
+        runs.grid_runs.write, runs.grid_runs.counts_earlier = write, counts_earlier
         runs.run()
         return runs.grid_runs
 
@@ -94,6 +94,24 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, run):
     again = run([4])
     assert (tmp_path / "model").read_text() == "4"
     assert again.to_json()["ensemble"] == [{"seed": 4}]
+
+
+def test_only_the_runs_of_the_settings_count(tmp_path, run, caplog):
+    """Without `counts_earlier`. A model that a later grid has replaced is trained again."""
+    caplog.set_level("INFO", "keras_bert")
+    for seeds, kept, message in (
+        ([2], "2", "training"),
+        ([2], "2", "the run is finished"),
+        ([1, 3], "3", "runs with other settings are in the folder and do not count: seed=2"),
+        ([1, 2, 3], "2", "the folder has the model of another run: 3 run(s) are repeated"),
+        ([1, 2], "2", "all 2 runs are finished"),
+        ([1], "1", "the folder has the model of another run: 1 run(s) are repeated"),
+    ):
+        caplog.clear()
+        study = run(seeds, counts_earlier=False)
+        assert [result["setting"]["seed"] for result in study.results] == seeds
+        assert (tmp_path / "model").read_text() == kept == str(study.to_json()["best"]["setting"]["seed"])
+        assert message in caplog.text or message == "training"
 
 
 def test_only_one_worker_writes(tmp_path, run):
