@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import logging
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,7 @@ from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
 
+_LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _DESCRIPTIONS = {
     ("text",): "a text",
@@ -192,7 +194,7 @@ def read_rows(texts, words=False):
     if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")):
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
     if is_single:
-        return [_row("texts", texts)], True
+        return _warned([_row("texts", texts)]), True
     # Iterating gives names or tensors, or arrays in place of pairs.
     if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator") or getattr(texts, "ndim", 1) == 2:
         texts, targets = in_memory.read(texts)
@@ -202,7 +204,17 @@ def read_rows(texts, words=False):
             )
     texts = [text.decode() if isinstance(text, bytes) else text for text in texts]
     texts = map(_joined, texts) if words else texts
-    return [_row(f"texts[{index}]", text) for index, text in enumerate(texts)], False
+    return _warned([_row(f"texts[{index}]", text) for index, text in enumerate(texts)]), False
+
+
+def _warned(rows):
+    """Returns the rows; warns of empty texts."""
+    empty = [
+        n for n, row in enumerate(rows) if any(isinstance(text, str) and not text.strip() for text in row.values())
+    ]
+    if empty:
+        _LOG.warning("`texts`: %d of %d are empty, the first at index %d", len(empty), len(rows), empty[0])
+    return rows
 
 
 def _joined(text):

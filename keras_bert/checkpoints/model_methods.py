@@ -58,7 +58,8 @@ class ModelMethods:
                 `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. For a tagger also
                 lists of words, which are joined by spaces. A classifier or a regression model refuses pairs if it was
                 trained without them, and texts if it was trained with pairs; if the checkpoint does not say
-                (`bert.pair` is `None`), it takes both.
+                (`bert.pair` is `None`), it takes both. Empty texts, which `fit` and `evaluate` refuse, are answered
+                with a warning.
             batch_size: int, number of texts to compute together. Defaults to 32.
             sequence_length: int, maximum number of tokens. Defaults to that of training, which `fit` and the commands
                 store, or else to the number of the model's positions; so it does in `evaluate` and `export`.

@@ -16,11 +16,13 @@ class FitData:
         task: the name of the task.
         parts: dict of texts and targets by part, `TRAIN` and `DEV`.
         held_out: bool, whether the rows of `DEV` are others than those to train on.
+        facts: dict, what to tell about the texts.
     """
 
     task: str
     parts: dict
     held_out: bool
+    facts: dict
 
 
 def read(texts, targets, task, validation, split, seed):
@@ -52,7 +54,10 @@ def read(texts, targets, task, validation, split, seed):
             )
     elif split is not None:
         train, dev = _split(*train, split, seed)
-    return FitData(task, {TRAIN: train, DEV: dev}, dev is not train)
+    are_pairs = in_memory.is_frame(texts) and isinstance(train[0][0], tuple)
+    names = [repr(name) for name in texts.columns if name != column] if are_pairs else []
+    facts = {"texts": f"pairs of the columns {' and '.join(names)}"} if are_pairs else {}
+    return FitData(task, {TRAIN: train, DEV: dev}, dev is not train, facts)
 
 
 def _like(frame, train):

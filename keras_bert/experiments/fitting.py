@@ -102,7 +102,7 @@ def _start(data, bert, folder, length, options):
     """Returns the task of `fit`, which loads the model to start from in its present state."""
     start = LoadedBert(bert.checkpoint())
     made = make_task(data.task, folder, data.parts, start, None, length, options)
-    made.load = _loader(bert, start)
+    made.load, made.facts = _loader(bert, start), {**data.facts, **made.facts}
     return made
 
 

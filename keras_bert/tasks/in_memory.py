@@ -64,6 +64,10 @@ def read(texts, targets=None, place="texts"):
         rows = [tuple(row) for row in rows]
     if not rows:
         raise ValueError(f"`{place}` is empty. Expected at least one text")
+    if None in rows:
+        raise ValueError(
+            f"`{place}[{rows.index(None)}]` is missing. Expected a text: leave out or fill rows without one"
+        )
     if targets is None:
         return rows, None
     targets = _targets(targets)
@@ -127,22 +131,63 @@ def _from_dataset(dataset, place):
     """Returns the texts and targets of a dataset, whose elements may be batches."""
     if dataset.cardinality() == -1:  # `tf.data.INFINITE_CARDINALITY`.
         raise ValueError(f"`{place}` is a dataset without an end")
+    spec = dataset.element_spec
+    ragged = getattr(spec[0] if isinstance(spec, tuple) else spec, "ragged_rank", 0) > 0  # Batches of lists of words.
+    dataset = dataset.unbatch() if ragged else dataset
+    elements = [_element(element, place) for element in dataset.as_numpy_iterator()]
+    if elements and (ragged or _has_words(elements, place)):
+        texts, tags = map(list, zip(*elements, strict=True))
+        return texts, None if tags[0] is None else tags
     rows, targets = [], []
-    for element in dataset.as_numpy_iterator():
-        texts, *rest = element if isinstance(element, tuple) else (element,)
-        if len(rest) > 1 or isinstance(texts, dict):
-            raise ValueError(
-                f"`{place}`: a dataset must have texts, or tuples of texts and targets. Received: {element!r:.100}"
-            )
-        several = isinstance(texts, tuple)
-        parts = texts if several else (texts,)
-        batched = any(getattr(part, "ndim", 0) for part in parts)
-        parts = [as_list(part) if getattr(part, "ndim", 0) else [part] for part in parts]
-        parts = [list(map(_plain, part)) for part in parts]
-        rows += zip(*parts, strict=True) if several else parts[0]
-        if rest:
-            targets += _targets(rest[0] if batched else np.expand_dims(rest[0], 0))
+    for texts, target in elements:
+        batched = _is_batch(texts, target)
+        if batched and isinstance(texts, tuple):
+            rows += zip(*map(as_list, texts), strict=True)
+        else:
+            rows += map(_pair, texts if batched else [texts])
+        if target is not None:
+            targets += _targets(target if batched else np.expand_dims(target, 0))
     return rows, targets or None
+
+
+def _element(element, place):
+    """Returns the texts of an element of a dataset, a tuple for pairs, and its targets or `None`."""
+    texts, *rest = element if isinstance(element, tuple) else (element,)
+    if len(rest) > 1 or isinstance(texts, dict):
+        raise ValueError(
+            f"`{place}`: a dataset must have texts, or tuples of texts and targets. Received: {element!r:.100}"
+        )
+    return texts, *(rest or [None])
+
+
+def _is_batch(texts, target):
+    """Whether an element is a batch: two strings with one target are a pair."""
+    counts = [np.shape(part)[:1] for part in (texts[0] if isinstance(texts, tuple) else texts, target)]
+    return counts[0] != () and (target is None or counts[0] == counts[1])
+
+
+def _pair(texts):
+    """Returns an array of two texts as a tuple."""
+    return tuple(texts.tolist()) if np.shape(texts) == (2,) and not isinstance(texts, tuple) else texts
+
+
+def _has_words(elements, place):
+    """Whether each element is a sentence, words and their tags; raises if they may be batches of words and classes."""
+    if any(np.ndim(part) != 1 or isinstance(part, tuple) for element in elements for part in element):
+        return False
+    texts, tags = zip(*elements, strict=True)
+    sizes, kind = list(map(len, texts)), tags[0].dtype.kind
+    if texts[0].dtype.kind != "O" or kind not in "Oi" or sizes != list(map(len, tags)):
+        return False
+    if any(len(text.split()) > 1 for part in texts for text in part):
+        return False
+    is_batched = {*sizes[:-1]} <= {sizes[0]} and sizes[-1] <= sizes[0]
+    if is_batched == (kind == "O"):
+        raise ValueError(
+            f"`{place}`: elements of the dataset may be words with tags, or batches of words with classes. Expected "
+            f"lists of words and of tags, or dataset.unbatch(). Received: {elements[0]!r:.100}"
+        )
+    return not is_batched
 
 
 def _plain(value):
@@ -162,7 +207,10 @@ def _plain(value):
 
 
 def _check_labels(targets):
-    """Raises for labels with lone surrogates, which no file of a model can have."""
+    """Raises for labels with lone surrogates, which no file of a model can have, and for strings among numbers."""
+    number = next((target for target in targets if isinstance(target, int | float)), None)
+    if number is not None and (strings := [target for target in targets if isinstance(target, str)]):
+        raise ValueError(f"the targets are strings and numbers, {strings[0]!r:.50} and {number!r}. Expected one type")
     for place, target in enumerate(targets):
         try:
             json.dumps(target, ensure_ascii=False, default=str).encode()
@@ -203,6 +251,11 @@ def infer(rows, targets):
     if targets is not None and isinstance(first, str | tuple):
         known = [target for target in targets if target is not None and target != []]
         example = known[0] if known else None
+        if isinstance(example, str | int | float) and None in targets:
+            raise ValueError(
+                f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
+                "without one"
+            )
         if isinstance(example, list | tuple):
             if isinstance(example[0], float):
                 raise ValueError(

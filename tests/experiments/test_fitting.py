@@ -19,6 +19,7 @@ from scipy import stats
 import keras_bert
 from keras_bert.experiments import fit_data, fitting
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -246,7 +247,8 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
 @pytest.mark.parametrize(
     ("targets", "options", "message"),
     [
-        ([None, "x"], {}, r"texts\[0\]: column `label` must be a string or a number. Received: None"),
+        ([None, "x"], {}, r"targets\[0\] is missing. Expected a target for each text"),
+        ([None, "x"], {"task": "classification"}, r"texts\[0\]: column `label` must be a string or a number. .*: None"),
         (["x", "x"], {}, "must have at least two classes"),
         (["x", "y"], {"lerning_rate": 1}, "no option 'lerning_rate' .* Did you mean 'learning_rate'?"),
         (["x", "y"], {"task": "ner"}, "`task` must be one of 'classification'"),
@@ -379,7 +381,10 @@ def test_evaluate_reads_as_many_tokens_as_predict(long_encoder, pieces, tmp_path
     keras_bert.save(getattr(keras_bert, f"build_{head}")(long_encoder, **options), tmp_path, pieces)
     bert = keras_bert.load(tmp_path)
     targets = list(map(target, bert.predict(texts)))
-    assert bert.evaluate(texts, targets, verbose=False)[score] == pytest.approx(1)
+    with mock.patch("keras_bert.tasks.classification.task.announced", wraps=announced) as called:
+        assert bert.evaluate(texts, targets, verbose=False)[score] == pytest.approx(1)
+    shown = [call.args[0] for call in called.call_args_list if call.kwargs.get("show", True)]
+    assert shown == ["tokenizing 8 rows"] * (name in ("values", "classes", "labels"))
 
 
 def test_scores_are_those_of_the_answers(start, tmp_path, caplog):
@@ -424,7 +429,8 @@ def test_similarity_of_a_sentence_encoder(start, tmp_path, function):
     assert bert.evaluate(triplets, verbose=False)["accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
 
 
-def test_columns_of_frames():
+def test_columns_of_frames(start, caplog):
+    """Columns that are read as pairs are named."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
     other = frame[["class_name", "b", "a"]]
@@ -435,3 +441,8 @@ def test_columns_of_frames():
     with pytest.raises(ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="):
         fit_data.read(frame[["a", "class_name"]], None, None, None, None, 1)
     assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task == "embedding"
+    bert = keras_bert.load(start)
+    caplog.set_level("INFO", "keras_bert")
+    with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):
+        bert.fit(frame, "class_name", verbose=False)
+    assert "  texts: pairs of the columns 'a' and 'b'" in caplog.messages

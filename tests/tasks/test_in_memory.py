@@ -118,6 +118,29 @@ def test_datasets(batched):
     assert in_memory.read(dataset.batch(2) if batched else dataset) == (TEXTS, [["0"], ["0", "1"]])
 
 
+def test_datasets_of_words_and_of_arrays_of_pairs():
+    """Batches have one size, but for the last one; sentences do not."""
+    words, tags = [["a"], ["b", "c"], ["d"]], [["O"], ["O", "B-X"], ["O"]]
+    slices = tf.data.Dataset.from_tensor_slices
+    dataset = slices((tf.ragged.constant(words), tf.ragged.constant(tags)))
+    assert in_memory.read(dataset) == in_memory.read(dataset.ragged_batch(2)) == (words, tags)
+    pairs = slices((PAIRS, [3, 4]))
+    assert in_memory.read(pairs) == in_memory.read(pairs.batch(2)) == (PAIRS, [3, 4])
+    sentences = slices(([["a", "b"], ["c", "d"]], [["O", "B-X"], ["O", "O"]]))
+    with pytest.raises(ValueError, match="may be words with tags, or batches of words with classes. Expected lists"):
+        in_memory.read(sentences)
+    assert in_memory.read(sentences.unbatch()) == (["a", "b", "c", "d"], ["O", "B-X", "O", "O"])
+    texts = slices((["a b", "c", "d"], ["x", "y", "x"]))
+    assert in_memory.read(texts.batch(2)) == in_memory.read(texts) == (["a b", "c", "d"], ["x", "y", "x"])
+
+
+def test_empty_texts_of_predict(caplog):
+    assert read_rows(["a", " ", ("b", "")])[0] == [{"text": "a"}, {"text": " "}, {"text": "b", "pair": ""}]
+    assert caplog.messages == ["`texts`: 2 of 3 are empty, the first at index 1"]
+    assert read_rows("") == ([{"text": ""}], True)
+    assert len(caplog.messages) == 2
+
+
 @pytest.mark.parametrize(
     ("row", "target", "task"),
     [
@@ -170,6 +193,9 @@ def test_answers(tmp_path):
         (["a"], np.array([[1, 2]]), r"targets\[0\]: the column '1' of labels must be 0 and 1"),
         (["a"], 1, "the name of a column of `texts`, a data frame. Received: 1 for list"),
         (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
+        (["a", "b", "c"], [0.0, np.nan, 1.0], r"^targets\[1\] is missing. Expected a target for each text"),
+        ([np.nan, "b"], [0, 1], r"^`texts\[0\]` is missing. Expected a text"),
+        (["a", "b"], ["pos", 1], "are strings and numbers, 'pos' and 1. Expected one type"),
     ],
 )
 def test_mistakes(texts, targets, message):

@@ -114,7 +114,7 @@ class ClassificationTask(FinetuningTask):
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
         labels = self.targets(examples)
-        with announced(f"tokenizing {len(examples):,} rows"):
+        with announced(f"tokenizing {len(examples):,} rows", show=len(examples) > 2):  # `evaluate` has 2 of its own.
             return self.preprocessor.ragged(texts(examples)), labels
 
     def targets(self, examples):
