@@ -32,11 +32,7 @@ _DESCRIPTIONS = {
 
 
 class Answerer:
-    """Answers texts with a `LoadedBert`. Its signatures are traced once for each set of options.
-
-    Args:
-        bert: a `LoadedBert`.
-    """
+    """Answers texts with a `LoadedBert`. Its signatures are traced once for each set of options."""
 
     def __init__(self, bert):
         quiet_integers()

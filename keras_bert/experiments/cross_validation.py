@@ -21,10 +21,7 @@ class CrossValidation(Finetuning):
     Each run trains on all folds but one, for all its epochs, and predicts the remaining one. The best setting has the
     highest mean over folds and seeds; each seed has its own folds. The model to keep has the first seed, and so have
     the predictions of all rows in the report.
-
-    Args:
-        task: a `ClassificationTask` whose data has `folds`.
-        choices, hyperparameters, output, **options: see `Finetuning`.
+    The task is a `ClassificationTask` whose data has `folds`.
     """
 
     keeps_best = False  # The model to keep is trained on all rows.

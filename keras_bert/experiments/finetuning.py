@@ -56,12 +56,6 @@ class Finetuning:
         evaluated_on: string, what the scores are from. Defaults to "dev".
         results_class: subclass of `Results`, which writes them.
         keeps_best: bool, whether the model of the best run is saved. Defaults to `True`.
-
-    Example:
-        choices = {"learning_rate": [3e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
-        finetuning = Finetuning(task, choices, Hyperparameters(), "runs/mrpc")
-        finetuning.run()
-        print(finetuning.finish())
     """
 
     evaluated_on, results_class, keeps_best = "dev", Results, True

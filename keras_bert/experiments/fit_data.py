@@ -10,19 +10,12 @@ from keras_bert.tasks import in_memory
 
 @dataclasses.dataclass(frozen=True)
 class FitData:
-    """Texts and targets of `LoadedBert.fit`.
-
-    Args:
-        task: the name of the task.
-        parts: dict of texts and targets by part, `TRAIN` and `DEV`.
-        held_out: bool, whether the rows of `DEV` are others than those to train on.
-        facts: dict, what to tell about the texts.
-    """
+    """Texts and targets of `LoadedBert.fit`."""
 
     task: str
-    parts: dict
-    held_out: bool
-    facts: dict
+    parts: dict  # Texts and targets by part, `TRAIN` and `DEV`.
+    held_out: bool  # Whether the rows of `DEV` are others than those to train on.
+    facts: dict  # What to tell about the texts.
 
 
 def read(texts, targets, task, validation, split, seed):

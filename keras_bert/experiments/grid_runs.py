@@ -34,13 +34,6 @@ class GridRuns:
         results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
         progress: `Progress` of the current run, or `None`.
         counts_earlier: bool, whether runs of earlier grids in the folder count, too. Defaults to `True`.
-
-    Example:
-        for setting in grid_runs.unfinished(settings, common):
-            with grid_runs.started(setting) as folder:
-                result = train(setting, folder)
-            grid_runs.add(setting, result)
-        grid_runs.finish()
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
@@ -51,9 +44,7 @@ class GridRuns:
     def unfinished(self, settings, common):
         """Reads the results in the folder; returns the settings that have none yet.
 
-        Args:
-            settings: list of settings, see `grid.settings`.
-            common: dict of the settings that all runs share, such as the model. Must equal that of the folder's runs.
+        `common` are the settings that all runs share, such as the model; they must equal those of the folder's runs.
         """
         runs = self.directory / "runs"
         _check_common(runs / "common.json", common, self.write)

@@ -26,26 +26,16 @@ TRAIN, DEV = "train", "validation"
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What a task is made of.
-
-    Args:
-        train, dev: paths of the files.
-        name: the name of the model to start from.
-        bert: the model.
-        pairs: bool, whether texts are pairs.
-        labels: list of the classes in the order of the model's, or `None` for those of the training data.
-        length: int, maximum number of tokens, or `None` for the default of the task.
-        options: dict of the settings of the task.
-    """
+    """What a task is made of."""
 
     train: pathlib.Path
     dev: pathlib.Path
     name: str
     bert: LoadedBert
     pairs: bool
-    labels: list | None
-    length: int | None
-    options: dict
+    labels: list | None  # In the order of the model's; `None` for those of the training data.
+    length: int | None  # `None` for the default of the task.
+    options: dict  # Settings of the task.
 
     def length_or(self, default):
         """Returns the length: by default at most the positions of the model."""
@@ -142,12 +132,7 @@ def make_task(name, folder, parts, bert, labels, length, options, places=("texts
 
 
 class _PythonNames:
-    """Names the arguments of Python in messages about files and flags.
-
-    Args:
-        places: the names of the arguments.
-        paths: the paths of their files.
-    """
+    """Names `places`, arguments of Python, in messages about their files, `paths`, and about flags."""
 
     def __init__(self, places, paths):
         self._files = list(zip(places, paths, strict=True))

@@ -36,28 +36,17 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A classification or regression task on sentences or sentence pairs.
+    """A classification or regression task on sentences or sentence pairs, with its default training settings."""
 
-    Args:
-        name: str, the name in flags and file names.
-        title: str, the name in reports.
-        text, pair, label: str, columns of the first sentence, the second one (`None` for single sentences), the label.
-        labels: class names by id; empty for regression.
-        metrics: functions of (labels, predictions). The first one selects the best run.
-        multi_label: bool, whether several classes may apply to a row, or none. Defaults to `False`.
-        epochs, batch_size: int, default training settings. Default to 3 and 32, as in the paper.
-        learning_rates: tuple of floats, the default grid. Defaults to one value.
-    """
-
-    name: str
-    title: str
-    text: str
+    name: str  # In flags and file names.
+    title: str  # In reports.
+    text: str  # Columns of the first sentence, the second one (`None` for single sentences), the label.
     pair: str | None
     label: str
-    labels: tuple
-    metrics: tuple
+    labels: tuple  # Class names by id; empty for regression.
+    metrics: tuple  # Functions of (labels, predictions). The first one selects the best run.
     multi_label: bool = dataclasses.field(default=False, kw_only=True)
-    epochs: int = dataclasses.field(default=3, kw_only=True)
+    epochs: int = dataclasses.field(default=3, kw_only=True)  # As in the paper.
     batch_size: int = dataclasses.field(default=32, kw_only=True)
     learning_rates: tuple = dataclasses.field(default=(3e-5,), kw_only=True)
 
@@ -79,26 +68,15 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A task and its `Examples`.
-
-    Args:
-        task: the `Task`.
-        train: the training data.
-        dev: dict of labeled data by name. The first, named like the task, selects the best run.
-        test: dict of data to predict, by name.
-        categories: list of the categories of each row of the GLUE diagnostics, or `None`.
-        folds: int, number of folds of cross-validation, for which dev is the training data; `None` for another dev set.
-        source: str, name of the file of the first dev set, if it is a user's.
-        train_source: str, name of the file of the training data, if it is a user's.
-    """
+    """A task and its `Examples`: to train on, of labelled `dev` data by name, and to predict by name."""
 
     task: Task
     train: Examples
-    dev: dict
+    dev: dict  # The first, named like the task, selects the best run.
     test: dict
-    categories: list | None = None
-    folds: int | None = None
-    source: str | None = None
+    categories: list | None = None  # Of each row of the GLUE diagnostics.
+    folds: int | None = None  # Of a cross-validation, for which dev is the training data.
+    source: str | None = None  # Name of the file of the first dev set, if it is a user's.
     train_source: str | None = None
 
     def first(self, count):

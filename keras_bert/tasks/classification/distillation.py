@@ -23,8 +23,7 @@ class DistillationTask(FinetuningTask):
 
     Args:
         task: a `ClassificationTask` or `MultiLabelTask` without folds and without a language model loss.
-        name: directory or name of a model that was trained on the same task, the teacher.
-        teacher: the loaded checkpoint.
+        name, teacher: a model that was trained on the same task, and the loaded checkpoint.
         folder: folder of the teacher's logits.
         temperature, alpha: see `distillation_loss`.
         unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers. Defaults to `None`.
@@ -126,13 +125,7 @@ class DistillationTask(FinetuningTask):
 
 
 def check_teacher(bert, name, task):
-    """Raises an error if a model cannot teach a `tasks.classification.Task`.
-
-    Args:
-        bert: what `keras_bert.load` returns.
-        name: str, its name, for messages.
-        task: the `Task`.
-    """
+    """Raises an error if a loaded model cannot teach a `tasks.classification.Task`; messages have its name."""
     kind = "a multi-label classifier" if task.multi_label else "a classifier" if task.labels else "a regression model"
     expected = f"Expected {kind} for {task.title}, such as the output of run_glue --task={task.name}"
     head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)

@@ -18,11 +18,7 @@ CONFUSIONS = 30
 def classification_report(labels, examples, logits, lengths=None):
     """Returns HTML sections about a classifier, and the wrong predictions as rows of `errors.tsv`.
 
-    Args:
-        labels: list of class names, by class index.
-        examples: the `Examples` of dev, whose ids are the numbers of the rows.
-        logits: array of shape `(rows, classes)`.
-        lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
+    The ids of `examples`, those of dev, are row numbers; without `lengths`, in tokens, there is no section about them.
     """
     labels, judged = [str(label) for label in labels], judge(examples.labels, logits)
 
@@ -48,10 +44,7 @@ def classification_report(labels, examples, logits, lengths=None):
 def class_sections(labels, targets, predictions, one="class", many="classes", unit="examples"):
     """Returns HTML sections with the confusions of classes and the scores of each class.
 
-    Args:
-        labels: list of class names, by class index.
-        targets, predictions: arrays of class indices.
-        one, many, unit: the words for a class, for classes and for what is classified.
+    `one`, `many` and `unit` are the words for a class, for classes and for what is classified.
     """
     classes = len(labels)
     counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
@@ -179,12 +172,7 @@ def _probabilities(logits, targets):
 
 
 def confusions(rows, columns, counts):
-    """Returns table rows of all confusions that occur, the most frequent first.
-
-    Args:
-        rows, columns: lists of names, of true and of predicted classes; equal names are not confused.
-        counts: array `(rows, columns)`.
-    """
+    """Returns table rows of all confusions of true classes, `rows`, with predicted ones, the most frequent first."""
     wrong = counts * (np.array(rows)[:, None] != np.array(columns))
     order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
     pairs = zip(*(places.tolist() for places in np.unravel_index(order, counts.shape)), strict=True)

@@ -36,9 +36,7 @@ class ClassificationTask(FinetuningTask):
 
     Args:
         data: a `tasks.classification.Data`, the task and its examples.
-        model: directory or name of the checkpoint to start from.
-        bert: the loaded checkpoint.
-        sequence_length: int, maximum number of tokens of a sequence.
+        model, bert, sequence_length: see `FinetuningTask`.
         submissions: folder for the submission files of the GLUE server. Defaults to `None`, for other tasks.
         class_weights: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
             by name, 1 for others. Defaults to `None`.

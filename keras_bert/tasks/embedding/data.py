@@ -34,25 +34,15 @@ LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch"
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingExamples(Rows):
-    """Queries and their passages.
+    """Queries and their passages."""
 
-    Args:
-        kind: string, "scored", "pairs" or "triplets".
-        queries: list of strings.
-        passages: list of lists of strings: the right passage of each query first, then wrong ones.
-        scores: list of floats from 0 to 1 for "scored", otherwise `None`.
-        score_range: tuple `(lowest, highest)` of the scores in the file, otherwise `None`.
-        skipped: int, number of unreadable rows that were skipped. Defaults to 0.
-        unused: int, number of rows of NLI that are part of no triplet. Defaults to 0.
-    """
-
-    kind: str
+    kind: str  # "scored", "pairs" or "triplets".
     queries: list
-    passages: list
-    scores: list | None = None
-    score_range: tuple | None = None
-    skipped: int = 0
-    unused: int = 0
+    passages: list  # Lists of strings: the right passage of each query first, then wrong ones.
+    scores: list | None = None  # From 0 to 1, for "scored".
+    score_range: tuple | None = None  # `(lowest, highest)` of the scores in the file.
+    skipped: int = 0  # Unreadable rows.
+    unused: int = 0  # Rows of NLI that are part of no triplet.
 
     content = ("queries", "passages", "scores")
 

@@ -18,16 +18,9 @@ def similarity_scores(similarities, scores):
 
 
 def ranks(queries, passages, right, also_right=None, function="cosine"):
-    """Ranks the right passage of each query among the others by similarity.
+    """Ranks the passage in the row `right` for each query by similarity, behind those of equal similarity.
 
-    Passages of equal similarity come before the right one.
-
-    Args:
-        queries, passages: arrays `(count, width)`.
-        right: integer array, the row of the right passage of each query.
-        also_right: dict of the rows of other right passages by the number of the query, which do not count. Defaults to
-            `None`, there are none.
-        function: see `similarity`. Defaults to "cosine".
+    The rows `also_right`, by the number of the query, do not count.
 
     Returns:
         Integer arrays: the ranks, 1 for the best; and the row of the best passage if it is a wrong one, otherwise -1.
@@ -60,9 +53,7 @@ def retrieval_scores(ranks):
 def triplet_scores(similarities, present):
     """Returns the share of the rows with wrong passages whose right passage is more similar than each of them.
 
-    Args:
-        similarities: array `(rows, passages)`, the right passage first.
-        present: bool array `(rows, passages)`, false for absent passages.
+    `similarities` `(rows, passages)` have the right passage first; `present` is false for absent passages.
     """
     rows = present[:, 1:].any(1)
     wrong = np.where(present[:, 1:], similarities[:, 1:], -np.inf).max(1, initial=-np.inf)

@@ -11,12 +11,8 @@ _CHARACTERS = 300  # Of a text in errors.tsv.
 def query_report(measures, queries, passages, wrong, name):
     """Returns an HTML section about the hardest queries, in a list, and the wrong rows as rows of `errors.tsv`.
 
-    Args:
-        measures: array `(rows,)`, how wrong each row is.
-        queries, passages: lists of strings, the queries and their right passages.
-        wrong: list of strings, the most similar wrong passage of each row; `None` for right rows.
-        name: string, what the measure is: "rank" of the right passage, or "excess", by how much the wrong passage is
-            more similar.
+    `wrong` has the most similar wrong passage of each row, `None` for right ones. `measures` are how wrong rows are: by
+    `name`, the "rank" of the right passage, or the "excess" of the similarity of the wrong one.
     """
     rows = _worst(measures, wrong)
     order = "lowest rank of the right passage" if name == "rank" else "largest excess of similarity"

@@ -67,16 +67,7 @@ class EmbeddingSettings:
 
 
 class EmbeddingTask(FinetuningTask):
-    """Trains a sentence encoder as a bi-encoder.
-
-    Args:
-        train, dev: `EmbeddingExamples`.
-        names: dict of the names of the files by "train" and "dev".
-        model: directory or name of the checkpoint to start from.
-        bert: the loaded checkpoint.
-        sequence_length: int, maximum number of tokens of a text.
-        settings: `EmbeddingSettings`. Defaults to those of the data and the model.
-    """
+    """Trains a sentence encoder as a bi-encoder on `EmbeddingExamples`; `names` are those of their files by split."""
 
     compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
 
