@@ -20,21 +20,13 @@ _NEW_MODEL_RATE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The rows of a file, as they were read and as a model takes them.
+    """The rows of a file, as they were read and as a model takes them."""
 
-    Args:
-        name: string, the key of the logits and scores.
-        examples: the rows as they were read, with `len` and `fingerprint`.
-        inputs: dict of ragged model inputs.
-        targets: array, or what else the loss of the task takes.
-        batch_size: int, number of rows to evaluate at a time. Defaults to 64.
-    """
-
-    name: str
-    examples: Any
-    inputs: Any
-    targets: Any
-    batch_size: int = 64
+    name: str  # The key of the logits and scores.
+    examples: Any  # As they were read, with `len` and `fingerprint`.
+    inputs: Any  # Dict of ragged model inputs.
+    targets: Any  # What the loss of the task takes.
+    batch_size: int = 64  # Rows to evaluate at a time.
 
     @functools.cached_property
     def batches(self):
@@ -51,29 +43,18 @@ class Split:
 class Findings:
     """A task's results for the predictions of the best runs.
 
-    Args:
-        measured: dict, the dev scores that are compared with the majority baseline.
-        sections: HTML sections for the end of `report.html`.
-        errors: rows of `errors.tsv`, the header first.
-        results: dict, the task's entries in `results.json`. Defaults to the scores.
-        scores: the scores in one line. Defaults to `measured` in percent.
-        facts: dict, entries for the head of the report.
-        tables: Markdown tables for the end of `results.md`.
-        messages: lines to print.
-        same: string, the prediction for all rows of dev; `None` if the predictions differ.
-        test_scores: dict, the scores of the data to predict, if it has labels, which are added to `results`, `facts`
-            and `messages`.
+    `test_scores`, of the data to predict if it has labels, are added to `results`, `facts` and `messages`.
     """
 
-    measured: dict
-    sections: list
-    errors: list
-    results: dict | None = None
-    scores: str | None = None
-    facts: dict = dataclasses.field(default_factory=dict)
-    tables: list = dataclasses.field(default_factory=list)
-    messages: list = dataclasses.field(default_factory=list)
-    same: str | None = None
+    measured: dict  # The dev scores that are compared with the majority baseline.
+    sections: list  # HTML for the end of `report.html`.
+    errors: list  # Rows of `errors.tsv`, the header first.
+    results: dict | None = None  # The task's entries in `results.json`. Defaults to the scores.
+    scores: str | None = None  # In one line. Defaults to `measured` in percent.
+    facts: dict = dataclasses.field(default_factory=dict)  # For the head of the report.
+    tables: list = dataclasses.field(default_factory=list)  # Markdown for the end of `results.md`.
+    messages: list = dataclasses.field(default_factory=list)  # Lines to print.
+    same: str | None = None  # The prediction for all rows of dev; `None` if the predictions differ.
     test_scores: dataclasses.InitVar[dict | None] = None
 
     def __post_init__(self, test_scores):

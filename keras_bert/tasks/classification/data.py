@@ -106,17 +106,14 @@ def own_data(
     """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.examples` and `tasks.classification.multi_label`.
 
     Args:
-        kind: "classification" or "multi_label" (the classes are the sorted labels of the training data), or
-            "regression".
-        train_file: path of the training data.
-        dev_file: path of the data that selects the best run. Labels that are not in the training data are an error.
-            `None` for cross-validation.
-        test_file: path of the data to predict. It is scored if it has labels.
+        kind: "classification", "multi_label" or "regression".
+        train_file, dev_file, test_file: paths. Labels of dev that are not in the training data are an error; the test
+            data, which must have no unreadable rows, is scored if it has labels.
         text, pair, label: str, the columns; `pair` only for sentence pairs. For "multi_label", `label` may be a list of
             columns, see `multi_label.read_multi_label`.
-        skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
+        skip_bad_rows: int, maximum unreadable rows to skip in train and dev each.
         folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
-        labels: list of the classes by id. Defaults to those of the training data.
+        labels: list of the classes by id. Defaults to the sorted labels of the training data.
     """
     check_choice("kind", kind, OWN)
     if (dev_file is None) == (folds is None):

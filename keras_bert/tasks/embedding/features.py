@@ -7,10 +7,7 @@ import tensorflow as tf
 def tower_inputs(queries, passages, preprocessor):
     """Returns the inputs of `build_bi_encoder`, ragged. Equal texts are tokenized once.
 
-    Args:
-        queries: list of strings.
-        passages: list of lists of strings; shorter lists get absent passages, which have no tokens.
-        preprocessor: a `TextPreprocessor`.
+    Shorter lists of `passages`, a list of lists, get absent passages, which have no tokens.
     """
     flat, count = _rectangle(passages)
     inputs = {f"query_{name}": ids for name, ids in _ragged(queries, preprocessor).items()}

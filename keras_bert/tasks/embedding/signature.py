@@ -23,12 +23,9 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
 
 
 def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None):
-    """The signatures of a model from `build_embedder`: one vector per text.
+    """The signatures of a model from `build_embedder`: one vector per text; see `in_groups` and `save`.
 
-    Args:
-        rows_together: see `in_groups`.
-        prompts, default_prompt_name: see `save`. Each prompt has its own signature.
-        zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
+    Each of `prompts` has its own signature, and so has `zero_shot`, a `ZeroShot`.
     """
     check_prompts(prompts, default_prompt_name)
     width, default = model.output["embedding"].shape[-1], chosen_prompt(prompts, default_prompt_name)
