@@ -11,6 +11,7 @@ Serving in production.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -46,6 +47,10 @@ class Arguments(CommandArguments):
     max_batch_size: int = flag(32, "Maximum number of rows of a batch.")
     max_queue: int = flag(1000, "Maximum number of waiting requests; others are rejected.")
     max_body_bytes: int = flag(8 << 20, "Maximum size of a request.")
+    max_request_rows: int = flag(1000, "Maximum number of rows of a request.")
+    allowed_hosts: list[str] = flag(
+        (), "Names under which clients reach the server, beside localhost and IP addresses; * allows all."
+    )
 
 
 def check(arguments):
@@ -95,6 +100,7 @@ def _has_models(folder):
 def main(arguments):
     from keras_bert.serving.server.server import Server, Settings
 
+    _raise_descriptor_limit()
     settings = arguments.fill(Settings, grpc_port=None if arguments.grpc_port < 0 else arguments.grpc_port)
     _log_lines()
     # Garbage collection blocks all requests; freezing library objects keeps it short.
@@ -122,6 +128,15 @@ async def _serve(server, arguments):
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()
+
+
+def _raise_descriptor_limit():
+    """Raises the limit of open files and connections, often 1024, as far as the system allows."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such module.
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _log_lines():

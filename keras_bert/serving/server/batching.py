@@ -36,7 +36,7 @@ class Batcher:
 
     Args:
         window: float, seconds that the first request of a batch waits for more while others run. Defaults to 0.002.
-        max_rows: int, maximum number of rows of a batch; a larger request runs alone. Defaults to 32.
+        max_rows: int, maximum number of rows of a batch; a larger request runs in parts. Defaults to 32.
         max_queue: int, maximum number of waiting requests. Defaults to 1000.
         observe: callable, called with `(model name, rows)` of each batch that runs.
     """
@@ -56,10 +56,19 @@ class Batcher:
         return sum(len(batch.requests) for batch in list(self._waiting))
 
     async def run(self, version, signature, inputs, rows):
-        """Runs validated inputs, a dict of NumPy arrays, in a batch."""
+        """Runs validated inputs, a dict of NumPy arrays, in a batch; many rows in parts, between which others run."""
         if self.waiting >= self._max_queue:
             message = f"the queue is full: {self.waiting} requests are waiting (--max_queue). Try again later"
             raise RequestError("RESOURCE_EXHAUSTED", message)
+        if rows <= self._max_rows or not signature.joinable:
+            return await self._run_part(version, signature, inputs, rows)
+        parts = []
+        for start in range(0, rows, self._max_rows):
+            part = {name: value[start : start + self._max_rows] for name, value in inputs.items()}
+            parts.append(await self._run_part(version, signature, part, min(self._max_rows, rows - start)))
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+
+    async def _run_part(self, version, signature, inputs, rows):
         request = _Request(inputs, rows, asyncio.get_running_loop().create_future())
         batch = self._join(request, version, signature)
         try:
@@ -121,6 +130,17 @@ class Batcher:
 
     def close(self):
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _joined(values):
+    """Joins the parts of an output. Rows are padded as exports pad them: offsets, which are integers, with -1."""
+    rows, sizes = sum(map(len, values)), np.max([value.shape[1:] for value in values], 0).astype(int)
+    joined = np.full((rows, *sizes), {"i": -1, "O": b""}.get(values[0].dtype.kind, 0), values[0].dtype)
+    end = 0
+    for value in values:
+        end += len(value)
+        joined[(slice(end - len(value), end), *map(slice, value.shape[1:]))] = value
+    return joined
 
 
 def _answers(signature, requests):

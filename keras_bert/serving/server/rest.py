@@ -1,8 +1,11 @@
 """TensorFlow Serving's REST API, plus `/healthz`, `/metrics` and a web page, on aiohttp."""
 
+import asyncio
+import ipaddress
 import json
 import logging
 import re
+import urllib.parse
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -20,6 +23,8 @@ _EXPECTED = (
     "expected GET /v1/models/NAME[/versions/NUMBER][/metadata] "
     "or POST /v1/models/NAME[/versions/NUMBER]:predict, :classify or :regress"
 )
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_FEW = 64  # Answers with more rows are encoded in a thread.
 
 
 class _Log(logging.LoggerAdapter):
@@ -35,12 +40,12 @@ class _Log(logging.LoggerAdapter):
 class Rest:
     """REST handlers of a `Service`."""
 
-    def __init__(self, service, shutdown_seconds):
-        self._service, self._shutdown_seconds = service, shutdown_seconds
+    def __init__(self, service, settings):
+        self._service, self._settings = service, settings
 
     def runner(self):
         """Returns an aiohttp runner; the caller sets it up and adds sites."""
-        app = web.Application(middlewares=[_errors], client_max_size=self._service.max_body_bytes)
+        app = web.Application(middlewares=[_errors, self._hosts], client_max_size=self._service.max_body_bytes)
         app.router.add_get("/", self._index)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)
@@ -53,8 +58,21 @@ class Rest:
             logger=_Log(logging.getLogger("keras_bert.serving")),
             access_log=None,
             handler_cancellation=True,  # Cancels waiting requests of clients that disconnect.
-            shutdown_timeout=self._shutdown_seconds,
+            shutdown_timeout=self._settings.shutdown_seconds,
+            keepalive_timeout=self._settings.read_seconds,  # From the connection to the end of the first headers, too.
         )
+
+    @web.middleware
+    async def _hosts(self, request, handler):
+        """Refuses pages of other sites, also if their name leads to this server (DNS rebinding)."""
+        named = {name.lower() for name in self._settings.allowed_hosts}
+        host, origin = request.headers.get("Host", "").lower(), request.headers.get("Origin", "").lower()
+        fix = "Name it with --allowed_hosts, or allow all with --allowed_hosts=*"
+        if not _is_local(host, {"", "localhost", self._settings.host.lower(), *named}) and "*" not in named:
+            raise RequestError("PERMISSION_DENIED", f"the host {host} is not that of this server. {fix}")
+        if origin and origin.partition("://")[2] != host and not {"*", _name(origin)} & named:
+            raise RequestError("PERMISSION_DENIED", f"the request is from a page of another host, {origin}. {fix}")
+        return await handler(request)
 
     async def _index(self, request):
         document, headers = page()
@@ -96,24 +114,64 @@ class Rest:
             return await self._answer(call, request, api, target)
 
     async def _answer(self, call, request, api, target):
-        version, body = self._service.version(call, *target), await _read(request)
+        version, body = self._service.version(call, *target), await _read(request, self._settings.read_seconds)
+        self._service.check_rows(_longest(body))
         signature = version.model.signature(body.get("signature_name", ""))
         if api == "predict":
             inputs, rows = tensors.from_json(body, signature)
-            return _json(tensors.to_json(await self._service.run(call, version, signature, inputs), rows))
+            outputs = await self._service.run(call, version, signature, inputs)
+            if call.rows <= _FEW:
+                return _json(tensors.to_json(outputs, rows))
+            return await asyncio.to_thread(lambda: _json(tensors.to_json(outputs, rows)))
         method = CLASSIFY if api == "classify" else REGRESS
         inputs = examples.to_inputs(signature, method, examples.from_json(body))
         outputs = await self._service.run(call, version, signature, inputs)
         return _json({"results": examples.answer(method, outputs, call.rows)})
 
 
-async def _read(request):
-    """Reads the JSON object of a request."""
+def _is_local(host, names):
+    """Whether a `Host` is one of the names, or an IP address, which no other site can have as its name."""
+    name = _name(f"//{host}")
     try:
-        body = json.loads((await request.read()).decode())
+        return name in names or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
+def _name(url):
+    try:
+        return urllib.parse.urlsplit(url).hostname or ""
+    except ValueError:
+        return "?"
+
+
+def _longest(body):
+    """Returns the largest number of rows of a request's values."""
+    inputs = body.get("inputs")
+    columns = [
+        *(inputs.values() if isinstance(inputs, dict) else [inputs]),
+        body.get("instances"),
+        body.get("examples"),
+    ]
+    return max((len(column) for column in columns if isinstance(column, list)), default=0)
+
+
+async def _read(request, seconds):
+    """Reads the JSON object of a request."""
+    too_long = RequestError(
+        "RESOURCE_EXHAUSTED", f"the body is longer than {request.client_max_size} bytes (--max_body_bytes)", status=413
+    )
+    if (request.content_length or 0) > request.client_max_size:
+        raise too_long
+    try:
+        async with asyncio.timeout(seconds):
+            content = await request.read()
+        body = json.loads(content.decode())
+    except TimeoutError as error:
+        message = f"the body did not arrive within {seconds:g} seconds"
+        raise RequestError("DEADLINE_EXCEEDED", message, status=408) from error
     except web.HTTPRequestEntityTooLarge as error:
-        message = f"the body is longer than {request.client_max_size} bytes"
-        raise RequestError("RESOURCE_EXHAUSTED", message, status=413) from error
+        raise too_long from error
     except web.RequestPayloadError as error:
         raise bad(f"the body cannot be read: {one_line(error)}") from error
     except (ValueError, RecursionError) as error:
@@ -131,10 +189,19 @@ def _to_dict(message):
     )
 
 
+def _text(value, levels=3):
+    """Encodes rows one by one, since no other thread runs while the encoder does."""
+    if levels and isinstance(value, dict):
+        fields = (f"{_ENCODE(name)}:{_text(part, levels - 1)}" for name, part in value.items())
+        return "{" + ",".join(fields) + "}"
+    if levels and isinstance(value, list):
+        return "[" + ",".join(map(_ENCODE, value)) + "]"
+    return _ENCODE(value)
+
+
 def _json(value, status=200):
     # NaN and infinities are written unquoted, as in TensorFlow Serving.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    body = text.encode("utf-8", "replace")  # Names of folders may be no Unicode text.
+    body = _text(value).encode("utf-8", "replace")  # Names of folders may be no Unicode text.
     return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
 
 

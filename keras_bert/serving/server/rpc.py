@@ -1,7 +1,5 @@
 """TensorFlow Serving's gRPC services PredictionService and ModelService, on grpcio."""
 
-import math
-
 import grpc
 import tensorflow as tf
 from google.protobuf.empty_pb2 import Empty
@@ -11,6 +9,8 @@ from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from keras_bert.serving.errors import RequestError, bad, one_line
+
+_REPEATED = 1 << 16  # Values of a request that a message may shorten by repetition.
 
 
 class Rpc:
@@ -73,27 +73,19 @@ class Rpc:
         if unknown := set(wanted) - set(signature.outputs):
             expected = ", ".join(signature.outputs)
             raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
-        inputs = {name: self._array(name, tensor) for name, tensor in request.inputs.items()}
+        specs = {name: _spec(name, tensor) for name, tensor in request.inputs.items()}
+        self._service.check(call, signature, specs)
+        values, size = sum(spec.shape.num_elements() for spec in specs.values()), request.ByteSize()
+        # A tensor may repeat its last value: a short message could declare gigabytes.
+        if values > max(size, _REPEATED):
+            raise bad(f"the inputs have {values} values, too many for a message of {size} bytes. Expected each in full")
+        inputs = {name: _array(name, tensor) for name, tensor in request.inputs.items()}
         outputs = await self._service.run(call, version, signature, inputs)
         response = PredictResponse()
         response.model_spec.CopyFrom(call.model_spec(signature.name))
         for name in wanted:
             response.outputs[name].CopyFrom(tf.make_tensor_proto(outputs[name]))
         return response
-
-    def _array(self, name, tensor):
-        shape = [dim.size for dim in tensor.tensor_shape.dim]
-        # A tensor may declare a huge shape and contain a single value.
-        if min(shape, default=0) < 0 or math.prod(shape) > self._service.max_body_bytes:
-            raise bad(f"input `{name}` has the shape {tuple(shape)}, which is invalid or too large")
-        try:
-            dtype = tf.dtypes.as_dtype(tensor.dtype)
-            if not dtype.is_numpy_compatible:
-                raise ValueError(f"dtype={dtype.name}")
-            array = tf.make_ndarray(tensor)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
-        return array.astype(object) if array.dtype.kind in "SU" else array
 
     async def _metadata(self, call, request):
         if list(request.metadata_field) != ["signature_def"]:
@@ -103,6 +95,24 @@ class Rpc:
 
     async def _status(self, call, request):
         return self._service.status(call, *_target(request))
+
+
+def _spec(name, tensor):
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    if min(shape, default=0) < 0:
+        raise bad(f"input `{name}` has the shape {tuple(shape)}, which is invalid")
+    try:
+        return tf.TensorSpec(shape, tensor.dtype)
+    except TypeError as error:
+        raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
+
+
+def _array(name, tensor):
+    try:
+        array = tf.make_ndarray(tensor)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
+    return array.astype(object) if array.dtype.kind in "SU" else array
 
 
 def _parsed(message, body):

@@ -30,11 +30,14 @@ class Settings:
     max_batch_size: int = 32  # Maximum number of rows of a batch.
     max_queue: int = 1000  # Maximum number of waiting requests.
     max_body_bytes: int = 8 << 20  # Maximum size of a request.
+    max_request_rows: int = 1000  # Maximum number of rows of a request.
+    allowed_hosts: tuple = ()  # Names of the server beside localhost and `host`; "*" allows all.
+    read_seconds: float = 60.0  # Timeout for the headers and for the body of a request, and of idle connections.
     poll_seconds: float = 1.0  # Interval between scans of the folder.
     shutdown_seconds: float = 20.0  # Timeout for running requests on shutdown.
 
     def __post_init__(self):
-        for name in ("max_batch_size", "max_queue", "max_body_bytes", "poll_seconds"):
+        for name in ("max_batch_size", "max_queue", "max_body_bytes", "max_request_rows", "poll_seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"`{name}` must be greater than 0. Received: {name}={getattr(self, name)}")
         if self.batch_window_ms < 0:
@@ -56,8 +59,8 @@ class Server:
         )
         counters.waiting.set_function(lambda: self.batcher.waiting)
         counters.ready.set_function(lambda: self.shelf.ready)
-        service = Service(self.shelf, self.batcher, settings.max_body_bytes, counters)
-        self._runner = Rest(service, settings.shutdown_seconds).runner()
+        service = Service(self.shelf, self.batcher, settings.max_body_bytes, settings.max_request_rows, counters)
+        self._runner = Rest(service, settings).runner()
         self._rpc = Rpc(service)
         self._grpc = None
         self._ended = threading.Event()

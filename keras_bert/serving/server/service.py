@@ -60,12 +60,23 @@ class Service:
     shelf: Shelf
     batcher: Batcher
     max_body_bytes: int
+    max_rows: int
     counters: Counters
 
     async def run(self, call, version, signature, inputs):
         """Validates the inputs, a dict of NumPy arrays, and runs them in a batch."""
-        call.rows = check(signature, inputs)
+        self.check(call, signature, inputs)
         return await self.batcher.run(version, signature, inputs, call.rows)
+
+    def check(self, call, signature, inputs):
+        """Validates the inputs: arrays, or `tf.TensorSpec`s of arrays to be made."""
+        call.rows = check(signature, inputs)
+        self.check_rows(call.rows)
+
+    def check_rows(self, rows):
+        if rows > self.max_rows:
+            expected = f"Expected at most {self.max_rows} (--max_request_rows): send several requests"
+            raise RequestError("RESOURCE_EXHAUSTED", f"the request has {rows} rows. {expected}", status=413)
 
     def status(self, call, name, number):
         response = get_model_status_pb2.GetModelStatusResponse(model_version_status=self.shelf.status(name, number))

@@ -8,9 +8,11 @@ import tensorflow as tf
 from keras_bert.serving.errors import RequestError, bad
 from keras_bert.serving.server.saved_model import describe, is_batched
 
+_TOGETHER = 4096  # Numbers that are formatted in one call, in which no other thread runs.
+
 
 def check(signature, inputs):
-    """Validates the inputs of a request before they are batched with others. Returns the number of rows."""
+    """Validates the names, dtypes and shapes of arrays or of `tf.TensorSpec`s. Returns the number of rows."""
     signature.check_names(inputs)
     rows = {}
     for name, spec in signature.inputs.items():
@@ -19,9 +21,9 @@ def check(signature, inputs):
         if dtype != spec.dtype:
             raise bad(f"input `{name}` must be {describe(spec)}. Received: dtype={dtype.name}")
         if not spec.shape.is_compatible_with(value.shape):
-            raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={value.shape}")
-        if is_batched(spec) and value.ndim:
-            rows[name] = len(value)
+            raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={tuple(value.shape)}")
+        if is_batched(spec) and len(value.shape):
+            rows[name] = value.shape[0]
     if signature.joinable and len(set(rows.values())) > 1:
         received = ", ".join(f"`{name}` {size}" for name, size in rows.items())
         raise bad(f"all inputs must have the same number of rows. Received: {received}")
@@ -142,7 +144,8 @@ def _to_list(name, value):
         return np.vectorize(to_text, [object])(value).tolist()
     if tf.dtypes.as_dtype(value.dtype).is_floating and value.dtype != np.float64:
         # The shortest decimal representation of the float32: 0.1, not 0.10000000149011612.
-        return value.astype(np.float32).astype(str).astype(np.float64).tolist()
+        parts = np.array_split(value.astype(np.float32).reshape(-1), value.size // _TOGETHER + 1)
+        return np.concatenate([part.astype(str).astype(np.float64) for part in parts]).reshape(value.shape).tolist()
     return value.tolist()
 
 

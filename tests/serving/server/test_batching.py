@@ -62,7 +62,7 @@ def test_requests_within_a_window_share_a_batch(batcher):
     assert rows == [("toy", 3)]
 
 
-def test_full_batches_do_not_wait_and_large_requests_run_alone(batcher):
+def test_full_batches_do_not_wait(batcher):
     signature, version = Lengths(), Version()
 
     async def main():
@@ -70,11 +70,53 @@ def test_full_batches_do_not_wait_and_large_requests_run_alone(batcher):
         full = [ask(joining, version, signature, "a", "b"), ask(joining, version, signature, "c")]
         await asyncio.gather(*full)
         pushed = ask(joining, version, signature, "d", "e")
-        await ask(joining, version, signature, *"fghij")
+        await ask(joining, version, signature, *"fgh")
         await pushed
 
     asyncio.run(asyncio.wait_for(main(), 10))
-    assert sorted(signature.runs) == [["a", "b", "c"], ["d", "e"], list("fghij")]
+    assert sorted(signature.runs) == [["a", "b", "c"], ["d", "e"], list("fgh")]
+
+
+def test_large_requests_run_in_parts_and_leave_turns_to_others(batcher):
+    signature, version = Lengths(), Version()
+
+    async def main():
+        joining = batcher(window=0, max_rows=2)
+        signature.go.clear()
+        large, gone = (ask(joining, version, signature, *letters) for letters in ("abcdefgh", "ijkl"))
+        await asyncio.sleep(0.01)
+        small = ask(joining, version, signature, "x")
+        await asyncio.sleep(0.01)
+        gone.cancel()  # The client disconnected.
+        signature.go.set()
+        await small
+        answer = await large
+        assert joining.idle
+        return answer["text"].tolist(), answer["length"].tolist()
+
+    assert asyncio.run(main()) == (list("abcdefgh"), [1] * 8)
+    assert sorted(signature.runs) == [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"], ["x"]]
+    assert signature.runs.index(["x"]) < signature.runs.index(["g", "h"])
+
+
+def test_parts_are_padded_as_one_batch(batcher):
+    class Letters(Lengths):
+        def __call__(self, inputs):
+            self.runs.append(inputs["text"].tolist())
+            texts = tf.ragged.stack([list(text) for text in self.runs[-1]])
+            numbers = tf.ragged.stack([list(range(len(text))) for text in self.runs[-1]])
+            offsets, scores = numbers.to_tensor(-1), tf.cast(numbers, tf.float32).to_tensor(0)
+            squares = scores[:, :, None] * scores[:, None]
+            outputs = {"letters": texts.to_tensor(""), "starts": offsets, "scores": scores, "squares": squares}
+            return {name: value.numpy() for name, value in outputs.items()}
+
+    async def main(max_rows):
+        return await ask(batcher(max_rows=max_rows), Version(), Letters(), "ab", "c", "def", "g", "hijk")
+
+    parts, whole = asyncio.run(main(2)), asyncio.run(main(5))
+    for name, expected in whole.items():
+        np.testing.assert_array_equal(parts[name], expected, name)
+        assert parts[name].dtype == expected.dtype
 
 
 def test_only_the_failing_request_of_a_batch_fails(batcher):

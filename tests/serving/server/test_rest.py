@@ -187,17 +187,87 @@ def test_metrics(server):
     assert (found["keras_bert_waiting_requests",], found["keras_bert_ready",]) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    "rows", [{"instances": 1001}, {"inputs": 1001}, {"inputs": {"text": 1001}}, {"examples": 1001}]
+)
+def test_too_many_rows_are_refused_before_they_are_read(server, rows):
+    ((key, number),) = rows.items()
+    # Not one of the rows is valid.
+    values = {"text": [1] * number["text"]} if isinstance(number, dict) else [1] * number
+    status, answer = server.predict("text", {key: values}, "classify" if key == "examples" else "predict")
+    message = "the request has 1001 rows. Expected at most 1000 (--max_request_rows): send several requests"
+    assert (status, answer["error"]) == (413, message)
+
+
+def test_many_rows_are_answered(server):
+    texts = ["a" * (number % 9) for number in range(1000)]
+    answer = server.predict("text", {"instances": texts})[1]["predictions"]
+    assert [row["length"] for row in answer] == list(map(len, texts))
+    assert answer[1]["vector"] == [1.0, 0.1, 2.0]
+
+
+def ask(server, method="GET", **headers):
+    """Returns the status and the error of a request with these headers; without a `Host` in HTTP/1.0."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        version = "1.1" if "Host" in headers else "1.0"
+        connection.sendall(f"{method} /v1/models HTTP/{version}\r\n{lines}Connection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(1000), b"")).decode()
+    return int(answer.split()[1]), answer.rpartition("\r\n")[2]
+
+
+def test_pages_of_other_hosts_are_refused(server):
+    """A browser sends the name of the page's host, which the owner of the name may lead to this machine."""
+    port = server.port
+    for host in ("localhost", f"LOCALHOST:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "[::1]", "10.1.2.3:80"):
+        assert ask(server, Host=host)[0] == 200, host
+        assert ask(server, Host=host, Origin=f"http://{host}")[0] == 200, host
+    assert ask(server)[0] == 200  # As probes do; no browser does.
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "[",
+        "a@b",
+    ):
+        status, error = ask(server, Host=host)
+        assert (status, f"the host {host} is not" in error, "--allowed_hosts" in error) == (403, True, True), host
+    for origin in ("http://evil.example", "null", "http://localhost:3000", "http://10.1.2.3", "http://["):
+        status, error = ask(server, "POST", Host=f"localhost:{port}", Origin=origin)
+        assert (status, f"a page of another host, {origin}." in error) == (403, True), origin
+
+
+def test_slow_clients_and_allowed_hosts(running, shelf_folder):
+    """Clients that do not finish their headers or their body in time are disconnected."""
+    with running(shelf_folder, read_seconds=0.3, allowed_hosts=["Models.example"], grpc_port=None) as server:
+        half = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        half.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        with contextlib.closing(half), contextlib.closing(raw(server, "Content-Length: 100", b"{")) as connection:
+            answer = connection.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"the body did not arrive within 0.3 seconds" in answer
+            assert half.recv(1000) == b""
+        for headers in ({"Host": "models.example:80"}, {"Host": "localhost", "Origin": "https://models.example"}):
+            assert ask(server, **headers)[0] == 200
+    with running(shelf_folder, allowed_hosts=["*"], ready=False, grpc_port=None) as server:
+        assert ask(server, Host="any.example", Origin="http://other.example")[0] == 200
+
+
 def raw(server, headers, body, model="text"):
     """Returns a connection that has sent the headers and possibly only a part of the body of a predict request."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    connection.sendall(f"POST /v1/models/{model}:predict HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n".encode() + body)
+    connection.sendall(
+        f"POST /v1/models/{model}:predict HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n".encode() + body
+    )
     return connection
 
 
 def test_large_bodies_are_rejected(server):
     bomb = gzip.compress(b" " * (9 << 20))
     for headers, body in (
-        ("Content-Length: 9000000000", b" " * (9 << 20)),
+        ("Content-Length: 9000000", b""),  # Before any of it is read.
+        ("Transfer-Encoding: chunked", b"900000\r\n" + b" " * (9 << 20)),
         (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb),
     ):
         with contextlib.closing(raw(server, headers, body)) as connection:

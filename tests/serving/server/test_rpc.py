@@ -76,10 +76,18 @@ def odd(**fields):
     return tensor_pb2.TensorProto(tensor_shape=tf.TensorShape([1]).as_proto(), **fields)
 
 
-def bomb(size):
+def bomb(*shape):
     """Returns a tensor with one value and a shape of another size."""
-    tensor = tf.make_tensor_proto(["a"])
-    tensor.tensor_shape.dim[0].size = size
+    tensor = tf.make_tensor_proto(["a"] if len(shape) == 1 else np.ones([1, 1], "int32"))
+    for dim, size in zip(tensor.tensor_shape.dim, shape, strict=True):
+        dim.size = size
+    return tensor
+
+
+def short():
+    """Returns a tensor with fewer bytes than its shape has."""
+    tensor = tf.make_tensor_proto(np.ones([1, 2], "int32"))
+    tensor.tensor_shape.dim[1].size = 3
     return tensor
 
 
@@ -90,16 +98,37 @@ def bomb(size):
         ({"model": "text", "label": "new"}, "UNIMPLEMENTED", "version labels are not supported"),
         ({"model": "text", "text": [1]}, "INVALID_ARGUMENT", "`text` must be string (batch,). Received: dtype=int32"),
         ({"model": "text", "text": ["a"], "only": ["b"]}, "INVALID_ARGUMENT", "unknown output(s) b. Expected some of"),
-        ({"model": "text", "text": bomb(1 << 40)}, "INVALID_ARGUMENT", "which is invalid or too large"),
-        ({"model": "text", "text": odd(dtype="DT_VARIANT")}, "INVALID_ARGUMENT", "not a valid tensor: dtype=variant"),
+        (
+            {"model": "text", "text": bomb(1 << 40)},
+            "RESOURCE_EXHAUSTED",
+            "the request has 1099511627776 rows. Expected at",
+        ),
+        ({"model": "text", "text": bomb(-1)}, "INVALID_ARGUMENT", "`text` has the shape (-1,), which is invalid"),
+        (
+            {"model": "many", "signature": "ids", "token_ids": bomb(1, 1 << 22)},
+            "INVALID_ARGUMENT",
+            "have 4194304 values",
+        ),
+        # Names and dtypes are checked before tensors are built.
+        ({"model": "text", "a": odd(dtype="DT_INT8", int_val=[300])}, "INVALID_ARGUMENT", "(batch,). Received: `a`"),
+        ({"model": "text", "text": odd(dtype="DT_VARIANT")}, "INVALID_ARGUMENT", "(batch,). Received: dtype=variant"),
         ({"model": "text", "text": odd(dtype="DT_QINT8")}, "INVALID_ARGUMENT", "Received: dtype=qint8"),
         ({"model": "text", "text": odd(dtype=999)}, "INVALID_ARGUMENT", "not a valid tensor: Cannot convert"),
-        ({"model": "text", "text": odd(dtype="DT_INT8", int_val=[300])}, "INVALID_ARGUMENT", "300 out of bounds"),
+        (
+            {"model": "many", "signature": "ids", "token_ids": short()},
+            "INVALID_ARGUMENT",
+            "is not a valid tensor: cannot",
+        ),
         ({"model": "text", "text": ["a" * (9 << 20)]}, "RESOURCE_EXHAUSTED", "larger than max"),
     ],
 )
 def test_codes_and_messages_of_invalid_requests(predict, request_, code, message):
     refused(lambda: predict(**request_), code, message)
+
+
+def test_repeated_values_may_be_shortened(predict):
+    answer = predict("many", "ids", token_ids=tf.make_tensor_proto(1, shape=[2, 100]))
+    assert tf.make_ndarray(answer.outputs["total"]).tolist() == [100, 100]
 
 
 def test_unsupported_methods_and_malformed_requests(channel, caplog):
