@@ -28,10 +28,8 @@ def is_packed(path):
 def lines(path, start=0, stop=math.inf, longest=math.inf):
     """Yields `(place, line)`, the byte offset and the bytes, of the lines of a file that start in a range.
 
-    Args:
-        path: `pathlib.Path`, the file. In a `.gz`, bytes are counted after decompression.
-        start, stop: the range of bytes. Defaults to the whole file.
-        longest: maximum bytes of a line; longer lines are split, after a space if possible. Defaults to no limit.
+    In a `.gz`, bytes are counted after decompression. Lines of more than `longest` bytes are split, after a space if
+    possible.
     """
     size = -1 if longest == math.inf else longest
     try:

@@ -17,9 +17,7 @@ class Workers:
     """A context manager for `count` processes. The current process is one of them and works while the others start.
 
     With several processes, a script needs the guard `if __name__ == "__main__":`, since each process imports it.
-
-    Attributes:
-        starting: list of futures, one per additional process, done when the process is ready.
+    `starting` has a future for each additional process, done when the process is ready.
 
     Example:
         with Workers(2) as workers:

@@ -153,11 +153,7 @@ class Records(BatchSource):
 
 
 class BidirectionalRecords(Records):
-    """Batches of records without masks for a language model in each direction, see `build_bilm`.
-
-    Args:
-        source, **options: see `Records`.
-    """
+    """Batches of records without masks for a language model in each direction, see `build_bilm`."""
 
     def __init__(self, source, *args, **options):
         super().__init__(source, *args, **options)

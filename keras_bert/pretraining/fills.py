@@ -14,9 +14,7 @@ def sample_fills(predict, records, count=12, around=12, guesses=3):
     Args:
         predict: function from a dict of model inputs, arrays of a batch, to the outputs.
         records: `Records` with masks, not shuffled.
-        count: int, number of examples. Defaults to 12.
-        around: int, number of tokens of the text to return on each side. Defaults to 12.
-        guesses: int, number of predictions for each. Defaults to 3.
+        around: number of tokens of the text to return on each side.
 
     Returns:
         A list of dicts: the text `before` and `after`, the `truth`, and `guesses`, pairs of a piece and its

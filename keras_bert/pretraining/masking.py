@@ -54,11 +54,7 @@ class Masking:
 class Masker:
     """Masks the tokens of examples.
 
-    Special and unused tokens are never masked or used as random replacements.
-
-    Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`. It must contain `[MASK]`.
-        masking: a `Masking`.
+    Special and unused tokens are never masked or used as random replacements. The vocabulary must contain `[MASK]`.
 
     Call arguments:
         token_ids: int32 array `(batch, length)`.

@@ -18,12 +18,9 @@ class PackedRecords(Records):
     Consecutive examples of a file are packed together, 16,384 at a time: rows of several files are mixed. Each epoch
     contains every example once, in other rows. Masks are drawn for rows: 15% of the tokens of a row are predicted.
 
-    Args:
-        source, vocabulary, masking, causal, shuffle, seed: see `Records`.
-        batch_size: int, rows per batch. Defaults to 32.
+    The arguments and the other attributes are those of `Records`; a batch has `batch_size` rows.
 
     Attributes:
-        vocabulary, sequence_length, settings, examples, tokens, steps: see `Records`.
         texts: int, the largest number of examples in a row.
         computed: int, tokens per epoch, including padding.
     """

@@ -10,13 +10,9 @@ import numpy as np
 
 
 def serialize(features):
-    """Serializes examples.
+    """Returns a list of bytes, one serialized `tf.train.Example` each.
 
-    Args:
-        features: dict of arrays `(examples, values)` by name, non-negative integers or float32.
-
-    Returns:
-        List of bytes, one serialized `tf.train.Example` each.
+    `features` is a dict of arrays `(examples, values)` by name, non-negative integers or float32.
     """
     columns = [_feature(name, values) for name, values in features.items()]
     examples = [b"".join(entries) for entries in zip(*columns, strict=True)]

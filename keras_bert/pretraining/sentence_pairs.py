@@ -20,51 +20,36 @@ _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MA
 class Plan(NamedTuple):
     """The planned texts of examples: arrays `(examples,)`.
 
-    Args:
-        keys: the random keys.
-        documents: the indices of the documents in the corpus.
-        first, middle, end: positions in the ids of the shard: A is from `first` to `middle`, B to `end`. For a
-            random B, `end` is `middle`.
-        wanted: the number of tokens of a random B; 0 if B follows A.
-        dropped: int, the number of single words that could not be split into A and a following B.
+    `first`, `middle` and `end` are positions in the ids of the shard: A is from `first` to `middle`, B to `end`. For a
+    random B, `end` is `middle`.
     """
 
-    keys: np.ndarray
-    documents: np.ndarray
+    keys: np.ndarray  # Random keys.
+    documents: np.ndarray  # Their indices in the corpus.
     first: np.ndarray
     middle: np.ndarray
     end: np.ndarray
-    wanted: np.ndarray
-    dropped: int
+    wanted: np.ndarray  # Number of tokens of a random B; 0 if B follows A.
+    dropped: int  # Number of single words that could not be split into A and a following B.
 
 
 class Examples(NamedTuple):
-    """Examples as arrays.
+    """Examples as arrays, `(examples,)` unless noted."""
 
-    Args:
-        token_ids: `(examples, length)`.
-        first: the length of `[CLS] A [SEP]`, `(examples,)`.
-        lengths: the number of tokens, `(examples,)`.
-        is_random: whether B is random, `(examples,)`.
-        keys: the random keys, `(examples,)`.
-        truncated: int, the number of truncated tokens.
-    """
-
-    token_ids: np.ndarray
-    first: np.ndarray
-    lengths: np.ndarray
-    is_random: np.ndarray
-    keys: np.ndarray
-    truncated: int
+    token_ids: np.ndarray  # `(examples, length)`.
+    first: np.ndarray  # Length of `[CLS] A [SEP]`.
+    lengths: np.ndarray  # Number of tokens.
+    is_random: np.ndarray  # Whether B is random.
+    keys: np.ndarray  # Random keys.
+    truncated: int  # Number of truncated tokens.
 
 
 def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):
     """Plans the pairs of a stretch of documents.
 
     Args:
-        tokens: the `Tokens` of a shard.
         stretch: the documents, see `stretches`.
-        before: the number of documents before this shard.
+        before: int, the number of documents before this shard.
         room: int, the maximum number of tokens of a pair.
         short_seq_prob: float, the share of deliberately short pairs.
         is_continuation: bools by id, whether a token continues a word.
@@ -120,18 +105,9 @@ def choose_others(plan, documents):
 def pack_rows(tokens, all_stretches, length, special, key, cut=0, special_tokens=True):
     """Fills rows `[CLS] text [SEP]` completely with the text of a shard, with `[SEP]` between documents.
 
-    Args:
-        tokens: the `Tokens` of a shard.
-        all_stretches: the `stretches` of the shard.
-        length: int, the length of the rows.
-        special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
-        key: tuple of integers, the random key of run, duplicate and shard.
-        cut: int, the number of tokens of a shorter first row, which shifts the following rows. Defaults to 0, none.
-        special_tokens: bool, whether to add `[CLS]` and `[SEP]`; otherwise the rows contain only text. Defaults to
-            `True`.
-
-    Yields:
-        `Examples`. The last row is padded, and with `cut` also the first.
+    `special` are the ids of `[CLS]`, `[SEP]` and `[PAD]`; without `special_tokens`, rows contain only text. `key` is
+    the random key of run, duplicate and shard. A first row of only `cut` tokens shifts the following rows. Yields
+    `Examples`; the last row is padded, and with `cut` also the first.
     """
     start, separator, pad = special
     border = int(special_tokens)
@@ -173,13 +149,7 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0, special_tokens
 def pack_pairs(tokens, plan, others, other_lengths, length, special):
     """Packs planned pairs into rows `[CLS] A [SEP] B [SEP]`, truncating long texts at both ends.
 
-    Args:
-        tokens: the `Tokens` of the plan.
-        plan: a `Plan`.
-        others: the concatenated ids of all random B's.
-        other_lengths: the length of each random B.
-        length: int, the length of the rows.
-        special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
+    `others` are the concatenated ids of all random B's, `special` the ids of `[CLS]`, `[SEP]` and `[PAD]`.
     """
     is_random = plan.wanted > 0
     low, high = plan.first.min(initial=len(tokens.ids)), plan.end.max(initial=0)

@@ -70,12 +70,7 @@ _tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Tracing its functi
 
 
 class ExampleBuilder:
-    """Builds examples; every method is a pure function of its arguments.
-
-    Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`.
-        settings: a `Settings`.
-    """
+    """Builds examples; every method is a pure function of its arguments."""
 
     def __init__(self, vocabulary, settings):
         self.vocabulary, self.settings = Vocabulary(vocabulary), settings

@@ -17,30 +17,18 @@ BLOCK = 2**18  # Tokens to plan at a time; longer documents are planned in parts
 
 
 class Tokens(NamedTuple):
-    """Documents as ids.
+    """Documents as ids."""
 
-    Args:
-        ids: the concatenated ids of all segments.
-        segments: the index in `ids` of the start of each segment, and the end of the last one.
-        documents: the index of the first segment of each document, and the number of segments.
-    """
-
-    ids: np.ndarray
-    segments: np.ndarray
-    documents: np.ndarray
+    ids: np.ndarray  # Of all segments.
+    segments: np.ndarray  # Index in `ids` of the start of each, and the end of the last one.
+    documents: np.ndarray  # Index of the first segment of each, and the number of segments.
 
 
-def tokenize(sentences, tokenizer, longest):
-    """Tokenizes sentences.
+def tokenize(sentences, tokenizer, longest: int):
+    """Tokenizes sentences, an iterable of bytes with `None` at the end of each document.
 
-    Args:
-        sentences: an iterable of bytes, with `None` at the end of each document.
-        tokenizer: a `BertTokenizer`.
-        longest: int, the maximum number of tokens of a segment.
-
-    Yields:
-        `(ids, lengths, ends)` for blocks of sentences: the ids, the lengths of the segments, and the numbers of
-        segments in the block after which a document ends.
+    A segment has at most `longest` tokens. Yields `(ids, lengths, ends)` for blocks of sentences: the ids, the lengths
+    of the segments, and the numbers of segments in the block after which a document ends.
     """
     is_continuation = np.array(tokenizer.vocabulary.is_continuation)
     batch, ends, size = [], [], 0
@@ -165,16 +153,12 @@ def stretches(tokens):
 
 
 def following(tokens, documents, draws, pieces):
-    """Returns whole consecutive segments of documents, starting at a random one.
+    """Returns whole consecutive segments of documents, starting at a random one: all ids, and the length of each text.
 
     Args:
-        tokens: the `Tokens` of a shard.
         documents: the indices of the documents, `(texts,)`.
         draws: numbers in [0, 1), the relative position of the first segment in the document, `(texts,)`.
         pieces: the minimum number of tokens, `(texts,)`; at the end of a document there may be fewer.
-
-    Returns:
-        The concatenated ids of all texts, and the length of each.
     """
     first, last = tokens.documents[documents], tokens.documents[documents + 1]
     first = first + (draws * (last - first)).astype(np.int64)

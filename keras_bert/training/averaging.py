@@ -7,12 +7,7 @@ from keras_bert.training.snapshots import Snapshots
 
 
 class WeightAverage(Callback):
-    """A callback that keeps the weights of the last evaluations.
-
-    Args:
-        directory: path of the weights.
-        model: function that returns the model.
-        count: int, number of evaluations to average.
+    """A callback that keeps the weights of the last `count` evaluations; `model` is a function that returns the model.
 
     Example:
         average = WeightAverage("run/averaged", lambda: trainer.model, count=5)

@@ -6,11 +6,8 @@ import numpy as np
 class GroupPlan:
     """Batches of rows of one group each, a group being the rows of similar length; each group is filled up.
 
-    Args:
-        boundaries: list of the lengths `(groups, ...)` to which the rows of each group are padded.
-        group: integer array `(rows,)`, the group of each row.
-        sizes: integer array `(steps,)`, the rows of each batch.
-        groups: integer array `(steps,)`, the group of each batch, increasing.
+    `boundaries` `(groups, ...)` are the lengths to which rows are padded, `group` `(rows,)` is the group of each row;
+    `sizes` and `groups`, `(steps,)`, are the rows and the group of each batch, with increasing groups.
     """
 
     def __init__(self, boundaries, group, sizes, groups):
@@ -72,15 +69,11 @@ def leftover_batches(counts, size):
     return np.full_like(groups, size), groups
 
 
-def even_batches(counts, most):
+def even_batches(counts: np.ndarray, most: np.ndarray):
     """Splits the rows of each group into the fewest batches of equal numbers of rows, up to filler in the last one.
 
-    Args:
-        counts: integer array, the rows of each group.
-        most: integer array, the maximum rows of a batch of each group; at least one row is taken.
-
-    Returns:
-        The rows and the group of each batch, `(steps,)`.
+    `counts` are the rows of each group, `most` the maximum rows of its batches; at least one row is taken. Returns the
+    rows and the group of each batch, `(steps,)`.
     """
     batches = -(-counts // np.maximum(most, 1))
     sizes = -(-counts // np.maximum(batches, 1))

@@ -55,14 +55,8 @@ class BatchSource:
 
 
 class Segment(NamedTuple):
-    """Steps of a run that are read by one iterator over one source.
-
-    Args:
-        source: the `BatchSource`.
-        make_dataset: callable without arguments that returns the dataset.
-        steps: float, number of steps, infinite for a stream.
-    """
+    """Steps of a run that are read by one iterator over one source."""
 
     source: BatchSource
     make_dataset: Callable
-    steps: float
+    steps: float  # Infinite for a stream.

@@ -5,16 +5,11 @@ import numpy as np
 MOST_BOUNDARIES = 12
 
 
-def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0):
+def fit_boundaries(lengths, count: int = MOST_BOUNDARIES, ratio: float = 1.0):
     """Returns the boundaries with the fewest computed tokens, if each row is padded to the next boundary.
 
-    Args:
-        lengths: integer array, the length of each row.
-        count: int, maximum number of boundaries. Defaults to 12.
-        ratio: float, stops at the fewest boundaries with `ratio` computed tokens per real one. Defaults to 1.0.
-
-    Returns:
-        List of increasing integers; the last one fits the longest row.
+    There are at most `count`, and no more than needed for `ratio` computed tokens per real one. They increase; the last
+    one fits the longest row.
     """
     fits = list(best_boundaries(np.asarray(lengths), count))
     return next((fit for fit, computed in fits if computed <= ratio * np.sum(lengths)), fits[-1][0])

@@ -175,15 +175,12 @@ def planned_dataset(batches, plan, batch, start):
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def token_batches(make, batch_size, grouped=True):
+def token_batches(make, batch_size: int, grouped: bool = True):
     """Returns batches with equal numbers of tokens, for losses that are means over tokens.
 
-    With equal numbers of rows, the tokens in batches of short rows would weigh more.
-
-    Args:
-        make: callable that takes the options of `Batches` and returns the batches.
-        batch_size: int, mean number of rows per batch.
-        grouped: bool, see `Batches`. Batches that are not grouped have equal numbers of rows. Defaults to `True`.
+    With equal numbers of rows, the tokens in batches of short rows would weigh more. `make` takes the options of
+    `Batches` and returns the batches; `batch_size` is the mean number of rows. Batches that are not grouped have equal
+    numbers of rows.
     """
     batches = make(batch_size=batch_size, grouped=grouped)
     if not grouped:

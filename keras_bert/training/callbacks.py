@@ -54,13 +54,7 @@ class Callback:
 
 
 def create_callbacks(names, directory, run_name):
-    """Returns the callbacks that report a run, for the names in `REPORT_TO`.
-
-    Args:
-        names: list of strings.
-        directory: path of the run.
-        run_name: str, name of the run.
-    """
+    """Returns the callbacks that report the run in a directory, for the names in `REPORT_TO`."""
     check_report_to(names)
     directory, callbacks = pathlib.Path(directory), []
     if "tensorboard" in names:
@@ -73,11 +67,7 @@ def create_callbacks(names, directory, run_name):
 
 
 class TensorBoard(Callback):
-    """Writes event files for TensorBoard, without needing the package. A resumed run keeps one curve.
-
-    Args:
-        directory: path of the event files.
-    """
+    """Writes event files for TensorBoard, without needing the package. A resumed run keeps one curve."""
 
     def __init__(self, directory):
         self._directory, self._writer = pathlib.Path(directory), None
@@ -140,9 +130,7 @@ def _named(numbers):
 class TrackingService(Callback):
     """Base class for services: continues the run of the service after an interruption, without repeating points.
 
-    Args:
-        directory: path of the run; the file of the service in it contains the run's id and last step.
-        run_name: str, name of the run.
+    The file of the service in the run's directory contains the id and the last step of the service's run.
     """
 
     name: str

@@ -16,15 +16,7 @@ _CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress i
 
 
 class Calls:
-    """Trains with a `TrainStep` on each replica, several steps per call of a graph.
-
-    Args:
-        train_step: the `TrainStep`.
-        strategy: the strategy.
-        options: a `StepOptions`.
-        interruption: the `Interruption`.
-        show: bool, whether to show that the graph is traced.
-    """
+    """Trains with a `TrainStep` on each replica, several steps per call of a graph; `show` announces its tracing."""
 
     def __init__(self, train_step, strategy, options, interruption, show):
         self._train_step, self._strategy, self._losses = train_step, strategy, train_step.losses

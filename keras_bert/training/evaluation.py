@@ -11,14 +11,9 @@ from keras_bert.training.progress import track
 
 
 class Evaluator:
-    """Runs a model on batches, each row once.
+    """Runs a model, which was built in the strategy's scope, on batches, each row once.
 
-    Args:
-        model: the model, built in the strategy's scope.
-        strategy: the strategy.
-        losses: list of `Loss`.
-        check: function that is called after each batch; may raise. Defaults to `None`.
-        show: bool, whether to show progress. Defaults to `True`.
+    `check` is called after each batch and may raise.
     """
 
     def __init__(self, model, strategy, losses, check=None, show=True):
@@ -30,14 +25,8 @@ class Evaluator:
     def outputs(self, batches, keep=True, with_losses=False):
         """Runs the model on one epoch of a `BatchSource`.
 
-        Args:
-            batches: the `BatchSource`.
-            keep: bool, whether to return outputs and targets, as NumPy arrays. Defaults to `True`.
-            with_losses: bool, whether to compute the losses. Defaults to `False`.
-
-        Returns:
-            Outputs, targets and a dict of losses. If batches differ in length, shorter rows are padded: signed integer
-            targets with -1, as in `Batches`, everything else with zeros.
+        Returns outputs and targets as NumPy arrays, if they are to be kept, and a dict of losses. If batches differ in
+        length, shorter rows are padded: signed integer targets with -1, as in `Batches`, everything else with zeros.
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []

@@ -19,14 +19,12 @@ class FeatureCache:
     """The output `features` of a model for the tokens of all rows, in one `.npy` file.
 
     A file is only used if it is complete and was computed by the same model from the same rows; otherwise, `compute`
-    replaces it.
+    replaces it. Its metadata are in a JSON file next to it.
 
     Args:
-        path: the file; its metadata are in a JSON file next to it.
         inputs: dict of ragged model inputs, `(rows, length)`, including `padding_mask`.
-        width: int, width of the features.
-        dtype: str, "float16" or "float32". Defaults to "float16".
-        key: JSON value that identifies the model, see `weights_fingerprint`. Defaults to `None`.
+        dtype: "float16" or "float32".
+        key: JSON value that identifies the model, see `weights_fingerprint`.
 
     Example:
         cache = FeatureCache("features/dev.npy", inputs, 1536, key=weights_fingerprint(extractor))
@@ -34,7 +32,7 @@ class FeatureCache:
         batches = FeatureBatches(cache, targets, batch_size=32)
     """
 
-    def __init__(self, path, inputs, width, dtype="float16", key=None):
+    def __init__(self, path, inputs, width: int, dtype: str = "float16", key=None):
         if dtype not in ("float16", "float32"):
             raise ValueError(f"`dtype` must be 'float16' or 'float32'. Received: dtype={dtype!r}")
         self.path, self.width, self.dtype = pathlib.Path(path), width, np.dtype(dtype)
@@ -71,12 +69,10 @@ class FeatureCache:
             return None
         return metadata if metadata.get("key") == self._key else None
 
-    def compute(self, model, batch_size=64):
+    def compute(self, model, batch_size: int = 64):
         """Computes the features unless there is a file that fits; an interrupted computation starts again.
 
-        Args:
-            model: a Keras model that returns `features`, `(batch, length, width)`.
-            batch_size: int, rows to compute together. Defaults to 64.
+        The model returns `features`, `(batch, length, width)`.
         """
         if self.metadata() is None:
             began = time.monotonic()
@@ -131,13 +127,7 @@ class FeatureCache:
 
 
 class FeatureBatches(Batches):
-    """`Batches` of the features in a `FeatureCache` and of `padding_mask`.
-
-    Args:
-        cache: a `FeatureCache`, after `compute`.
-        targets: see `Batches`.
-        **options: arguments of `Batches`.
-    """
+    """`Batches` of the features in a `FeatureCache`, after its `compute`, and of `padding_mask`."""
 
     def __init__(self, cache, targets=None, **options):
         self._cache = cache

@@ -16,12 +16,7 @@ class GradientCache:
     2. Each micro-batch is computed again, with the same dropout masks, and the backward pass continues from there: the
        weights receive the same gradients as from the whole batch.
 
-    One micro-batch needs no first pass.
-
-    Args:
-        losses: list of `Loss`.
-        scale: the `LossScale`.
-        micro_batches: int, number of micro-batches of a replica.
+    One micro-batch of a replica needs no first pass.
     """
 
     def __init__(self, losses, scale, micro_batches):
@@ -30,9 +25,7 @@ class GradientCache:
     def outputs(self, forward, specs):
         """Returns the outputs for all rows of this replica, without what gradients need.
 
-        Args:
-            forward: function from the index of a micro-batch to its outputs.
-            specs: the symbolic outputs of the model.
+        `forward` maps the index of a micro-batch to its outputs; `specs` are the symbolic outputs of the model.
         """
 
         def add(index, arrays):

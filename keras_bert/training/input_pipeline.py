@@ -8,22 +8,16 @@ import tensorflow as tf
 from keras_bert.training.batch_source import BatchSource, Segment
 
 
-def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
+def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
     """Distributes a dataset of global batches over the replicas of a strategy.
 
     Each worker reads the whole dataset and takes its own rows of every batch, so batches do not depend on the number of
     workers. If rows cannot be divided evenly, copies of the last row are added with weight 0; a replica may receive
-    only filler.
+    only filler. The rows of a replica are a multiple of `micro_batches`.
 
-    Args:
-        strategy: a `tf.distribute` strategy.
-        make_dataset: callable that returns a dataset of `(inputs, targets, weights)`.
-        losses: list of `Loss`.
-        micro_batches: int, divisor of the number of rows per replica. Defaults to 1.
-
-    Returns:
-        A distributed dataset of `(inputs, targets, weights, totals)`; `targets` is `()` if there are none, `totals`
-        contains the total weight of each loss over the global batch.
+    `make_dataset` returns a dataset of `(inputs, targets, weights)`, this function a distributed one of `(inputs,
+    targets, weights, totals)`; `targets` is `()` if there are none, `totals` contains the total weight of each loss
+    over the global batch.
     """
     replicas = strategy.num_replicas_in_sync
 

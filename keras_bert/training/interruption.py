@@ -25,11 +25,7 @@ class InterruptedEvaluation(Exception):
 
 
 class Interruption:
-    """Turns the first Ctrl-C or SIGTERM into a request. A second Ctrl-C raises `KeyboardInterrupt` at once.
-
-    Attributes:
-        requested: bool, whether to stop.
-    """
+    """Turns the first Ctrl-C or SIGTERM into `requested`. A second Ctrl-C raises `KeyboardInterrupt` at once."""
 
     def __init__(self):
         self.requested, self._by_user, self._before = False, False, {}

@@ -9,9 +9,7 @@ def check_callbacks(callbacks):
     """Raises an error unless all of a list are callbacks that leave the learning rate alone."""
     for callback in callbacks:
         if not isinstance(callback, Callback | keras.callbacks.Callback):
-            raise ValueError(
-                f"`callbacks` must be a list of Keras callbacks. Received: {callback!r:.100}"
-            )
+            raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callback!r:.100}")
         if isinstance(callback, keras.callbacks.LearningRateScheduler | keras.callbacks.ReduceLROnPlateau):
             raise ValueError(
                 "`callbacks` must not set the learning rate, which has a schedule of warm-up and decay. "

@@ -15,20 +15,11 @@ from keras_bert.training.feature_cache import rows_fingerprint
 _LOG = logging.getLogger("keras_bert")
 
 
-def cached_logits(path, model, inputs, key, batch_size=64):
-    """Returns the logits of a model for all rows, from a file if it has them.
+def cached_logits(path, model, inputs, key: str, batch_size: int = 64):
+    """Returns the logits of a model for all rows, float32 `(rows, classes)`, from an `.npz` file if it has them.
 
-    A file that is damaged, or that has the logits of another model or of other rows, is replaced.
-
-    Args:
-        path: the `.npz` file.
-        model: a Keras model with the output `logits`.
-        inputs: dict of ragged model inputs, `(rows, length)`.
-        key: str, identifies the model, see `weights_fingerprint`.
-        batch_size: int, rows to compute together. Defaults to 64.
-
-    Returns:
-        Float32 array `(rows, classes)`.
+    A file that is damaged, or that has the logits of another model or of other rows, is replaced. `inputs` is a dict of
+    ragged model inputs, `(rows, length)`; `key` identifies the model, see `weights_fingerprint`.
     """
     path, keys = pathlib.Path(path), np.array([key, rows_fingerprint(inputs)])
     logits = _read(path, keys)

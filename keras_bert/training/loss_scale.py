@@ -11,15 +11,12 @@ class LossScale:
     """Multiplies the loss, so that small gradients do not vanish in float16 (Micikevicius et al., 2018).
 
     A step with gradients that are not finite is skipped and halves the scale; 2,000 others in sequence double it.
-
-    Args:
-        active: bool, whether the model computes in float16. Otherwise the scale is 1, and no step is skipped.
+    Unless `active`, for models that compute in float16, the scale is 1, and no step is skipped.
 
     Attributes:
-        active: as the argument.
         value: the scale, a variable if active.
         variables: list of variables to save with a run.
-        names: list of str, the names of the numbers that `update` returns.
+        names: list of the names of the numbers that `update` returns.
     """
 
     def __init__(self, active):
@@ -29,11 +26,9 @@ class LossScale:
             self.variables, self.names = [self.value, self._good_steps], ["skipped"]
 
     def update(self, norm, apply):
-        """Calls `apply`, or skips it if the norm is not finite; if active, returns a list of 1 if skipped, else 0.
+        """Calls `apply`, or skips it if the global norm of the gradients is not finite.
 
-        Args:
-            norm: float scalar, the global norm of the gradients.
-            apply: function without arguments that updates the weights.
+        If active, returns a list of 1 if skipped, else 0.
         """
         if not self.active:
             apply()

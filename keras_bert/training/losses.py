@@ -75,24 +75,17 @@ class Loss:
 def mean_losses(losses, targets, outputs, weights, totals):
     """Returns these rows' share of each loss of the global batch, float32 `(losses,)`.
 
-    Args:
-        losses: list of `Loss`.
-        targets, outputs: those of the rows.
-        weights: float32 `(rows,)`, 0 for filler rows: `Loss.sums` multiplies their losses by 0.
-        totals: float32 `(losses,)`, the total weight of the global batch for each loss.
+    `weights` `(rows,)` are 0 for filler rows: `Loss.sums` multiplies their losses by 0. `totals` `(losses,)` are the
+    total weights of the global batch for each loss.
     """
     sums = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in losses])
     return tf.math.divide_no_nan(sums, tf.ensure_shape(totals, sums.shape))
 
 
 class Score(NamedTuple):
-    """A metric of `Trainer` that does not need the outputs of the evaluation, such as one that decodes texts.
+    """A metric of `Trainer` that does not need the outputs of the evaluation, such as one that decodes texts."""
 
-    Args:
-        compute: function without arguments that returns a dict.
-    """
-
-    compute: Callable
+    compute: Callable  # Without arguments; returns a dict.
 
 
 def classification_loss(class_weights: Sequence[float] | None = None) -> Loss:

@@ -18,11 +18,7 @@ _REFUSED, _WARNED = 1.3, 0.9  # Times the available memory: estimates are up to 
 def check_memory(step, source, micro_batches, strategy):
     """Raises a `MemoryError` if batches of a source need far more memory than there is; warns if they may not fit.
 
-    Args:
-        step: the `TrainStep`; its model and its optimizer already take memory.
-        source: a `BatchSource`.
-        micro_batches: int, see `StepOptions`.
-        strategy: the strategy.
+    The model and the optimizer of `step`, a `TrainStep`, already take memory.
     """
     sequences, predictions = largest_batch(source)
     available, sharing = _available(strategy)
@@ -88,15 +84,14 @@ def _rows_and_length(shape, source, name):
     return (rows * math.prod(size or 1 for size in shape[1:-1]), length) if rows and length else None
 
 
-def step_bytes(model, sequences, predictions=None, micro_batches=1, trimmed=False):
+def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimmed: bool = False):
     """Returns the bytes that a step of a replica needs besides weights and optimizer.
 
     Args:
-        model: the model.
         sequences: list of `(rows, length)` of a micro-batch, a pair for each tower.
         predictions: int, masked positions of a row; `None` if all positions have logits.
-        micro_batches: int, number of micro-batches, whose gradients are summed.
-        trimmed: bool, whether the last block computes only the first position and `predictions` others.
+        micro_batches: number of micro-batches, whose gradients are summed.
+        trimmed: whether the last block computes only the first position and `predictions` others.
     """
     blocks = [layer for layer in model._flatten_layers() if hasattr(layer, "num_heads") and _is_trained_block(layer)]
     kept = largest = 0
@@ -112,13 +107,10 @@ def step_bytes(model, sequences, predictions=None, micro_batches=1, trimmed=Fals
     return _GRAPH + 4 * weights * min(micro_batches, 2) + kept + _WORKING * largest
 
 
-def block_bytes(block, rows, length, queries):
-    """Returns the bytes of the tensors that the backward pass of a Transformer block needs.
+def block_bytes(block, rows: int, length: int, queries: int):
+    """Returns the bytes of the tensors that the backward pass of a Transformer or decoder block needs.
 
-    Args:
-        block: a `TransformerBlock` or a `DecoderBlock`.
-        rows, length: int, the shape of its input.
-        queries: int, number of the positions of a row that it computes.
+    Its input has `rows` and `length`; `queries` is the number of the positions of a row that it computes.
     """
     width, attentions = _width(block), 1 + hasattr(block, "cross_attention")
     masks = bool(block.dropout)

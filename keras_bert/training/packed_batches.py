@@ -129,16 +129,11 @@ class PackedBatches(BatchSource):
         return inputs, targets, tf.cast(weights, tf.float32)
 
 
-def plan_rows(lengths, size, most=MOST_TEXTS):
+def plan_rows(lengths, size: int, most: int = MOST_TEXTS):
     """Returns which lengths share a row, `(rows, texts)`, 0 where a row has fewer texts than another one.
 
     Best fit, longest texts first: each text is put into the row with the least sufficient space. Rows with the same
-    lengths are handled together.
-
-    Args:
-        lengths: integer array, the length of each text, from 1 to `size`.
-        size: int, length of a row.
-        most: int, maximum number of texts in a row. Defaults to 64.
+    lengths are handled together. Lengths are from 1 to `size`, that of a row; a row has at most `most` texts.
     """
     rows = [{} for _ in range(size + 1)]  # The number of rows by their lengths, by the space that is left.
     full = {}  # Those with the maximum number of texts.
@@ -183,14 +178,11 @@ def draw_texts(plan, lengths, rng=None):
     return packed
 
 
-def pack(features, lengths, packed, size):
+def pack(features, lengths, packed, size: int):
     """Returns the inputs of a model from `build_packed`, except `mask_positions`.
 
-    Args:
-        features: dict of `tf.RaggedTensor`s `(all texts, length)`.
-        lengths: int32 `(all texts,)`.
-        packed: int32 `(rows, texts)`, the texts of each row, -1 for none.
-        size: int, length of the rows.
+    `features` and `lengths` are those of all texts, `packed` `(rows, texts)` the numbers of each row's texts, -1 for
+    none; rows have the length `size`.
     """
     in_rows = functools.partial(_in_rows, packed=packed, size=size)
     inputs = {name: in_rows(feature) for name, feature in features.items()}

@@ -36,10 +36,9 @@ class Progress:
     """The progress of a training run, possibly one of several.
 
     Args:
-        run: int, number of this run, from 1. Defaults to 1.
-        runs: int, number of runs. Defaults to 1.
-        rest: float, the time of all later runs in multiples of the time of this one. Defaults to 0.
-        resumed: bool, whether the earlier runs were finished before this process started. Defaults to `False`.
+        run: int, number of this run, from 1.
+        rest: float, the time of all later runs in multiples of the time of this one.
+        resumed: bool, whether the earlier runs were finished before this process started.
         stream: where to write. Defaults to stderr.
 
     Example:
@@ -115,14 +114,10 @@ class Progress:
         return [f"{tqdm.tqdm.format_interval(left)} left", *all_runs]
 
 
-def track(items, what, total=None, show=True):
+def track(items, what: str, total: int | None = None, show: bool = True):
     """Yields the items and shows their number, if they take more than two seconds.
 
-    Args:
-        items: an iterable.
-        what: str, what is being done, such as "tokenizing".
-        total: int, number of items. Defaults to their length, if known.
-        show: bool, whether to show the progress. Defaults to `True`.
+    `what` is being done, such as "tokenizing"; `total` defaults to the length of the items, if known.
     """
     if not show:
         yield from items
@@ -178,12 +173,8 @@ def announced(what, show=True, delay=_DELAY):
 class _Line(tqdm.tqdm):
     """A line of text that is updated in place on a terminal, and repeated every 10 seconds elsewhere.
 
-    All lines share the last line of the terminal.
-
-    Args:
-        compose: function from tqdm's `format_dict` to the parts of the line, of which as many are shown as fit.
-        stream: where to write.
-        **options: arguments of `tqdm.tqdm`.
+    All lines share the last line of the terminal. `compose` maps tqdm's `format_dict` to the parts of the line, of
+    which as many are shown as fit.
     """
 
     def __init__(self, compose, stream, **options):

@@ -14,9 +14,7 @@ class RunLog:
         total: int, number of steps of the run.
         every: int, steps between lines of the file. The first and the last step are always written.
         state: dict, the result of `state()` in the snapshot to resume from: later lines of the file are removed.
-            `None` starts a new run and removes the log of an earlier one. Defaults to `None`.
-        progress: a `Progress`, or `None`, the default.
-        callbacks: list of `Callback`. Defaults to `()`.
+            `None` starts a new run and removes the log of an earlier one.
     """
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):

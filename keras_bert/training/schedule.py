@@ -81,8 +81,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Schedules one after the other, each with its own warm-up and decay: for runs that are extended.
 
-    Args:
-        schedules: list of `LinearSchedule`, or of their configs as returned by `keras.saving.serialize_keras_object`.
+    Configs from `keras.saving.serialize_keras_object` may stand for schedules.
 
     Example:
         SequentialSchedule([LinearSchedule(1e-4, 10_000, warmup_steps=100), LinearSchedule(5e-5, 2_000)])

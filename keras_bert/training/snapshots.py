@@ -16,12 +16,10 @@ _LOG = logging.getLogger("keras_bert")
 
 
 class Snapshots:
-    """Snapshots of variables and of a JSON-serializable state in a directory.
+    """Snapshots of variables and of a JSON-serializable state in a directory, with one folder for each.
 
-    Args:
-        directory: path, with one folder for each snapshot.
-        keep: int, number of most recent snapshots to keep. `None` keeps all, see `keep_only`. Defaults to 2.
-        write: bool, whether this process writes; all processes read. Defaults to `True`.
+    The `keep` most recent ones are kept; `None` keeps all, see `keep_only`. All processes read, those with `write`
+    write.
     """
 
     def __init__(self, directory, keep=2, write=True):
@@ -54,13 +52,8 @@ class Snapshots:
     def restore(self, variables, check=lambda state: None, step=None):
         """Restores the variables from the newest undamaged snapshot, or from the one of `step`.
 
-        Args:
-            variables: `{name: variable}`.
-            check: function of the state that is called before anything is assigned; may raise.
-            step: int or `None`.
-
-        Returns:
-            The state, or `None` if there is no snapshot.
+        `check` is called with the state before anything is assigned, and may raise. Returns the state, or `None` if
+        there is no snapshot.
         """
         steps = self.steps() if step is None else [step]
         for step in steps:

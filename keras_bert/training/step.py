@@ -47,11 +47,8 @@ class TrainStep:
     BatchNormalization, depend on the rows that a layer sees: one replica without micro-batches behaves like Keras'
     `fit`; anything else raises an error when the step is traced.
 
-    Args:
-        model: the model, built in the strategy's scope.
-        optimizer: an `AdamW` or a `LAMB` of this package.
-        losses: list of `Loss`; their sum is minimized.
-        options: a `StepOptions`.
+    The model is built in the strategy's scope, the optimizer is an `AdamW` or a `LAMB` of this package, and the sum of
+    the losses is minimized.
     """
 
     def __init__(self, model, optimizer, losses, options=StepOptions()):
@@ -89,8 +86,7 @@ class TrainStep:
     def __call__(self, inputs, targets, weights, totals, step, stop):
         """Trains on one replica's rows; `stop` is summed too, so that all workers learn of a SIGTERM.
 
-        Returns:
-            A float32 vector, the same on each replica, see `names`.
+        Returns a float32 vector, the same on each replica, see `names`.
         """
         replica = tf.distribute.get_replica_context()
         seed = tf.random.experimental.stateless_fold_in([self._seed, 0], step)
@@ -149,9 +145,8 @@ class TrainStep:
     def _sum(self, compute, losses):
         """Returns gradients and losses, summed over the micro-batches.
 
-        Args:
-            compute: function from the index of a micro-batch to its gradients and losses.
-            losses: zeros in the shape of the losses.
+        `compute` maps the index of a micro-batch to its gradients and losses; `losses` are zeros in the shape of the
+        losses.
         """
 
         def add(index, sums):
@@ -238,8 +233,7 @@ class TrainStep:
     def _update(self, gradients):
         """Clips the summed gradients by their true global norm and updates the weights.
 
-        Returns:
-            The norm before clipping, the learning rate, and in float16 whether the step was skipped.
+        Returns the norm before clipping, the learning rate, and in float16 whether the step was skipped.
         """
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         unscale = 1 / self.scale.value
