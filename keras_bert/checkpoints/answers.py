@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import operator
 
 import numpy as np
 import tensorflow as tf
@@ -85,7 +86,8 @@ class Answerer:
         check_rows(rows, [("text",)], "`encode`")
         rows = self._with_prompt(rows, prompt, prompt_name)
         signature = self._build("embedding", sequence_length, **_grouping())["serving_default"]
-        vectors = np.zeros([len(rows), self._model("embedding").output["embedding"].shape[-1]], "float32")
+        outputs = signature.get_concrete_function().structured_outputs
+        vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
         for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
@@ -126,20 +128,33 @@ class Answerer:
                     f"Received: {name}={options[name]!r}"
                 )
 
-    def _model(self, head):
-        return self._bert.model() if head == self._bert.head else build_embedder(self._bert.encoder)
-
     def _build(self, head, sequence_length, pair=False, **options):
-        """Returns the signatures of a head, built on first use."""
+        """Returns the signatures of a head, built on first use and after any change but that of weights."""
         bert = self._bert
         length = answer_length(bert, sequence_length)
-        key = repr((head, length, pair, sorted(options.items())))
-        if key not in self._signatures:
-            model = self._model(head)
+        key = repr((head, length, pair, bert.labels, bert.lowercase, sorted(options.items())))
+        model = bert.model() if head == bert.head else bert.encoder
+        state = [bert.vocabulary, *_parts(model)]
+        before, signatures = self._signatures.get(key, ((), None))
+        if len(before) != len(state) or not all(map(operator.is_, before, state)):
+            model = model if head == bert.head else build_embedder(model)
             warn_of_emulation(model._flatten_layers())
             preprocessor = bert.preprocessor(length, padding="longest")
-            self._signatures[key] = build_signatures(model, preprocessor, self._labels(model), pair, **options)
-        return self._signatures[key]
+            signatures = build_signatures(model, preprocessor, self._labels(model), pair, **options)
+            self._signatures[key] = state, signatures
+        return signatures
+
+
+def _parts(model):
+    """Returns what a graph of a model is traced from: layers, their variables, dtype policies and public attributes.
+
+    A graph reads the values of variables when it runs; all else is what it was when it was traced.
+    """
+    found = []
+    for layer in model._flatten_layers():
+        found += [layer, layer.dtype_policy, *layer._trainable_variables, *layer._non_trainable_variables]
+        found += [value for name, value in vars(layer).items() if name[0] != "_"]
+    return found
 
 
 def _refuse(purpose, received, **options):

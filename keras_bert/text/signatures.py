@@ -3,6 +3,9 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
+from keras_bert.text.spans import require
+
+_OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
 
 
 def texts(answer, *names):
@@ -26,10 +29,28 @@ def on_ids(model, length=None):
     specs = [tf.TensorSpec(_fixed(model.input[name], length), tf.int32, name) for name in names]
 
     def run(*ids):
+        with tf.control_dependencies(_checks(names, ids)):  # Otherwise an error of the model may come first.
+            ids = [tf.identity(each) for each in ids]
         outputs = model(dict(zip(names, ids, strict=True)), training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
     return tf.function(run, input_signature=specs, autograph=False)
+
+
+def _checks(names, ids):
+    """Refuses empty sequences, and inputs of different shapes, which the model would broadcast."""
+    first, checks = {}, []
+    for name, shape in zip(names, map(tf.shape, ids), strict=True):
+        start = name.partition("_")[0]
+        known, expected = first.setdefault(start if start in _OWN_LENGTH else "", (name, shape))
+        if known != name:
+            checks.append(require(shape == expected, f"`{name}` must have the shape of `{known}`", shape=shape))
+        elif start != "mask":
+            checks.append(require(shape[1:] > 0, f"`{name}` must have at least one token in each row", shape=shape))
+        if name != names[0]:
+            rows = tf.shape(ids[0])[0]
+            checks.append(require(shape[0] == rows, f"`{name}` must have as many rows as `{names[0]}`", shape=shape))
+    return checks
 
 
 def _fixed(tensor, length):

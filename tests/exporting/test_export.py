@@ -28,6 +28,7 @@ from keras_bert.tasks.embedding import signature as embed  # noqa: E402
 from keras_bert.tasks.multiple_choice import signature as choose  # noqa: E402
 from keras_bert.tasks.questions import signature as answer  # noqa: E402
 from keras_bert.tasks.tagging import signature as tag  # noqa: E402
+from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
@@ -266,6 +267,27 @@ def test_answers_are_formulas_of_the_outputs(served, head):
     if head == "multi_label":
         np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
         assert strings(answers["labels"].tolist()) == LABELS_3
+
+
+def test_ids_of_unequal_shapes_are_refused(served, model_of):
+    """They would be broadcast. A graph says so as well, whatever part of the model comes first."""
+    ids = {name: np.ones((2, 4), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+    positions = {**ids, "mask_positions": np.ones((1, 2), "int32")}
+    choices = {name: np.ones((1, 2, 4), "int32") for name in ids}
+    empty = {name: np.ones((2, 0), "int32") for name in ids}
+    for head, inputs, message in (
+        ("classification", {**ids, "padding_mask": ids["token_ids"][:, :1]}, "`padding_mask` must have the shape of"),
+        ("classification", {**ids, "segment_ids": ids["token_ids"][:1]}, "`segment_ids` must have the shape of"),
+        ("classification", empty, "`token_ids` must have at least one token in each row"),
+        ("pretraining", positions, "`mask_positions` must have as many rows as `token_ids`"),
+        ("multiple_choice", {**choices, "padding_mask": choices["token_ids"][:, :1]}, "`padding_mask` must have the"),
+    ):
+        graph = head == "classification"
+        run = served(head) if graph else on_ids(model_of(head)).python_function
+        with pytest.raises(tf.errors.InvalidArgumentError if graph else ValueError, match=message):
+            run("tokens", **inputs) if graph else run(*map(tf.constant, inputs.values()))
+    none = on_ids(model_of("pretraining")).python_function(*ids.values(), np.ones((2, 0), "int32"))
+    assert none["mlm_logits"].shape == (2, 0, 50)
 
 
 def test_replaced_tokens(served):

@@ -1,6 +1,7 @@
 """`LoadedBert.predict` gives the answers of the signatures that `export` writes, as dicts."""
 
 import functools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -208,9 +209,51 @@ def test_wrong_options_of_predict(load):
 def test_predict_follows_the_training_of_its_model(load):
     """Signatures are traced once, and read the weights when they are called."""
     bert = load("regression", pair=False)
-    before = bert.predict("a")["value"]
-    model = bert.model()
-    bias = model.get_layer("classifier").bias
-    bias.assign(bias + 1.0)
-    assert bert.predict("a")["value"] == pytest.approx(before + 1.0, rel=1e-5)
+    with mock.patch("keras_bert.checkpoints.answers.build_signatures", wraps=build_signatures) as build:
+        before = bert.predict("a")["value"]
+        model = bert.model()
+        bias = model.get_layer("classifier").bias
+        bias.assign(bias + 1.0)
+        model.trainable = False
+        assert bert.predict("a")["value"] == pytest.approx(before + 1.0, rel=1e-5)
+        assert build.call_count <= 1
+    model.trainable = True
     bias.assign(bias - 1.0)
+
+
+def adapt(bert):
+    keras_bert.enable_lora(bert.model(), 2)
+    for weight in bert.encoder.trainable_weights:
+        weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+
+
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a")
+def test_answers_follow_changes_of_layers(load, tmp_path):
+    """They are those of the model without a graph, after each change in its place."""
+    load("regression", pair=False).save(tmp_path)
+    bert = keras_bert.load(tmp_path)
+    inputs, before = bert.preprocessor(9, padding="longest")(["a b c"]), bert.predict("a b c")["value"]
+    vector = bert.encode("a b c")
+    for change in (adapt, lambda bert: bert.model().quantize("int8")):
+        change(bert)
+        expected = bert.model()(inputs)["logits"].numpy()[0, 0]
+        assert abs(expected - before) > 1e-3
+        before = bert.predict("a b c")["value"]
+        assert before == pytest.approx(expected, abs=1e-5)
+        if change is adapt:
+            states = bert.encoder(inputs)["sequence_output"].numpy()[0]
+            np.testing.assert_allclose(bert.encode("a b c"), states.mean(0), atol=1e-4)
+            assert not np.allclose(vector, states.mean(0), atol=1e-2)
+    bert.encoder.get_layer("embeddings").norm.epsilon = 9.0
+    with pytest.raises(ValueError, match="'embeddings' has norm.epsilon=9.0, where 1e-12 is expected"):
+        bert.predict("a b c")
+
+
+def test_answers_follow_changes_of_labels(eager, load):
+    bert = load("classification")
+    label, kept = bert.predict("a b")["label"], bert.labels
+    try:
+        bert.labels = [f"new {each}" for each in kept]
+        assert bert.predict("a b")["label"] == f"new {label}"
+    finally:
+        bert.labels = kept
