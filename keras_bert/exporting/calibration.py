@@ -14,10 +14,8 @@ _TOGETHER = 8  # Texts in a call of the model.
 def calibrated(model, signature, texts):
     """Returns the `limits` of `in_int8`, the largest values that occur in answering texts.
 
-    Args:
-        model: the model that the signature calls.
-        signature: a `tf.function` on strings.
-        texts: list of strings, or of tuples with a value for each input of the signature; choices are a list.
+    The signature is a `tf.function` on strings that calls the model. `texts` are strings, or tuples with a value for
+    each input of the signature; choices are a list.
     """
     specs = signature.input_signature
     rows = [row if isinstance(row, tuple) else (row,) for row in texts]

@@ -55,8 +55,7 @@ def follower(model, preprocessor):
 def replaced_token_detector(model, preprocessor, stride=None):
     """Returns the replaced token detection signature: the pieces of texts of any length, with their probabilities.
 
-    Args:
-        stride: int, number of pieces between the starts of two windows. Defaults to half a window.
+    Windows start `stride` pieces apart, by default half a window.
     """
     stride = half_stride(preprocessor.sequence_length) if stride is None else stride
     check_count("stride", stride)

@@ -22,11 +22,7 @@ _FEW = 256
 def fused(model):
     """Makes functions that are traced in this context call the model in these forms.
 
-    Args:
-        model: a model from one of the builders.
-
-    Yields:
-        The variables that the functions read.
+    Yields the variables that the functions read.
     """
     dense = [layer for layer in layers_of(model, Dense) if type(layer).call is Dense.call]
     calls = {layer: functools.partial(_dense, layer) for layer in dense}

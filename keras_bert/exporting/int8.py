@@ -21,14 +21,9 @@ LOWEST = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}  # Of the results of 
 
 
 class Int8Weight:
-    """A matrix in int8.
+    """A float32 matrix in int8; `axis` is that of the output channels, each of which has its own scale."""
 
-    Args:
-        table: float32 matrix.
-        axis: int, the axis of the output channels, each of which has its own scale.
-    """
-
-    def __init__(self, table, axis):
+    def __init__(self, table, axis: int):
         table = np.asarray(table, "float32")
         if not np.isfinite(table).all():
             raise ValueError("the model has weights that are not finite: int8 cannot represent them")
@@ -58,11 +53,9 @@ class Int8Product:
 
     Args:
         weight: an `Int8Weight` `(inputs, channels)`, or `(channels, inputs)` if its `axis` is 0.
-        bias: float32 vector `(channels,)`. Defaults to `None`, zeros.
-        limits: pair of floats, the smallest and the largest value of a row that is represented. Defaults to `None`,
-            those of the rows.
-        factors: float32 vector `(inputs,)` that rows are multiplied by first. Defaults to `None`.
-        outliers: `Outliers`. Defaults to `None`.
+        limits: pair of floats, the smallest and the largest value of a row that is represented; `None` for those of
+            the rows.
+        factors: float32 vector `(inputs,)` that rows are multiplied by first.
     """
 
     def __init__(self, weight, bias=None, limits=None, factors=None, outliers=None):
@@ -80,9 +73,8 @@ class Int8Product:
         """Returns float32 `(rows, channels)`.
 
         Args:
-            rows: float `(rows, inputs)`.
-            activation: str, an activation to apply, see `is_fused`; not with outliers. Defaults to `None`.
-            low: float, a lower bound of the rows, scaled by `factors`. Defaults to `None`, their smallest value.
+            activation: str, an activation to apply, see `is_fused`; not with outliers.
+            low: float, a lower bound of the rows, scaled by `factors`. Defaults to their smallest value.
         """
         rows = tf.cast(rows, tf.float32)
         rows = rows if self.factors is None else rows * self.factors
@@ -135,11 +127,8 @@ class Int8Product:
 class Outliers:
     """Inputs whose values are far larger than those of the others: what exceeds the range is multiplied in float32.
 
-    A few neurons of a feed-forward network do so for every text (LLM.int8, Dettmers et al., 2022).
-
-    Args:
-        inputs: list of ints, the numbers of these inputs.
-        table: float32 matrix `(all inputs, channels)`.
+    A few neurons of a feed-forward network do so for every text (LLM.int8, Dettmers et al., 2022). `inputs` are their
+    numbers; `table` is the float32 matrix `(all inputs, channels)`.
     """
 
     def __init__(self, inputs, table):

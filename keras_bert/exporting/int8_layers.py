@@ -19,14 +19,11 @@ from keras_bert.layers.transformer import FeedForward
 class Balance(NamedTuple):
     """How a product is made of inputs of different sizes.
 
-    Args:
-        power: float, this power of the largest value of an input moves into its weights: SmoothQuant (Xiao et al.,
-            2023).
-        outliers: int, the number of inputs whose excess is multiplied in float32, see `Outliers`.
+    This `power` of the largest value of an input moves into its weights: SmoothQuant (Xiao et al., 2023).
     """
 
     power: float
-    outliers: int
+    outliers: int  # Number of inputs whose excess is multiplied in float32, see `Outliers`.
 
 
 # A head stays in float, unless it is about as large as a layer of the encoder: that over a vocabulary.
@@ -38,21 +35,18 @@ _SMALL = 1e-3, 1e-4  # Smaller activations and weights count as these.
 
 
 @contextlib.contextmanager
-def in_int8(model, limits=None, dynamic=False, tables=True):
+def in_int8(model, limits=None, dynamic: bool = False, tables: bool = True):
     """Makes functions that are traced in this context call the model with int8 weights.
 
-    Products with weights are in int8, self-attention in bfloat16, residual connections and LayerNorm in float32.
+    Products with weights are in int8, self-attention in bfloat16, residual connections and LayerNorm in float32. Yields
+    the variables that the functions read.
 
     Args:
-        model: a float32 model from one of the builders.
         limits: dict, the smallest and largest inputs of a dense layer by layer, from `observed`. Without, they are
-            those of each batch, so that an answer depends a little on the others of its batch. Defaults to `None`.
-        dynamic: bool, whether the ranges are those of each batch nevertheless, so that `limits` only tell the inputs
-            that are outliers. Defaults to `False`.
-        tables: bool, whether the token table is in int8. Defaults to `True`.
-
-    Yields:
-        The variables that the functions read.
+            those of each batch, so that an answer depends a little on the others of its batch.
+        dynamic: whether the ranges are those of each batch nevertheless, so that `limits` only tell the inputs that are
+            outliers.
+        tables: whether the token table is in int8.
     """
     _check(model)
     dense = _products(model, limits or {}, dynamic)

@@ -8,14 +8,11 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_bert.text.signatures import on_ids
 
 
-def build_litert(model, precision="float32", lengths=None):
+def build_litert(model, precision: str = "float32", lengths=None):
     """Returns the content of a LiteRT file, which contains only built-in operations.
 
-    Args:
-        model: a model from one of the builders.
-        precision: str, "float32", or that of the weights: "float16", or "int8", for which activations are quantized
-            when the file runs. Defaults to "float32".
-        lengths: list of ints, the lengths of the sequences, see `signature_names`. Defaults to `None`, any length.
+    `precision` is "float32", or that of the weights: "float16", or "int8", for which activations are quantized when the
+    file runs. `lengths` are those of the sequences, see `signature_names`; `None` for any length.
     """
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]

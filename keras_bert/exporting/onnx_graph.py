@@ -21,12 +21,9 @@ class Graph:
         self.nodes, self.constants = [], []
 
     def add(self, op, *inputs, **attributes):
-        """Adds a node and returns the name of its output.
+        """Adds a node for an operator of ONNX, with its attributes, and returns the name of its output.
 
-        Args:
-            op: str, an operator of ONNX.
-            *inputs: names of tensors, numbers or arrays; integers become int64, other numbers float32.
-            **attributes: the operator's attributes.
+        Inputs are names of tensors, numbers or arrays; integers become int64, other numbers float32.
         """
         inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         output = f"{op}_{len(self.nodes)}"

@@ -36,10 +36,6 @@ def build_onnx(model, description):
 
     Inputs and outputs have the names and the shapes of the Keras model's; inputs are int32, masks are 0 or 1. Lists of
     outputs, such as `hidden_states`, are left out. Only standard operators are used.
-
-    Args:
-        model: a model from one of the builders.
-        description: its `Description`.
     """
     graph = Graph()
     outputs = _outputs(graph, description, {name: name for name in model.input})

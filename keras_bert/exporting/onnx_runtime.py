@@ -6,13 +6,9 @@ from onnxruntime.quantization import quantize_dynamic
 
 
 def write_int8(proto, path):
-    """Writes an ONNX model with dynamic quantization, in standard operators.
+    """Writes a float32 ONNX model with dynamic quantization, in standard operators.
 
     Tables have one scale, kernels one for each output channel, activations one for each batch.
-
-    Args:
-        proto: the float32 `onnx.ModelProto`.
-        path: path of the file.
     """
     # The tool asks for pre-processing, which means shape inference and constant folding: there is nothing to fold.
     helper.set_model_props(proto, {"onnx.quant.pre_process": "onnxruntime.quant"})

@@ -41,19 +41,11 @@ class RuntimeReport:
         )
 
 
-def check_runtime(model, description, path, runners, precision):
+def check_runtime(model, description, path, runners, precision: str):
     """Compares a file with its model on probes; raises if they differ by more than `TOLERANCES`.
 
-    Args:
-        model: the Keras model.
-        description: its `Description`.
-        path: path of the file.
-        runners: list of pairs: a function from a dict of int32 arrays to a dict of outputs, and the length of the
-            sequences that it takes, `None` for any.
-        precision: str, a key of `TOLERANCES`.
-
-    Returns:
-        A `RuntimeReport`.
+    A runner is a pair: a function from a dict of int32 arrays to a dict of outputs, and the length of the sequences
+    that it takes, `None` for any. `precision` is a key of `TOLERANCES`. Returns a `RuntimeReport`.
     """
     cases = [(run, batch) for run, length in runners for batch in probes(model, description, length)]
     expected = [_outputs(model, batch) for _, batch in cases]

@@ -9,13 +9,9 @@ from keras_bert.models.pretrainer import predict_tokens
 def add_language_model_loss(classifier, pretrainer):
     """Adds the loss of a left-to-right language model to the outputs of a classifier.
 
-    Args:
-        classifier: a model from `build_classifier` on a left-to-right encoder.
-        pretrainer: a model from `build_pretrainer` on the same encoder, whose masked-LM head predicts the next token.
-
-    Returns:
-        A `keras.Model` with the inputs of `classifier`. Outputs: `logits`, as before, and `language_model_loss`,
-        float32 `(batch,)`: the mean cross-entropy of the tokens of each row but the first.
+    Both models are built on the same left-to-right encoder; the masked-LM head of the pretrainer predicts the next
+    token. The output `language_model_loss`, float32 `(batch,)`, is the mean cross-entropy of the tokens of each row but
+    the first.
 
     Example:
         model = add_language_model_loss(build_classifier(encoder, 2), build_pretrainer(encoder, next_sentence=False))

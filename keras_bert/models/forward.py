@@ -17,8 +17,7 @@ def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_at
         inputs: dict of tensors: `token_ids`, `segment_ids`, `padding_mask`; `position_ids` if they are not 0, 1, ...
         mask: the attention mask. Defaults to that of `padding_mask`.
         last: dict of arguments of the last block alone, such as `positions`.
-        inference: bool, whether to compute without dropout, also in training. Defaults to `False`.
-        return_attention_scores: bool, whether to return attention scores. Defaults to `False`.
+        inference: whether to compute without dropout, also in training.
 
     Returns:
         Two lists: the outputs of the embeddings and of all blocks; the attention scores.

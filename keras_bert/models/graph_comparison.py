@@ -33,20 +33,13 @@ class Family:
 
     A builder outside of this package's core notes its family with each model, so that `describe`, `save` and `export`
     take the model without knowing the builder.
-
-    Attributes:
-        builders: str, what makes these models, for messages.
-        layers: function from a model to its layers by the builder's names.
-        read: function from these layers to the description of the model.
-        rebuild: function from a description and the model to what the builder makes, best of the smallest sizes.
-        hint: function from a model to a sentence for the message that it is another one.
     """
 
-    builders: str
-    layers: Callable
-    read: Callable
-    rebuild: Callable
-    hint: Callable = lambda model: ""
+    builders: str  # What makes these models, for messages.
+    layers: Callable  # From a model to its layers by the builder's names.
+    read: Callable  # From these layers to the description of the model.
+    rebuild: Callable  # From a description and the model to what the builder makes, best of the smallest sizes.
+    hint: Callable = lambda model: ""  # From a model to a sentence for the message that it is another one.
 
     def built(self, model):
         """Notes that a builder of the family just made a model."""
@@ -110,10 +103,8 @@ def built(model, layers):
 def check_built(model, layers, build):
     """Raises `OtherGraphError` unless a model is the one that a builder makes, apart from sizes, weights and dtypes.
 
-    Args:
-        model: a functional `keras.Model`.
-        layers: dict of its layers, by the names that the builder gives them.
-        build: function without arguments that returns what the builder makes, best of the smallest sizes.
+    `layers` are those of the model, by the names that the builder gives them; `build` returns what the builder makes,
+    best of the smallest sizes.
     """
     settings = _settings(layers)
     if _SETTINGS.get(model) == settings:

@@ -61,15 +61,9 @@ def _describe(model):
 def run_trimmed(layers, inputs, mask, first=None, masked=None):
     """Runs an encoder whose last block computes only some positions.
 
-    Args:
-        layers: dict of layers, see `Description`.
-        inputs: dict of the inputs of the encoder.
-        mask: the attention mask, `None` for that of `padding_mask`.
-        first: integers `(batch, texts)`, the positions to pool, or `None`.
-        masked: integers `(batch, predictions)`, the positions to predict, or `None`.
-
-    Returns:
-        The output of the last block, and the places of `first` and of `masked` in it. Without both, all positions.
+    `first` `(batch, texts)` are the positions to pool, `masked` `(batch, predictions)` those to predict, or `None`. A
+    mask of `None` is that of `padding_mask`. Returns the output of the last block, and the places of `first` and of
+    `masked` in it. Without both, all positions.
     """
     parts = [part for part in (first, masked) if part is not None]
     if not parts:

@@ -9,13 +9,10 @@ from keras_bert.reports.page import render
 LONGEST = 256  # Tokens; a page of 12 layers and 12 heads then has 13 MB.
 
 
-def attention_page(title, tokens, attention):
+def attention_page(title: str, tokens: list[str], attention):
     """Renders the attention of a text as one HTML file without references to others.
 
-    Args:
-        title: str.
-        tokens: list of strings.
-        attention: array of probabilities, `(layers, heads, tokens, tokens)`, shown in steps of 0.4%.
+    `attention` are probabilities `(layers, heads, tokens, tokens)`, shown in steps of 0.4%.
     """
     if len(tokens) > LONGEST:
         raise ValueError(f"the page shows texts of at most {LONGEST} tokens. Received: {len(tokens)} tokens")

@@ -10,9 +10,7 @@ _BINS = 10
 def bins(confidence, right):
     """Returns `(low, high, count, mean confidence, accuracy)` of the non-empty ones of ten equal ranges of confidence.
 
-    Args:
-        confidence: array of the probabilities of the predictions, from 0 to 1.
-        right: bool array, whether each prediction is correct.
+    `confidence` are the probabilities of the predictions, `right` tells which of them are correct.
     """
     confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
     # A range includes its upper end: (0.9, 1.0].
@@ -29,13 +27,8 @@ def expected_error(found):
     return sum(count * abs(sure - accuracy) for _, _, count, sure, accuracy in found) / sum(row[2] for row in found)
 
 
-def calibration_section(confidence, right, note=""):
-    """Returns the HTML section, or "" without a finite confidence.
-
-    Args:
-        confidence, right: see `bins`.
-        note: string, a sentence about what a prediction is. Defaults to "".
-    """
+def calibration_section(confidence, right, note: str = ""):
+    """Returns the HTML section, or "" without a finite confidence; `note` is a sentence about what a prediction is."""
     confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
     finite = np.isfinite(confidence)
     if not finite.any():

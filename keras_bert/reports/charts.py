@@ -51,14 +51,11 @@ def scale(low, high, start, end):
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
-def lines(series, name, x_name, height=_HEIGHT):
-    """Draws curves over steps.
+def lines(series, name: str, x_name: str, height: int = _HEIGHT):
+    """Draws curves over steps, `height` pixels high at a width of 470; `name` and `x_name` are those of the axes.
 
-    Args:
-        series: list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
-            `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
-        name, x_name: names of the axes.
-        height: int, in pixels at a width of 470. Defaults to 280.
+    `series` is a list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
+    `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
     """
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
@@ -82,8 +79,7 @@ def scatter(x_values, y_values, x_name, y_name):
 def reliability(points):
     """Draws accuracy over confidence, both in percent, and the diagonal of perfect calibration.
 
-    Args:
-        points: list of `(confidence, accuracy, count)`; the area of a dot grows with the count.
+    A point is `(confidence, accuracy, count)`; the area of its dot grows with the count.
     """
     names = "confidence (%)", "correct (%)"
     x, y, frame = _axes((0, 100), (0, 100), (_WIDTH, _WIDTH - 110), *names)
@@ -107,13 +103,9 @@ def _axes(x_ends, y_ends, size, x_name, y_name):
 
 
 def strip(dots, mean, deviation, ends):
-    """Draws one row of a dot plot.
+    """Draws one row of a dot plot, for a list of `(value, title, best)`, on an axis with `ends` `(low, high)`.
 
-    Args:
-        dots: list of `(value, title, best)`.
-        mean: float, the value to mark.
-        deviation: float, half the width of the band; `None` draws no band.
-        ends: `(low, high)`, the ends of the axis.
+    The mean is marked, with a band of one deviation to each side; a deviation of `None` draws no band.
     """
     x = scale(*ends, 0, 100)
     band = None if deviation is None else (x(mean - deviation), x(mean + deviation) - x(mean - deviation))

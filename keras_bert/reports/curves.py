@@ -8,14 +8,11 @@ _MANY_RUNS = 8  # If there are more, all but the best share one colour.
 _POINTS = 1000  # Longer curves are thinned out; the extremes of every part are kept.
 
 
-def figures(metric, unit, curves, best):
+def figures(metric: str, unit: int, curves: dict, best):
     """Returns figures, legend and notes of the section, for `report.html`.
 
-    Args:
-        metric: name of the score that selects the best run.
-        unit: 100 if the score is shown in percent, otherwise 1.
-        curves: dict of the lines of `metrics.jsonl` by folder name of a run.
-        best: folder name of the best run, or `None`.
+    `unit` is 100 if the score is shown in percent, otherwise 1. `curves` are the lines of `metrics.jsonl` by folder
+    name of a run; `best` is the name of the best run, or `None`.
     """
     drawn = {name: _lines(lines, metric, unit) for name, lines in curves.items()}
     seen = [name for name, lines in drawn.items() if lines["training"] or lines["dev"] or lines["score"]]

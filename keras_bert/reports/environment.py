@@ -13,13 +13,8 @@ import tensorflow as tf
 from keras_bert.version import __version__
 
 
-def environment(seconds, replicas=1):
-    """Returns a dict of texts.
-
-    Args:
-        seconds: float, the duration of all runs; 0 if unknown.
-        replicas: int, number of devices that trained together. Defaults to 1.
-    """
+def environment(seconds: float, replicas: int = 1):
+    """Returns a dict of texts; `seconds` is the duration of all runs, 0 if unknown."""
     now = datetime.datetime.now().astimezone()
     facts = {
         "date": f"{now:%Y-%m-%d %H:%M %Z}",

@@ -10,20 +10,12 @@ _WORD = 20  # Maximum number of characters to drop so that an excerpt starts and
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
-def excerpts(text, spans, marks, labels=(), around=_AROUND):
+def excerpts(text: str, spans, marks, labels=(), around: int = _AROUND):
     """Returns excerpts of a text, which show the given spans. Nearby excerpts are merged; without spans, the start.
 
-    All spans are `(first, end)`, in characters. `macros.html` has the macro `marked` for an excerpt.
-
-    Args:
-        text: string.
-        spans: list of the spans to show.
-        marks: dict of lists of spans by style, a class of `style.css`.
-        labels: list of `(span, style, text)`, labels that follow a span. Defaults to none.
-        around: int, number of characters to show on each side of a span. Defaults to 130.
-
-    Returns:
-        A list of excerpts: lists of `(style, text, labels)`, with `labels` a list of `[style, text]`.
+    All spans are `(first, end)`, in characters; `around` characters are shown on each side. `marks` has lists of spans
+    by style, a class of `style.css`; `labels` are `(span, style, text)`, texts that follow a span. An excerpt is a list
+    of `(style, text, labels)`, with `labels` a list of `[style, text]`, for the macro `marked` of `macros.html`.
     """
     marks = {style: [_whole_characters(text, span) for span in spans] for style, spans in marks.items()}
     labels = [(_whole_characters(text, span), *label) for span, *label in labels]

@@ -7,20 +7,14 @@ import dataclasses
 class Headline:
     """A score and the baseline that it should exceed.
 
-    Args:
-        name: string, what the score is, such as "accuracy on dev".
-        score: float, from 0 to 1; correlations from -1.
-        baseline: string, what the baseline predicts, such as "always negative".
-        reference: float, the score of the baseline. Defaults to `None`, there is none.
-
     Example:
         Headline("accuracy on dev", 0.74, "always negative", 0.5).text
     """
 
-    name: str
-    score: float
-    baseline: str = ""
-    reference: float | None = None
+    name: str  # What the score is.
+    score: float  # From 0 to 1; correlations from -1.
+    baseline: str = ""  # What the baseline predicts.
+    reference: float | None = None  # Score of the baseline.
 
     @property
     def percent(self):

@@ -8,14 +8,8 @@ from keras_bert.reports import page
 _GROUPS = 6
 
 
-def length_section(lengths, errors, percent=True):
-    """Returns the HTML section for rows of dev.
-
-    Args:
-        lengths: list of ints, the number of tokens of each row.
-        errors: list of bools; of absolute errors if `percent` is false.
-        percent: bool. Defaults to `True`.
-    """
+def length_section(lengths, errors, percent: bool = True):
+    """Returns the HTML section for rows of dev; `errors` are bools, or absolute errors if `percent` is false."""
     mean = "Share of wrong predictions" if percent else "Mean absolute error"
     return page.render(
         "lengths.html",
@@ -29,10 +23,7 @@ def length_section(lengths, errors, percent=True):
 def length_rows(lengths, values, show):
     """Returns table rows of up to six groups of about equal size: range of lengths, number of rows, mean of `values`.
 
-    Args:
-        lengths: list of ints.
-        values: list of numbers, or of tuples of numbers.
-        show: function that formats a mean, an array for tuples.
+    `show` formats a mean, which is an array if the values are tuples.
     """
     lengths, values = np.asarray(lengths, int), np.asarray(values, "float64")
     rows = []

@@ -79,20 +79,11 @@ def draw(chart, **values):
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """The head of a report.
+    """The head of a report."""
 
-    Args:
-        title: heading, such as "MRPC - bert-base-uncased".
-        facts: dict of texts about data, model and scores.
-        run: dict of texts about date, machine and versions.
-        settings: dict of all settings.
-        warnings: list of sentences to show first.
-        headline: `Headline`, the score to show before all else. Defaults to `None`.
-    """
-
-    title: str
-    facts: dict
-    run: dict = dataclasses.field(default_factory=dict)
+    title: str  # Such as "MRPC - bert-base-uncased".
+    facts: dict  # Texts about data, model and scores.
+    run: dict = dataclasses.field(default_factory=dict)  # Texts about date, machine and versions.
     settings: dict = dataclasses.field(default_factory=dict)
-    warnings: list = dataclasses.field(default_factory=list)
-    headline: Headline | None = None
+    warnings: list = dataclasses.field(default_factory=list)  # Sentences to show first.
+    headline: Headline | None = None  # Shown before all else.

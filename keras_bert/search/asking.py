@@ -10,17 +10,8 @@ _LOG = logging.getLogger("keras_bert")
 _TOGETHER = 1024  # Queries that are searched together: each part reads the whole index once.
 
 
-def ask(index, queries, top=10, batch_size=32, cross_encoder=None, label=None):
-    """Yields each query and its hits.
-
-    Args:
-        index: a `SearchIndex`.
-        queries: list of `Query`.
-        top: int, number of hits per query. Defaults to 10.
-        batch_size: int, see `LoadedBert.encode`. Defaults to 32.
-        cross_encoder: a `LoadedBert` that reorders the hits, see `rerank`. Defaults to `None`.
-        label: str, see `rerank`. Defaults to `None`.
-    """
+def ask(index, queries, top: int = 10, batch_size: int = 32, cross_encoder=None, label=None):
+    """Yields each query and its `top` hits, which a `cross_encoder` reorders by its `label`, see `rerank`."""
     parts = [queries[start : start + _TOGETHER] for start in range(0, len(queries), _TOGETHER)]
     for part in track(parts, f"searching, parts of {_TOGETHER} queries", show=len(parts) > 1):
         texts = [query.text for query in part]

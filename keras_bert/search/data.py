@@ -18,17 +18,11 @@ _QUERY, _PASSAGE, _GRADE = ("query_id", "query-id"), ("passage_id", "corpus-id")
 
 
 class Passage(NamedTuple):
-    """A passage to find.
+    """A passage to find."""
 
-    Args:
-        id: str, unique among the passages.
-        text: str, may be empty.
-        title: str, title of the document. Defaults to an empty string.
-    """
-
-    id: str
-    text: str
-    title: str = ""
+    id: str  # Unique among the passages.
+    text: str  # May be empty.
+    title: str = ""  # Of the document.
 
     @property
     def content(self):
@@ -37,30 +31,19 @@ class Passage(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query.
+    """A query."""
 
-    Args:
-        id: str, unique among the queries.
-        text: str.
-    """
-
-    id: str
+    id: str  # Unique among the queries.
     text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalData:
-    """Passages, and queries with their relevant passages.
-
-    Args:
-        passages: list of `Passage`.
-        queries: list of `Query`.
-        relevance: dict by query id of the grades of passages, dicts by passage id.
-    """
+    """Passages, and queries with their relevant passages."""
 
     passages: list
     queries: list
-    relevance: dict
+    relevance: dict  # By query id, the grades of passages by passage id.
 
 
 def read_passages(path, text_column="text"):

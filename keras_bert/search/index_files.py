@@ -24,35 +24,20 @@ DAMAGED = "The index is damaged: remove its folder and build it again"
 
 @dataclasses.dataclass(frozen=True)
 class IndexFacts:
-    """What an index contains.
+    """What an index contains."""
 
-    Args:
-        model: dict from `model_facts`.
-        name: str, path or name of the model for `keras_bert.load`, or `None`.
-        source: str, fingerprint of the passages.
-        passages: int, number of passages.
-        width: int, width of the vectors.
-        block: int, number of passages in a block.
-        similarity: str, "cosine" (vectors have length 1) or "dot".
-        dtype: str, "float16" or "int8".
-        approximate: bool, whether a graph of the vectors is searched, instead of all of them.
-        query_prompt, passage_prompt: str, texts before each query and passage.
-        complete: bool, whether all blocks are written. Defaults to `False`.
-        format: int, version of the format.
-    """
-
-    model: dict
-    name: str | None
-    source: str
-    passages: int
-    width: int
-    block: int
-    similarity: str
-    dtype: str
-    approximate: bool
-    query_prompt: str
-    passage_prompt: str
-    complete: bool = False
+    model: dict  # From `model_facts`.
+    name: str | None  # Path or name for `keras_bert.load`.
+    source: str  # Fingerprint of the passages.
+    passages: int  # Their number.
+    width: int  # Of the vectors.
+    block: int  # Number of passages in a block.
+    similarity: str  # "cosine" (vectors have length 1) or "dot".
+    dtype: str  # "float16" or "int8".
+    approximate: bool  # Whether a graph of the vectors is searched, instead of all of them.
+    query_prompt: str  # Before each query.
+    passage_prompt: str  # Before each passage.
+    complete: bool = False  # Whether all blocks are written.
     format: int = FORMAT
 
     @property

@@ -6,17 +6,11 @@ import math
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalScores:
-    """Mean scores over queries.
+    """Mean scores over queries."""
 
-    Args:
-        scores: dict by metric, such as `recall@10`, from 0 to 1.
-        queries: int, number of queries that count.
-        without_relevant: list of the ids of other queries: no passage is relevant to them.
-    """
-
-    scores: dict
-    queries: int
-    without_relevant: list
+    scores: dict  # By metric, such as `recall@10`, from 0 to 1.
+    queries: int  # Number of queries that count.
+    without_relevant: list  # Ids of other queries: no passage is relevant to them.
 
     def __str__(self):
         numbers = ", ".join(f"{name} {100 * value:.2f}%" for name, value in self.scores.items())
@@ -25,12 +19,9 @@ class RetrievalScores:
 
 
 def recall(ranking, grades, k):
-    """Returns the fraction of the relevant passages that are among the first `k`.
+    """Returns the fraction of the relevant passages that are among the first `k` of a ranking of ids, best first.
 
-    Args:
-        ranking: list of passage ids, best first.
-        grades: dict of grades by passage id; those above 0 are relevant, at least one must be.
-        k: int, number of passages that count.
+    `grades` are by passage id; those above 0 are relevant, at least one must be.
     """
     relevant = _relevant(grades)
     return len(relevant.keys() & set(ranking[:k])) / len(relevant)

@@ -15,15 +15,10 @@ def model_similarity(bert):
     return bert.similarity_function
 
 
-def embed(bert, texts, batch_size, prompt, similarity):
-    """Returns the vectors of texts, float32 `(texts, width)`; for "cosine" of length 1, or zeros.
+def embed(bert, texts, batch_size: int, prompt: str, similarity: str):
+    """Returns the vectors of texts, float32 `(texts, width)`; for the similarity "cosine" of length 1, or zeros.
 
-    Args:
-        bert: a `LoadedBert`.
-        texts: list of strings.
-        batch_size: int, see `LoadedBert.encode`.
-        prompt: str, put before each text.
-        similarity: str, "cosine" or "dot".
+    The prompt is put before each text; the other similarity is "dot".
     """
     vectors = bert.encode(texts, batch_size=batch_size, prompt=prompt)
     return unit(vectors) if similarity == "cosine" else vectors

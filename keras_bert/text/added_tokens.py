@@ -27,15 +27,11 @@ def no_piece(index):
     return f"[no piece {index}]"
 
 
-def check_added_ids(path, ids, added):
+def check_added_ids(path, ids: dict, added: dict):
     """Raises if an added token has the id of another piece, or one that is a piece has another id than there.
 
-    transformers then gives it a new id: the model may have been trained with either.
-
-    Args:
-        path: the file, for errors.
-        ids: dict of ids by piece.
-        added: dict of ids by added token.
+    transformers then gives it a new id: the model may have been trained with either. `ids` are by piece, `path` is the
+    file for errors.
     """
     ids, pieces = dict(ids), {index: piece for piece, index in ids.items()}
     for content, index in added.items():

@@ -18,16 +18,11 @@ _CONTINUATION = "##"
 _KNOWN = "%s of %s words are pieces of the vocabulary already"
 
 
-def add_words(vocabulary, words, lowercase):
+def add_words(vocabulary, words, lowercase: bool):
     """Extends a vocabulary, so that its tokenizer keeps words whole. Those that it keeps already are skipped.
 
-    Args:
-        vocabulary: the `Vocabulary`.
-        words: list of words, or of pieces that continue a word, such as "##itis".
-        lowercase: bool, whether the tokenizer lower-cases.
-
-    Returns:
-        The new `Vocabulary`, see `extend`, and a dict by id of each new piece: the ids of the pieces it had before.
+    Words may also be pieces that continue a word, such as "##itis". Returns the new `Vocabulary`, see `extend`, and a
+    dict by id of each new piece: the ids of the pieces it had before.
     """
     words = list(words) if isinstance(words, Iterable) and not isinstance(words, str) else words
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

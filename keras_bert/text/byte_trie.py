@@ -14,11 +14,10 @@ _CHANGED = 1 << 30
 _VALUE = 1 << 31
 
 
-def normalizer_model(replacements):
+def normalizer_model(replacements: dict):
     """Returns the `model_buffer` of a `tensorflow_text.FastBertNormalizer` that replaces each key by its value.
 
-    Args:
-        replacements: dict that maps the UTF-8 bytes of one code point (or of a malformed one) to bytes.
+    Keys are the UTF-8 bytes of one code point (or of a malformed one), values are bytes.
     """
     pool, codes = _pool(replacements)
     zero = codes.pop(b"\0", 0)

@@ -29,7 +29,7 @@ class Literals:
     Args:
         ids: dict that maps strings to ids.
         single: list of the ids of those that count as single words only, without a letter or digit before or after.
-        spaced: bool, whether Chinese characters beside them are words of their own. Defaults to `False`.
+        spaced: bool, whether Chinese characters beside them are words of their own.
     """
 
     def __init__(self, ids, single=(), spaced=False):
@@ -84,13 +84,8 @@ class Literals:
 def join(parts, ids, *offsets):
     """Joins the pieces of all parts of each text.
 
-    Args:
-        parts: `Parts`.
-        ids: int32 ids of the pieces, ragged `(parts, pieces)`.
-        *offsets: optional, the starts and ends of the pieces within their part.
-
-    Returns:
-        Ragged tensors `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
+    `ids` are ragged `(parts, pieces)`, int32; `offsets` the starts and ends of the pieces within their part. Returns
+    ragged `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
     """
 
     def joined(tokens, values):

@@ -7,16 +7,11 @@ from keras_bert.text.spans import sliding_windows, window_slices
 _ROWS = 32  # Windows per model call; more would only need more memory.
 
 
-def run_windows(model, preprocessor, pieces, question=None, stride=128):
-    """Runs a model on windows of long texts.
+def run_windows(model, preprocessor, pieces, question=None, stride: int = 128):
+    """Runs a model on windows of long texts, whose starts are `stride` tokens apart.
 
-    Args:
-        pieces: ragged token ids `(batch, tokens)`.
-        question: ragged token ids that precede every window. Defaults to `None`.
-        stride: int, number of tokens between the starts of two windows. Defaults to 128.
-
-    Returns:
-        The `Windows`; the position of the first token of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
+    `pieces` are ragged token ids `(batch, tokens)`, and so is the question that precedes every window. Returns the
+    `Windows`; the position of the first token of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
     """
     asked = 0 if question is None else tf.cast(question.row_lengths(), tf.int32)
     windows = sliding_windows(pieces.row_lengths(), preprocessor.room(question is not None) - asked, stride)

@@ -6,16 +6,11 @@ Some vocabularies have two `[SEP]` between the texts of a pair.
 import tensorflow as tf
 
 
-def truncated_lengths(first, second, room, only_second=False):
+def truncated_lengths(first, second, room, only_second: bool = False):
     """Computes the lengths of a pair after truncation to `room` tokens, for inference, fine-tuning and pre-training.
 
-    Google's rule: the longer text is truncated until both fit; if both are equally long, the second one.
-
-    Args:
-        first: lengths of the first texts, `(batch,)`.
-        second: lengths of the second texts, `(batch,)`.
-        room: int, the number of tokens that fit.
-        only_second: bool, whether to truncate the first text only if it alone is too long. Defaults to `False`.
+    Google's rule: the longer text is truncated until both fit; if both are equally long, the second one. `first` and
+    `second` are lengths `(batch,)`. With `only_second`, the first text is truncated only if it alone is too long.
     """
     least = room if only_second else tf.maximum(room - second, (room + 1) // 2)
     first = tf.minimum(first, least)
@@ -23,17 +18,10 @@ def truncated_lengths(first, second, room, only_second=False):
 
 
 def pack(first, second, length, vocabulary):
-    """Packs ragged ids `(batch, tokens)`, which must fit, into dense int32 tensors `(batch, length)`.
+    """Packs ragged ids `(batch, tokens)`, which must fit, into `token_ids`, `segment_ids` and `padding_mask`.
 
-    Args:
-        first: ragged int32 ids.
-        second: ragged int32 ids, or `None`.
-        length: int or scalar tensor, the length of the result.
-        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`, and whether pairs have segments,
-            and how many `[SEP]` are between them.
-
-    Returns:
-        dict of `token_ids`, `segment_ids`, `padding_mask`.
+    These are dense int32 tensors `(batch, length)`. `second` may be `None`. The `Vocabulary` defines the ids of
+    `[CLS]`, `[SEP]` and `[PAD]`, whether pairs have segments, and how many `[SEP]` are between them.
     """
     position, separators = tf.range(length)[tf.newaxis], vocabulary.pair_separators
     start, end, pad = vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])

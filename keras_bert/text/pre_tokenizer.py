@@ -20,11 +20,10 @@ _BEHAVIORS = {
 class PreTokenizer:
     """Splits normalized texts, strings `(texts,)`, into words: `Parts` without tokens.
 
-    Args:
-        values: dict, the pre-tokenizer in `tokenizer.json`.
+    `values` is the pre-tokenizer in `tokenizer.json`.
     """
 
-    def __init__(self, values):
+    def __init__(self, values: dict):
         self._patterns = list(map(_patterns, pre_tokenizer_steps(values)))
 
     def __call__(self, texts):

@@ -63,12 +63,10 @@ def _check(pieces, trainer, normalizer):
         raise ValueError("expected add_dummy_prefix, remove_extra_whitespaces and escape_whitespaces")
 
 
-def to_tokenizer_json(path, name):
+def to_tokenizer_json(path, name: str):
     """Returns the content of the `tokenizer.json` into which transformers converts a `.model`.
 
-    Args:
-        path: the file.
-        name: str, the class of the tokenizer, which has its own special tokens before the pieces, and a mask after.
+    The class `name` of the tokenizer has its own special tokens before the pieces, and a mask after.
     """
     pieces, table = read(path)
     if name not in _FIRST or _UNKNOWN not in [kind for _, _, kind in pieces[:3]]:

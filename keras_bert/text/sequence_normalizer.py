@@ -25,11 +25,10 @@ _ORDER, _COMPOSE = "order", "compose"
 class SequenceNormalizer:
     """Normalizes strings `(texts,)`, with the interface of `tensorflow_text.FastBertNormalizer`.
 
-    Args:
-        values: dict, the normalizer in `tokenizer.json`.
+    `values` is the normalizer in `tokenizer.json`.
     """
 
-    def __init__(self, values):
+    def __init__(self, values: dict):
         changes = [change for step in normalizer_steps(values) for change in _changes(step)]
         self._stages = _stages(changes)
 

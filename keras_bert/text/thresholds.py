@@ -18,9 +18,8 @@ def cuts(thresholds):
 def checked_thresholds(thresholds, classes):
     """Returns the thresholds of a model as a float or a list of floats, or `None`.
 
-    Args:
-        thresholds: number between 0 and 1 for all labels, list or array of one for each, or `None`.
-        classes: int, the number of classes of a multi-label model; `None` for other models.
+    `thresholds` is a number between 0 and 1 for all labels, a list or array of one for each, or `None`; `classes` is
+    the number of classes of a multi-label model, `None` for other models.
     """
     if thresholds is None:
         return None

@@ -24,17 +24,13 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 
 
 class WordSplitter:
-    """Splits texts into normalized words, without WordPiece.
-
-    Args:
-        lowercase: bool, whether to lower-case words. Defaults to `True`.
-        strip_accents: bool, whether to remove accents. Defaults to `lowercase`.
+    """Splits texts into normalized words, without WordPiece; `strip_accents` defaults to `lowercase`.
 
     Example:
         WordSplitter()(["Don't!"])  # [["don", "'", "t", "!"]]
     """
 
-    def __init__(self, lowercase=True, strip_accents=None):
+    def __init__(self, lowercase: bool = True, strip_accents=None):
         self._lowercase = lowercase
         # With this vocabulary every word is a single token.
         self._normalizer = _bert_normalizer(lowercase, strip_accents)

@@ -37,15 +37,11 @@ _PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
 @explaining
-def read(path, text, bert_defaults=False):
+def read(path, text: str, bert_defaults: bool = False):
     """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`.
 
-    Args:
-        path: the file, for errors.
-        text: str, its content.
-        bert_defaults: bool, whether parts that are missing or null are BERT's, as for transformers' `BertTokenizer`.
-            Otherwise they are refused: texts would not be normalized, split or given [CLS] and [SEP]. Defaults to
-            `False`.
+    With `bert_defaults`, parts that are missing or null are BERT's, as for transformers' `BertTokenizer`. Otherwise
+    they are refused: texts would not be normalized, split or given [CLS] and [SEP]. `path` is for errors.
     """
     try:
         content = json.loads(text)

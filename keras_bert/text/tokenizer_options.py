@@ -15,26 +15,17 @@ LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 class TokenizerOption:
     """An option, and its place in the files of each format.
 
-    Args:
-        name: str, the argument of `Vocabulary`.
-        default: its default.
-        file: (section, key) in `tokenizer.json`. Defaults to `None`: the option has code of its own.
-        if_missing: its value in a `tokenizer.json` without the key. Defaults to `None`.
-        setting: str, key in `tokenizer_config.json`. Defaults to `None`, as for `file`.
-        of_class: what transformers' `BertTokenizer` applies without the key, whatever `tokenizer.json` says. Defaults
-            to `None`.
-        keras_hub: str, attribute of KerasHub's tokenizer. Defaults to `None`: KerasHub has no such option.
-        google: str, what happens to other values than the default in Google's format: "refused", "inferred" from the
-            vocabulary when it is read, or "lost", as `save` documents. Defaults to "refused".
+    `google` is what happens to other values than the default in Google's format: "refused", "inferred" from the
+    vocabulary when it is read, or "lost", as `save` documents.
     """
 
-    name: str
+    name: str  # The argument of `Vocabulary`.
     default: Any
-    file: tuple | None = None
-    if_missing: Any = None
-    setting: str | None = None
-    of_class: Any = None
-    keras_hub: str | None = None
+    file: tuple | None = None  # (section, key) in `tokenizer.json`; `None`: the option has code of its own.
+    if_missing: Any = None  # Its value in a `tokenizer.json` without the key.
+    setting: str | None = None  # Key in `tokenizer_config.json`; `None` as for `file`.
+    of_class: Any = None  # What transformers' `BertTokenizer` applies without the key, whatever `tokenizer.json` says.
+    keras_hub: str | None = None  # Attribute of KerasHub's tokenizer; `None`: KerasHub has no such option.
     google: str = "refused"
 
 

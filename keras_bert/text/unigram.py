@@ -32,13 +32,10 @@ class UnigramTokenizer(Tokenizer, tf.Module):
     """Splits texts into the pieces of a Unigram vocabulary.
 
     Differs from Hugging Face's tokenizers in texts with combining marks, which SentencePiece composes with the
-    character before them; in the word "▁", which it removes; in added tokens that are not special, which are
-    matched before the normalization; and in equally probable splits, of which either may be chosen.
+    character before them; in the word "▁", which it removes; in added tokens that are not special, which are matched
+    before the normalization; and in equally probable splits, of which either may be chosen.
 
-    Args:
-        vocabulary: as for `BertTokenizer`, with `unigram`.
-        lowercase, strip_accents: what the vocabulary's own normalizer does, which is their default.
-        keep_special_tokens: list of tokens such as `"[MASK]"` to keep whole.
+    `lowercase` and `strip_accents` are what the vocabulary's own normalizer does, which is their default.
     """
 
     def __init__(
@@ -123,11 +120,7 @@ def build_tokenizer(vocabulary, lowercase=None, **options):
 # empties: every tokenizer would fail after it. A model with a name of its own lives as long as the process. This class
 # can go when TF-Text's own does that.
 class _Kernel(tf.saved_model.experimental.TrackableResource):
-    """SentencePiece's op.
-
-    Args:
-        model: bytes, see `sentencepiece_model`.
-    """
+    """SentencePiece's op, for the bytes of a model, see `sentencepiece_model`."""
 
     def __init__(self, model):
         from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer

@@ -12,20 +12,13 @@ _LOG = logging.getLogger("keras_bert")
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Sentences with their translations.
-
-    Attributes:
-        source_path, target_path: `pathlib.Path`s; `target_path` is `None` without translations.
-        sources: list of strings.
-        targets: list of strings, or `None`.
-        lines: list of int, the line numbers of the pairs.
-    """
+    """Sentences with their translations."""
 
     source_path: pathlib.Path
-    target_path: pathlib.Path | None
+    target_path: pathlib.Path | None  # `None` without translations.
     sources: list
     targets: list | None
-    lines: list
+    lines: list  # Line numbers of the pairs.
 
     def __len__(self):
         return len(self.sources)
@@ -45,12 +38,7 @@ class Pairs:
 
 
 def read(source, target=None):
-    """Reads parallel files, or a file of sentences to translate. Lines may be empty.
-
-    Args:
-        source: path of the sentences.
-        target: path of their translations; `None` for none.
-    """
+    """Reads parallel files, or a file of sentences to translate. Lines may be empty."""
     source, target = pathlib.Path(source), target and pathlib.Path(target)
     sources, targets = _lines(source), target and _lines(target)
     if targets is not None and len(sources) != len(targets):
@@ -70,13 +58,10 @@ def without_blank(pairs):
     return drop(pairs, blank, "with an empty side")
 
 
-def drop(pairs, is_wrong, what):
+def drop(pairs, is_wrong: list[bool], what: str):
     """Returns the pairs without the wrong ones, whose number and first lines are told in a warning.
 
-    Args:
-        pairs: `Pairs`.
-        is_wrong: list of bools.
-        what: str, what is wrong with them.
+    `what` is wrong with them, such as "longer than 128 tokens".
     """
     wrong = [line for line, bad in zip(pairs.lines, is_wrong, strict=True) if bad]
     if not wrong:

@@ -93,17 +93,11 @@ class Decoder:
 
 
 class Memory(NamedTuple):
-    """What the decoder reads at each step.
+    """What the decoder reads at each step."""
 
-    Args:
-        keys_and_values: list of pairs, one for each block, from `project_memory`.
-        mask: the encoder's attention mask.
-        table: `(width, vocabulary)`, the transposed token table.
-    """
-
-    keys_and_values: list
-    mask: object
-    table: object
+    keys_and_values: list  # Pairs, one for each block, from `project_memory`.
+    mask: object  # The encoder's attention mask.
+    table: object  # `(width, vocabulary)`, the transposed token table.
 
 
 class _Writer:
@@ -124,12 +118,10 @@ class Constraints:
     """What targets may be: their maximum lengths, the tokens with which they begin, and ids that never occur.
 
     Args:
-        decoder: a `Decoder`.
         batch: number of sources.
         max_length: int, maximum number of target tokens, with the end token; or a tensor of one for each source, which
             the number of positions of the model limits.
         prefix: int32 `(batch, prefix length)`, -1 after shorter ones; or `None`.
-        forbidden: ids.
 
     Attributes:
         limits: `(batch,)`, the maximum lengths.

@@ -26,14 +26,7 @@ _EMBEDDING_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class TransformerDescription:
-    """Config and layers of a Transformer.
-
-    Attributes:
-        config: the `TransformerConfig`.
-        layers: dict of layers by name.
-        dtype: str, name of the dtype policy.
-        head: "translation".
-    """
+    """Config and layers, by name, of a Transformer; `dtype` is the name of a dtype policy."""
 
     head, embedding, formats = "translation", {}, ("huggingface",)
     num_classes, multi_label = None, False
@@ -47,13 +40,7 @@ class TransformerDescription:
         return _blocks(self.layers, side)
 
     def write(self, directory, vocabulary=None, dtype="float32"):
-        """Writes the model in Marian's layout.
-
-        Args:
-            directory: a folder.
-            vocabulary: path, list of pieces or reversible `Vocabulary`. Defaults to `None`, no `vocab.txt`.
-            dtype: str, dtype of the weights. Defaults to "float32".
-        """
+        """Writes the model in Marian's layout, without `vocab.txt` if there is no reversible vocabulary."""
         marian_layout.write(self, directory, vocabulary, dtype)
 
     def signatures(self, model, tokenizer, beam=None, n_best=1):

@@ -7,12 +7,9 @@ from keras_bert.translation.data import drop
 
 
 class TranslationFeatures:
-    """Ids of pairs. Pairs with a side that is too long are left out, with a warning.
+    """Ids of pairs. Pairs with a side of more than `max_length` tokens, with `[END]`, are left out, with a warning.
 
-    Args:
-        pairs: `Pairs` without blank sides.
-        tokenizer: a `LosslessTokenizer`.
-        max_length: int, maximum number of tokens of a side, with `[END]`.
+    No side of `pairs` is blank.
 
     Attributes:
         pairs: the `Pairs` that are used.
@@ -20,7 +17,7 @@ class TranslationFeatures:
         targets: the labels shifted right, as the decoder reads them: `[START]` and all but the last label.
     """
 
-    def __init__(self, pairs, tokenizer, max_length):
+    def __init__(self, pairs, tokenizer, max_length: int):
         sources, labels = (tokenizer.with_end(texts) for texts in (pairs.sources, pairs.targets))
         is_long = np.maximum(*(ids.row_lengths().numpy() for ids in (sources, labels))) > max_length
         self.pairs = drop(pairs, is_long.tolist(), f"longer than {max_length} tokens")

@@ -8,13 +8,9 @@ from keras_bert.training.progress import messages
 
 
 def open_vocabulary(path, pairs, size, folder):
-    """Returns the `Vocabulary` of a file, or learns one from both sides of the training pairs.
+    """Returns the `Vocabulary` of a file, or without a path learns one from both sides of the training pairs.
 
-    Args:
-        path: path of a `vocab.txt`; `None` learns one.
-        pairs: `Pairs` to learn from.
-        size: int, number of tokens to learn.
-        folder: path of the run, where a learned vocabulary is written, and read when the run resumes.
+    A learned vocabulary, of `size` tokens, is written to the folder of the run, and read there when the run resumes.
     """
     if path is not None:
         return Vocabulary(path)

@@ -66,19 +66,15 @@ def write(description, directory, vocabulary=None, dtype="float32"):
 class _Slot(NamedTuple):
     """A variable and the tensors that it contains.
 
-    Args:
-        variable: the variable; `None` for one that the model lacks.
-        names: names of the tensors, whose outputs follow each other in the variable.
-        reads: bool, whether the last axis of the tensors is permuted: inputs of a kernel, columns of the table.
-        writes: bool, whether the first axis is.
-        width: int, width of the model.
+    Of the tensors, `reads` says whether the last axis is permuted: inputs of a kernel, columns of the table; `writes`,
+    whether the first one is.
     """
 
-    variable: object
-    names: list
+    variable: object  # `None` for one that the model lacks.
+    names: list  # Of the tensors, whose outputs follow each other in the variable.
     reads: bool
     writes: bool
-    width: int
+    width: int  # Of the model.
 
     def _order(self):
         return np.arange(self.width).reshape(2, -1).T.reshape(-1)  # Of their columns in ours.

@@ -3,13 +3,10 @@
 import sacrebleu
 
 
-def bleu(translations, references, tokenizer="13a"):
+def bleu(translations: list[str], references: list[str], tokenizer: str = "13a"):
     """Returns sacreBLEU's BLEU of a corpus, and the signature that names its settings.
 
-    Args:
-        translations: list of strings.
-        references: list of strings, one for each translation.
-        tokenizer: str, name of sacreBLEU's tokenizer; "char" or "zh" if words have no spaces. Defaults to "13a".
+    `tokenizer` is one of sacreBLEU's, "char" or "zh" if words have no spaces.
     """
     metric = sacrebleu.BLEU(tokenize=tokenizer)
     score = metric.corpus_score(translations, [references]).score

@@ -11,12 +11,8 @@ _EXAMPLES, _TYPICAL = 8, 3
 def translation_sections(scores, dev, translations, align):
     """Returns HTML sections about the translations of dev.
 
-    Args:
-        scores: dict of BLEU, from 0 to 1, by what was translated.
-        dev: `Pairs`.
-        translations: list of strings.
-        align: function from a list of texts to dicts with `source` and `target`, lists of pieces, and `attention`, a
-            row of probabilities for each target piece.
+    `scores` has BLEU, from 0 to 1, by what was translated. `align` maps a list of texts to dicts with `source` and
+    `target`, lists of pieces, and `attention`, a row of probabilities for each target piece.
     """
     chrf = [metrics.chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
     order = [index for index in np.argsort(chrf, kind="stable") if dev.sources[index].strip()]

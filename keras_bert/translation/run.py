@@ -41,13 +41,8 @@ class TranslationRuns(Finetuning):
     """Trains new Transformers over a grid of learning rates, batch sizes, epochs and seeds.
 
     A run keeps the best epoch by BLEU of greedy translations of dev, or the average of its last epochs if beam search
-    translates dev better with it.
-
-    Args:
-        task: a `TranslationTask`.
-        choices: dict of lists of values for `learning_rate`, `tokens_per_batch`, `epochs` and `seed`.
-        settings: `TranslationSettings` of all runs.
-        output, **options: see `Finetuning`.
+    translates dev better with it. The choices, see `Finetuning`, are of `learning_rate`, `tokens_per_batch`, `epochs`
+    and `seed`.
     """
 
     results_class = _Results
@@ -65,8 +60,7 @@ class TranslationRuns(Finetuning):
     def _better(self, model, translate):
         """Sets the model to the better one of its weights and the average; returns its translations of dev.
 
-        Returns:
-            A dict: `dev`, the translations; `names` of both weights; `scores`, BLEU of both.
+        Returns a dict: `dev`, the translations; `names` of both weights; `scores`, BLEU of both.
         """
         best = [tf.identity(weight.value) for weight in model.weights]
         translated = {"best epoch": self.task.dev_logits(translate)["dev"]}

@@ -12,11 +12,7 @@ _MORE = 50  # A translation has at most this many tokens more than its source (V
 class Translator:
     """Translates texts with a Transformer.
 
-    Args:
-        model: a model from `build_transformer`.
-        tokenizer: a `LosslessTokenizer`.
-        beam: a `Beam`. Defaults to 4 beams with the paper's length penalty.
-        n_best: int, number of translations of each text, at most the number of beams. Defaults to 1.
+    `beam` defaults to 4 beams with the paper's length penalty, of which the best `n_best` are returned.
 
     Call arguments:
         texts: a vector of strings.

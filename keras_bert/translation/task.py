@@ -24,31 +24,17 @@ from keras_bert.translation.signature import Translator
 
 @dataclasses.dataclass(frozen=True)
 class TranslationSettings:
-    """Settings that all runs share, in place of `Hyperparameters`.
+    """Settings that all runs share, in place of `Hyperparameters`."""
 
-    Args:
-        warmup_steps: int, steps until the peak learning rate. `None` is the paper's 4,000, or an eighth of all steps if
-            they are few.
-        label_smoothing: float, see `token_loss`.
-        max_length: int, maximum number of tokens of a sentence; longer pairs are left out of the training.
-        average: int, number of the last epochs whose weights are averaged.
-        patience: int, epochs without a better BLEU, or loss at the same BLEU, before stopping; `None` for none.
-        beam_size: int, beams of the final translations.
-        length_penalty: float, see `Beam`.
-        bleu_tokenizer: str, see `metrics.bleu`.
-        gradient_accumulation: int, number of micro-batches per batch.
-        precision: str, name of a Keras dtype policy.
-    """
-
-    warmup_steps: int | None = None
+    warmup_steps: int | None = None  # Until the peak; `None`: 4,000 as in the paper, or an eighth of few steps.
     label_smoothing: float = 0.1
-    max_length: int = 128
-    average: int = 5
-    patience: int | None = None
-    beam_size: int = 4
+    max_length: int = 128  # Tokens of a sentence; longer pairs are left out of the training.
+    average: int = 5  # Number of the last epochs whose weights are averaged.
+    patience: int | None = None  # Epochs without a better BLEU, or loss at the same BLEU, before stopping.
+    beam_size: int = 4  # Of the final translations.
     length_penalty: float = 0.6
-    bleu_tokenizer: str = "13a"
-    gradient_accumulation: int = 1
+    bleu_tokenizer: str = "13a"  # See `metrics.bleu`.
+    gradient_accumulation: int = 1  # Micro-batches per batch.
     precision: str = "float32"
 
     best, pack, lora_rank = True, False, None  # What `Finetuning` reads of `Hyperparameters` besides.
@@ -58,16 +44,7 @@ class TranslationSettings:
 
 
 class TranslationTask(FinetuningTask):
-    """Translation with a new Transformer.
-
-    Args:
-        train, dev: `Pairs`.
-        test: `Pairs` to translate, or `None`.
-        vocabulary: a reversible `Vocabulary`.
-        config: a `TransformerConfig`.
-        settings: `TranslationSettings`.
-        model: str, what the config is called. Defaults to "Transformer".
-    """
+    """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
 
     title, metric, load = "Translation", "bleu", staticmethod(load)
     origins = types.MappingProxyType({})  # Models are new.
