@@ -26,7 +26,7 @@ from keras_bert.translation.signature import Translator
 class TranslationSettings:
     """Settings that all runs share, in place of `Hyperparameters`."""
 
-    warmup_steps: int | None = None  # Until the peak; `None`: 4,000 as in the paper, or an eighth of few steps.
+    warmup_steps: int | None = None  # `None`: 4,000 as in the paper, or an eighth of all steps if they are few.
     label_smoothing: float = 0.1
     max_length: int = 128  # Tokens of a sentence; longer pairs are left out of the training.
     average: int = 5  # Number of the last epochs whose weights are averaged.

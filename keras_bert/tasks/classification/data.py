@@ -227,10 +227,7 @@ def probabilities_table(probabilities, labels):
 def multi_label_table(predicted, labels, probabilities):
     """Returns lines of multi-label predictions: the predicted labels, joined by `|`, and the probabilities of all.
 
-    Args:
-        predicted: bool array `(rows, labels)`.
-        labels: list of names.
-        probabilities: array `(rows, labels)`.
+    `predicted`, bool, and `probabilities` are arrays `(rows, labels)`.
     """
     chosen = [
         multi_label.SEPARATOR.join(str(label) for label, is_in in zip(labels, row, strict=True) if is_in)

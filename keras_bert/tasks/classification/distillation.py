@@ -24,9 +24,8 @@ class DistillationTask(FinetuningTask):
     Args:
         task: a `ClassificationTask` or `MultiLabelTask` without folds and without a language model loss.
         name, teacher: a model that was trained on the same task, and the loaded checkpoint.
-        folder: folder of the teacher's logits.
         temperature, alpha: see `distillation_loss`.
-        unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers. Defaults to `None`.
+        unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers.
     """
 
     can_pack = True

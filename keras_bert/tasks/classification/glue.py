@@ -25,14 +25,9 @@ _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowle
 def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
     """Reads the `Data` of a GLUE task. MNLI includes the mismatched genres and the diagnostics.
 
-    Args:
-        task: one of `TASKS`.
-        data_dir: the folder of the official files. Defaults to TensorFlow Datasets.
-        skip_bad_rows: int, maximum number of rows with a wrong number of columns per file. Defaults to 0.
-        diagnostics: path of `diagnostic-full.tsv`, an additional dev set of MNLI.
-
-    Returns:
-        `Data`. Missing test files are logged.
+    Files are the official ones of `data_dir`, by default those of TensorFlow Datasets; missing test files are logged.
+    At most `skip_bad_rows` rows with a wrong number of columns are skipped per file. `diagnostics` is the path of
+    `diagnostic-full.tsv`, an additional dev set of MNLI.
     """
     tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
 
@@ -56,19 +51,11 @@ def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
 
 
 def read(task, data_dir, split, skip_bad_rows=0):
-    """Reads a split from the official files.
+    """Reads `Examples` of a split, "train", "dev" or "test", from the official files; those of test have no labels.
 
     MRPC's files may also be `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`, with `dev_ids.tsv` or `dev.tsv`.
-
-    Args:
-        task: one of `TASKS`.
-        data_dir: the folder of the task's files, or the parent folder of all tasks.
-        split: "train", "dev" or "test"; the diagnostic set only has "test".
-        skip_bad_rows: int, maximum number of rows with a wrong number of columns to skip. Defaults to 0.
-
-    Returns:
-        `Examples`, without labels for test. The ids are the index column of the file (the server's index for test), or
-        else the row numbers.
+    `data_dir` is the folder of the task's files, or the parent folder of all tasks; the diagnostic set only has "test".
+    The ids are the index column of the file (the server's index for test), or else the row numbers.
     """
     path, keep = _locate(task, data_dir, split)
     if path is None:
@@ -90,8 +77,7 @@ def read(task, data_dir, split, skip_bad_rows=0):
 def read_diagnostics(path):
     """Reads `diagnostic-full.tsv`, the diagnostic set with labels.
 
-    Returns:
-        `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
+    Returns `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
     """
     path = pathlib.Path(path)
     if not path.is_file():

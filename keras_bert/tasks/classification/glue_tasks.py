@@ -15,22 +15,15 @@ LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is selected (Devlin
 class GlueTask(Task):
     """A GLUE task as defined by the server; `title` is also the name of the official folder.
 
-    Args:
-        strings: the labels in the official files; empty for regression.
-        test_rows: int, the number of rows of the test file.
-        server_file: str, the name of the submission file.
-        majority: the most frequent class id of the training data, or the mean for regression.
-        header: the columns of train and dev, if the files have no header.
-        suffix: str, the suffix of the names of the dev and test files.
-        tfds, tfds_columns: the name and the text columns in TensorFlow Datasets, if different.
+    `tfds` and `tfds_columns` are the name and the text columns in TensorFlow Datasets, if different.
     """
 
-    strings: tuple
-    test_rows: int
-    server_file: str
-    majority: float
-    header: tuple | None = None
-    suffix: str = ""
+    strings: tuple  # The labels in the official files; empty for regression.
+    test_rows: int  # Number of rows of the test file.
+    server_file: str  # Name of the submission file.
+    majority: float  # The most frequent class id of the training data, or the mean for regression.
+    header: tuple | None = None  # Columns of train and dev, if the files have no header.
+    suffix: str = ""  # Of the names of the dev and test files.
     tfds: str | None = None
     tfds_columns: tuple | None = None
     learning_rates: tuple = dataclasses.field(default=LEARNING_RATES, kw_only=True)

@@ -16,17 +16,12 @@ _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "
 
 
 def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
-    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `read_table`.
+    """Reads `Examples` from a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `read_table`. Ids are row numbers from 0.
 
-    Args:
-        path, text_column, pair_column, skip_bad_rows: see `read_table`.
-        label_columns: list of columns. Each of several columns is a label, and contains 0 or 1, or true or false. One
-            column contains the labels of a row: separated by `|` in CSV and TSV, where an empty field means no label; a
-            list in JSONL. Without columns, the rows have no labels.
-        labels: the classes by id. By default `Examples.labels` contains tuples of names, for `discover`.
-
-    Returns:
-        `Examples`, with row numbers from 0 as ids.
+    Each of several `label_columns` is a label, and contains 0 or 1, or true or false. One column contains the labels of
+    a row: separated by `|` in CSV and TSV, where an empty field means no label; a list in JSONL. Without columns, the
+    rows have no labels. `labels` are the classes by id; by default, `Examples.labels` contains tuples of names, for
+    `discover`.
     """
     if len(label_columns) > 1:
         read = functools.partial(_flags, columns=label_columns)

@@ -25,13 +25,9 @@ _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 def label_set_report(labels, examples, targets, logits, thresholds, lengths=None):
     """Returns HTML sections about a multi-label classifier, and the examples with wrong labels as rows of `errors.tsv`.
 
-    Args:
-        labels: list of label names, in the order of the logits.
-        examples: the `Examples` of dev, whose ids are the numbers of the rows.
-        targets: array of 0 and 1, `(rows, labels)`.
-        logits: array `(rows, labels)`.
-        thresholds: float, or list of floats, one for each label.
-        lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
+    `labels` are names, in the order of the logits; `targets` (0 and 1) and `logits` are arrays `(rows, labels)`. The
+    ids of the `Examples` of dev are the numbers of the rows. Without `lengths`, the number of tokens of each row, there
+    is no section about lengths.
     """
     judged = _judged(labels, targets, logits, thresholds)
     hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]

@@ -20,13 +20,10 @@ _OUTPUTS = (
 
 
 class MultiLabelTask(ClassificationTask):
-    """Multi-label classification of texts or pairs.
+    """Multi-label classification of texts or pairs, see `ClassificationTask`.
 
-    Args:
-        data, model, bert, sequence_length, submissions, class_weights: see `ClassificationTask`. "balanced" weights the
-            loss so that, for each label, the rows with and without it count equally.
-        threshold: how the thresholds of the labels are chosen on dev, see `choose_thresholds`. Defaults to 0.5 for all
-            labels.
+    Class weights that are "balanced" weight the loss so that, for each label, the rows with and without it count
+    equally. `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
     """
 
     combine = staticmethod(mean_sigmoids)

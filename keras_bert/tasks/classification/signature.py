@@ -10,12 +10,9 @@ from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
 
 
 def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
-    """Returns the signatures of a classifier.
+    """Returns the signatures of a classifier; a `ZeroShot` adds the signature `zero_shot`.
 
-    Args:
-        rows_together: see `in_groups`.
-        logits: bool, whether to add the output `logits`. Defaults to `False`.
-        zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
+    `rows_together` is that of `in_groups`; `logits` adds the output `logits`.
     """
 
     def decide(scores, names):
@@ -37,10 +34,7 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
 def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False):
     """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
 
-    Args:
-        rows_together, logits: see `classifier`.
-        thresholds: float or list of floats, the lowest probability at which a label is predicted; one for all labels,
-            or one for each. Defaults to `None`, 0.5.
+    `thresholds` are the lowest probabilities at which a label is predicted: a float for all labels, or one for each.
     """
     classes = model.output["logits"].shape[-1]
     thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
@@ -75,9 +69,7 @@ def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide
 def regressor(model, preprocessor, pair, activation="linear", rows_together=8, logits=False):
     """Returns the signatures of a regression model; `regress` takes `tf.Example`s.
 
-    Args:
-        rows_together, logits: see `classifier`.
-        activation: str, "linear", or "sigmoid" for scores between 0 and 1. Defaults to "linear".
+    `activation` is "linear", or "sigmoid" for scores between 0 and 1.
     """
 
     def answer(inputs):

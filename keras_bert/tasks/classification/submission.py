@@ -18,11 +18,8 @@ _SERVER_HEADER = "index\tprediction\n"
 def write_submission(task, predictions, folder, ids=None):
     """Writes the submission file of a task to a folder and returns its path.
 
-    Args:
-        task: one of `TASKS`.
-        predictions: class ids, or scores for STS-B, which are clipped to [0, 5].
-        folder: path of the folder.
-        ids: the server's index of each prediction. Defaults to their order.
+    Predictions are class ids, or scores for STS-B, which are clipped to [0, 5]. `ids` are the server's indices of the
+    predictions, by default in their order.
     """
     ids = list(range(len(predictions)) if ids is None else ids)
     if len(ids) != len(predictions):
@@ -37,13 +34,8 @@ def write_submission(task, predictions, folder, ids=None):
 def zip_submission(folder, path, test_rows=None):
     """Validates the files of a folder like the server, and zips all eleven files that it requires.
 
-    Args:
-        folder: the folder of `write_submission`.
-        path: the archive to write.
-        test_rows: dict of row counts by task name. Defaults to the official ones.
-
-    Returns:
-        List of the tasks without a file, which are filled with the majority label and logged.
+    `test_rows` has the row counts by task name, by default the official ones. Returns the tasks without a file, which
+    are filled with the majority label and logged.
     """
     contents, filled = {}, []
     for task in TASKS.values():

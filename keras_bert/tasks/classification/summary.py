@@ -9,14 +9,11 @@ from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
 
 
-def summarize(data, lengths, sequence_length, limit):
-    """Summarizes a `classification.Data` as JSON values.
+def summarize(data, lengths, sequence_length: int, limit: int):
+    """Summarizes a `classification.data.Data` as JSON values.
 
-    Args:
-        data: the `Data`.
-        lengths: integer array, the number of tokens of each training row without truncation.
-        sequence_length: int, the length to which rows are truncated.
-        limit: int, the highest `sequence_length` of the model.
+    `lengths` are the tokens of each training row without truncation, `limit` is the highest `sequence_length` of the
+    model.
 
     Returns:
         A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of

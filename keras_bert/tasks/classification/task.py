@@ -35,13 +35,10 @@ class ClassificationTask(FinetuningTask):
     """Classification or regression of texts or pairs.
 
     Args:
-        data: a `tasks.classification.Data`, the task and its examples.
-        model, bert, sequence_length: see `FinetuningTask`.
-        submissions: folder for the submission files of the GLUE server. Defaults to `None`, for other tasks.
+        submissions: folder for the submission files of the GLUE server; `None` for other tasks.
         class_weights: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
-            by name, 1 for others. Defaults to `None`.
+            by name, 1 for others.
         language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
-            Defaults to 0.0, none.
     """
 
     can_pack = True

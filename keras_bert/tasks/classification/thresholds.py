@@ -11,17 +11,11 @@ _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
 
 
 def choose_thresholds(choice, labels, logits):
-    """Returns the thresholds with the highest F1.
+    """Returns the thresholds with the highest F1: a float, or a list of floats for "per_label".
 
-    Args:
-        choice: "shared", one threshold for all labels, by micro F1; "per_label", one for each, by its own F1; or the
-            threshold as a number, or a list of those of all labels, which is returned.
-        labels: array of 0 and 1, `(rows, classes)`.
-        logits: array `(rows, classes)`.
-
-    Returns:
-        A float, or a list of floats for "per_label". 0.5 for labels that do not occur, and if no other threshold is
-        better.
+    They are 0.5 for labels that do not occur, and if no other threshold is better. `choice` is "shared", one threshold
+    for all labels, by micro F1; "per_label", one for each, by its own F1; or the threshold as a number, or a list of
+    those of all labels, which is returned. `labels` (0 and 1) and `logits` are arrays `(rows, classes)`.
     """
     labels, logits = np.asarray(labels, bool), np.asarray(logits, "float64")
     if choice == "per_label":

@@ -51,10 +51,8 @@ class ZeroShot:
 def with_nli(settings, logits, names):
     """Returns the signature of a classifier of pairs.
 
-    Args:
-        settings: a `ZeroShot`.
-        logits: function from texts and hypotheses `(rows,)` to logits `(rows, classes)`.
-        names: list of the names of the classes, or `None`.
+    `logits` maps texts and hypotheses `(rows,)` to logits `(rows, classes)`; `names` are those of the classes, or
+    `None`.
     """
     check_settings(settings)
     if settings.temperature != ZeroShot.temperature:
@@ -97,10 +95,8 @@ def with_vectors(settings, embed):
 def nli_classes(names, multi_label, model=None):
     """Returns the indices of entailment and, with `multi_label`, contradiction, which are places by their names.
 
-    Args:
-        names: list of the names of the classes; `None` for a model that is not a classifier of pairs.
-        multi_label: bool, as in `ZeroShot`.
-        model: str, what the model is, for the error message. Defaults to `labels=...`.
+    `names` are those of the classes, `None` for a model that is not a classifier of pairs; `model` is what it is, for
+    the error message, by default `labels=...`.
     """
     lower = [name.lower() for name in names or ()]
     places = [[index for index, name in enumerate(lower) if name.startswith(start)] for start in ("entail", "contradi")]

@@ -17,21 +17,14 @@ _CHOICE = re.compile(r"((?i:choice|option|answer|ending)(?:[ _-]|(?![a-z])))?([0
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The columns of a file.
-
-    Args:
-        text, choices, label: the names of the columns; `label` is `None` in files without labels.
-        before: string, the column of SWAG with the start of every choice, or `None`.
-        first_label: int, the number of the first choice if the layout defines it, otherwise `None`.
-        header: list of names for the columns of a table without column names, otherwise `None`.
-    """
+    """The columns of a file."""
 
     text: str
     choices: list
-    label: str | None
-    before: str | None = None
-    first_label: int | None = None
-    header: list | None = None
+    label: str | None  # `None` in files without labels.
+    before: str | None = None  # The column of SWAG with the start of every choice.
+    first_label: int | None = None  # The number of the first choice, if the layout defines it.
+    header: list | None = None  # Names for the columns of a table without column names.
 
     def described(self, column):
         """Returns how messages call a column."""

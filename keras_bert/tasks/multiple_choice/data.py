@@ -16,27 +16,16 @@ from keras_bert.tasks.table_files import read_rows
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExamples(Rows):
-    """Texts with choices.
-
-    Args:
-        text: list of strings.
-        choices: list of lists of strings, `""` for an absent choice.
-        labels: list of the indices of the right choices, or `None`.
-        lines: list of ints, the line of each row in its file.
-        ids: list of ints, the number of each row in its file, from 0.
-        first_key: string, the label of the first choice in the file: "A", "0" or "1".
-        first_label: int, the number of the first choice, `None` in files without numbers.
-        swag: bool, whether the file has SWAG's columns.
-    """
+    """Texts with choices."""
 
     text: list
-    choices: list
-    labels: list | None
-    lines: list
-    ids: list
-    first_key: str = "A"
-    first_label: int | None = None
-    swag: bool = False
+    choices: list  # Lists of strings, `""` for an absent choice.
+    labels: list | None  # Indices of the right choices, or `None`.
+    lines: list  # The line of each row in its file.
+    ids: list  # The number of each row in its file, from 0.
+    first_key: str = "A"  # The label of the first choice in the file: "A", "0" or "1".
+    first_label: int | None = None  # The number of the first choice; `None` in files without numbers.
+    swag: bool = False  # Whether the file has SWAG's columns.
 
     content, places = ("text", "choices", "labels"), ("lines", "ids")
 
@@ -47,17 +36,11 @@ class ChoiceExamples(Rows):
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The `ChoiceExamples` of a task, and the names of their files.
-
-    Args:
-        train, dev: the training data and the data that selects the best run.
-        test: the data to predict, or `None`.
-        names: dict of the names of their files.
-    """
+    """The `ChoiceExamples` of a task, and the names of their files."""
 
     train: ChoiceExamples
-    dev: ChoiceExamples
-    test: ChoiceExamples | None
+    dev: ChoiceExamples  # Selects the best run.
+    test: ChoiceExamples | None  # To predict.
     names: dict
 
     def first(self, count):
@@ -79,11 +62,8 @@ class Data:
 def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=0):
     """Reads `Data`; unless `first_label` is given, numbers are those of the training data in all files.
 
-    Args:
-        train_file, dev_file: paths of labeled data.
-        predict_file: path of the data to predict, which is scored if it has labels. Defaults to `None`.
-        text, choices, label, first_label: see `read`.
-        skip: int, maximum unreadable rows to skip in train and dev each. Defaults to 0.
+    `text`, `choices` and `label` are as in `read`. Data to predict is scored if it has labels. At most `skip`
+    unreadable rows are skipped in train and dev each.
     """
     columns = {"text": text, "choices": choices, "label": label}
     train = read(train_file, **columns, first_label=first_label, skip_bad_rows=skip)
@@ -95,26 +75,21 @@ def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, l
 
 
 def read(path, text=None, choices=None, label=None, first_label=None, labeled=True, skip_bad_rows=None):
-    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8.
+    """Reads `ChoiceExamples` from a `.csv`, `.tsv` or `.jsonl` file in UTF-8.
 
-    SWAG's columns are recognized: the text is `sent1`, the choices are `sent2` with each of `ending0`, `ending1`, ...
-    A table without column names must have the text in its first column, the label in its last one, and the choices
+    SWAG's columns are recognized: the text is `sent1`, the choices are `sent2` with each of `ending0`, `ending1`, ... A
+    table without column names must have the text in its first column, the label in its last one, and the choices
     between them.
 
     Args:
-        path: the file.
         text: string, the column of the text. Defaults to `question` or `text`.
         choices: list of the columns of the choices; for JSONL also the name of a list. Defaults to `choices`, or all
             columns with names such as `A`, `choice1` and `option_b`, in the order of their letters or numbers.
         label: string, the column of the right choice. Defaults to `label`, `answer`, `key` or `answerKey`.
         first_label: int, the number of the first choice, 0 or 1. Defaults to the one that the labels show.
         labeled: bool, whether labels are required. `False` reads them if there are any that are not empty or -1,
-            `None` never. Defaults to `True`.
-        skip_bad_rows: int, maximum number of unreadable rows to skip with a warning. Defaults to `None`, any bad row
-            is an error.
-
-    Returns:
-        `ChoiceExamples`.
+            `None` never.
+        skip_bad_rows: int, maximum number of unreadable rows to skip with a warning; `None`: any bad row is an error.
     """
     path = pathlib.Path(path)
     columns = layout(path, text, choices, label, labeled)

@@ -35,17 +35,11 @@ def described(start, count):
 
 
 def numbering(path, column, found, start=None):
-    """Finds out how labels name their choices.
+    """Finds out how labels name their choices: whether any is a letter, and the number of the first choice.
 
-    Args:
-        path, column: the file, and what messages call its column of labels.
-        found: list of (line, label, number of the last choice, counted from 1).
-        start: int, the number of the first choice. Defaults to `None`: numbers start at 0 if one is 0, and at 1 if one
-            is the number of the last choice.
-
-    Returns:
-        Whether any label is a letter, and the number of the first choice, `None` if it is not given and no label is a
-        number.
+    `found` is a list of (line, label, number of the last choice, counted from 1), `column` what messages call the
+    column of labels. Unless `start` is given, numbers start at 0 if one is 0, and at 1 if one is the number of the last
+    choice; the result is `None` if no label is a number.
     """
     letters = any(_LETTER.fullmatch(_text(label)) for _, label, _ in found)
     numbers = [(line, int(_text(label)), count) for line, label, count in found if _NUMBER.fullmatch(_text(label))]

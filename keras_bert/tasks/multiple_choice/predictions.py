@@ -19,10 +19,7 @@ def score(labels, logits):
 def table(logits, choices, keys):
     """Returns tab-separated lines with a header: predicted label, and the probability of each choice.
 
-    Args:
-        logits: `(rows, choices)`.
-        choices: lists of the choices of each row; the cell of an absent one is empty.
-        keys: list of the labels of the choices.
+    `logits` are `(rows, choices)`, `keys` the labels of the choices; the cell of an absent choice is empty.
     """
     keys = keys[: np.shape(logits)[1]]
     lines = ["\t".join(["label", *keys])]

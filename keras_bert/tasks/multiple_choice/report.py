@@ -13,11 +13,8 @@ _MANY = 12  # Maximum number of choices of a table of positions.
 def choice_report(keys, examples, logits, lengths):
     """Returns HTML sections about a multiple-choice model, and the wrong predictions as rows of `errors.tsv`.
 
-    Args:
-        keys: list of the labels of the choices.
-        examples: the `ChoiceExamples` of dev.
-        logits: array `(rows, choices)`.
-        lengths: number of tokens of the longest choice of each row, with its text.
+    `keys` are the labels of the choices, `examples` those of dev, `logits` `(rows, choices)`; `lengths` are the tokens
+    of the longest choice of each row, with its text.
     """
     judged = judge(examples.labels, logits)
     right, counts = judged.right, np.array(examples.counts())

@@ -8,19 +8,14 @@ from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
 
 
-def summarize(data, lengths, sequence_length, limit):
+def summarize(data, lengths, sequence_length: int, limit: int):
     """Summarizes a `multiple_choice.data.Data` as JSON values, as `tasks.summary.summarize` does for rows.
 
-    Args:
-        data: the `Data`.
-        lengths: integer array, the number of tokens of the longest choice of each training row without truncation.
-        sequence_length: int, the length to which choices are truncated.
-        limit: int, the highest `sequence_length` of the model.
-
-    Returns:
-        A dict with the same entries, but for `labels`: `positions`, the training rows whose right choice is at each
-        position; `choices`, the training rows by their number of choices; `chance`, the expected accuracy on dev of
-        guessing at random; `alike`, the training rows where another choice looks like the right one.
+    `lengths` are the tokens of the longest choice of each training row without truncation, `limit` is the highest
+    `sequence_length` of the model. The dict has the same entries, but for `labels`: `positions`, the training rows
+    whose right choice is at each position; `choices`, the training rows by their number of choices; `chance`, the
+    expected accuracy on dev of guessing at random; `alike`, the training rows where another choice looks like the right
+    one.
     """
     train, dev, rows = data.train, data.dev, _keys(data.train)
     splits = {split: part for split, part in data.parts.items() if split != "train"}

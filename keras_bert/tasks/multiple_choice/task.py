@@ -15,17 +15,14 @@ from keras_bert.training.progress import announced
 class MultipleChoiceTask(FinetuningTask):
     """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer.
 
-    Args:
-        data: a `tasks.multiple_choice.data.Data`.
-        model: directory or name of the checkpoint to start from. A multiple-choice model keeps its head.
-        bert: the loaded checkpoint.
-        sequence_length: int, maximum number of tokens of a text with one choice.
+    `model` is the directory or name of the checkpoint `bert`; a multiple-choice model keeps its head. `sequence_length`
+    is the maximum number of tokens of a text with one choice.
     """
 
     metric = "accuracy"
     learning_rates, batch_size = (2e-5,), 16  # As in the paper.
 
-    def __init__(self, data, model, bert, sequence_length):
+    def __init__(self, data, model, bert, sequence_length: int):
         super().__init__(model, bert, sequence_length)
         self.data, self.files = data, data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"

@@ -16,24 +16,19 @@ class Questions(Rows):
     """Questions about contexts, and their answers.
 
     Args:
-        contexts: list of strings, the paragraphs.
-        ids, questions: lists of strings.
-        context: the index of the context of each question, `(questions,)`.
-        golds: the lists of answers of each question.
-        spans: the lists of their positions: `(first byte, last byte + 1)` in the UTF-8 encoded context.
-        version_2: bool, whether questions may have no answer.
+        spans: the lists of the answers' positions: `(first byte, last byte + 1)` in the UTF-8 encoded context.
         wrong: `(id, text, place)` of answers that are not at their `answer_start`. They are missing from `spans`.
         contradicted: ids of questions with answers that are marked as impossible. Scores use the answers, as in the
             official script of version 2.0; training uses the mark, as in Google's program.
     """
 
-    contexts: list
+    contexts: list  # The paragraphs.
     ids: list
     questions: list
-    context: np.ndarray
-    golds: list
+    context: np.ndarray  # The index of the context of each question, `(questions,)`.
+    golds: list  # The answers of each question.
     spans: list
-    version_2: bool
+    version_2: bool  # Whether questions may have no answer.
     wrong: list
     contradicted: frozenset = frozenset()
 
@@ -53,19 +48,12 @@ class Questions(Rows):
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The `Questions` of a task.
+    """The `Questions` of a task."""
 
-    Args:
-        train: list of the training data, one of each file.
-        dev: the data that selects the best run.
-        test: the data to predict, or `None`.
-        files: dict of their paths: "train", a list, "dev" and "test".
-    """
-
-    train: list
-    dev: Questions
-    test: Questions | None
-    files: dict
+    train: list  # One of each file.
+    dev: Questions  # Selects the best run.
+    test: Questions | None  # To predict.
+    files: dict  # Paths: "train", a list, "dev" and "test".
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):
@@ -77,15 +65,11 @@ def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train
 
 
 def read(path, version_2=None):
-    """Reads a file in SQuAD format.
+    """Reads `Questions` from a file in SQuAD format.
 
-    Args:
-        path: the file.
-        version_2: bool, whether questions may have no answer. Defaults to the version of the file. `False` ignores
-            `is_impossible`, which version 1.1 does not have.
-
-    Returns:
-        `Questions`. All errors other than those in `wrong` raise a ValueError that names the question or paragraph.
+    `version_2`, whether questions may have no answer, defaults to the version of the file. `False` ignores
+    `is_impossible`, which version 1.1 does not have. All errors other than those in `wrong` raise a ValueError that
+    names the question or paragraph.
     """
     content = read_object(pathlib.Path(path), "SQuAD", "data")
     says_2 = str(content.get("version", "")).lstrip("v").startswith("2")

@@ -13,15 +13,9 @@ _WINDOWS = 2048  # Windows to pack, or to search for answers, at a time.
 
 
 class QuestionWindows:
-    """The windows of `squad.Questions` for one model.
+    """The windows of `data.Questions` for one model, whose starts are `stride` tokens apart.
 
     Each context is tokenized once. Answers are mapped by byte offsets to the smallest span of tokens that covers them.
-
-    Args:
-        questions: a `Questions`.
-        preprocessor: the `TextPreprocessor` of the model.
-        stride: int, the distance between the starts of windows. Defaults to 128.
-        max_question_length: int, the maximum number of tokens of a question. Defaults to 64.
 
     Attributes:
         windows: `Windows` of all questions, with questions as examples.
@@ -32,7 +26,7 @@ class QuestionWindows:
             are trained on as questions without an answer.
     """
 
-    def __init__(self, questions, preprocessor, stride=128, max_question_length=64):
+    def __init__(self, questions, preprocessor, stride: int = 128, max_question_length: int = 64):
         self.questions, self._preprocessor = questions, preprocessor
         tokenizer = preprocessor.tokenizer
         self._ids, starts, ends = _tokenized(tokenizer.with_offsets, questions.contexts)
@@ -117,8 +111,7 @@ class QuestionWindows:
     def logits(self, predict):
         """Returns the concatenated logits of all windows, without padding: dict of `start` and `end`, `(tokens,)` each.
 
-        Args:
-            predict: function that maps inputs to `start_logits` and `end_logits`.
+        `predict` maps inputs to `start_logits` and `end_logits`.
         """
         parts = [self.flat(predict(self.inputs(first, last)), first, last) for first, last in self.blocks()]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -129,17 +122,11 @@ class QuestionWindows:
         dense = {name: outputs[f"{name}_logits"] for name in ("start", "end")}
         return {name: logits[np.arange(logits.shape[1]) < lengths] for name, logits in dense.items()}
 
-    def answers(self, logits, count=20, max_answer_length=30):
-        """Returns the best answers to all questions.
+    def answers(self, logits, count: int = 20, max_answer_length: int = 30):
+        """Returns the best answers to all questions, from the result of `logits`.
 
-        Args:
-            logits: the result of `logits`.
-            count: int, the number of answers per question. Defaults to 20.
-            max_answer_length: int, the maximum number of tokens of an answer. Defaults to 30.
-
-        Returns:
-            A list of `(id, answers, null_score)`. The answers are dicts of `text`, `place` (as in `Questions.spans`),
-            `start_logit`, `end_logit` and `probability`, best first.
+        A list of `(id, answers, null_score)`. The answers, `count` for each question, are dicts of `text`, `place` (as
+        in `Questions.spans`), `start_logit`, `end_logit` and `probability`, best first.
         """
         ends, results = np.cumsum(np.append(0, self.lengths)), []
         for first, last in self.blocks():

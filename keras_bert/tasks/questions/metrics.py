@@ -29,16 +29,10 @@ def f1(gold, prediction):
 
 
 def score_answers(questions, predictions):
-    """Scores each question by its best gold answer. A question without a prediction scores 0.
+    """Scores each question by its best gold answer: two dicts by id, exact match and F1.
 
-    As in the official script, in version 1.1 a prediction without words has F1 0, even for a gold without words.
-
-    Args:
-        questions: a `Questions`.
-        predictions: dict of answers by id; "" for no answer.
-
-    Returns:
-        Two dicts by id: exact match and F1.
+    As in the official script, in version 1.1 a prediction without words has F1 0, even for a gold without words. A
+    question without a prediction scores 0. Predictions are by id; "" for no answer.
     """
     exact, overlap = {}, {}
     for name, texts in zip(questions.ids, questions.golds, strict=True):
@@ -53,17 +47,11 @@ def score_answers(questions, predictions):
 
 
 def score(questions, predictions, no_answer=None, threshold=1.0):
-    """Computes the official scores, in percent.
+    """Computes the official scores, in percent, of answers by id.
 
-    Args:
-        questions: a `Questions`.
-        predictions: dict of answers by id.
-        no_answer: dict by id of the probability of no answer, or of the odds in `null_odds.json`.
-        threshold: float, `no_answer` values above it mean no answer. Defaults to 1.0.
-
-    Returns:
-        For version 1.1 `exact_match` and `f1`; for 2.0 the scores of the official script, with the best thresholds if
-        `no_answer` is given.
+    `no_answer` has by id the probability of no answer, or the odds in `null_odds.json`; values above the threshold mean
+    no answer. Returns for version 1.1 `exact_match` and `f1`; for 2.0 the scores of the official script, with the best
+    thresholds if `no_answer` is given.
     """
     if no_answer is not None:
         _check_no_answer(questions, no_answer)

@@ -17,11 +17,9 @@ def null_odds(answers):
 
 
 def predictions(answers, threshold=None):
-    """Returns the answer texts by id.
+    """Returns the answer texts by id, of the result of `QuestionWindows.answers`.
 
-    Args:
-        answers: list of `(id, answers, null_score)`, see `QuestionWindows.answers`.
-        threshold: float, `null_odds` above it mean no answer, "". Defaults to `None`, always answer.
+    `null_odds` above the threshold mean no answer, ""; `None` always answers.
     """
     odds = null_odds(answers)
     return {

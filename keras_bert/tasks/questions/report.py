@@ -24,7 +24,7 @@ def question_report(rows, version_2=False):
             strings, empty if there is no answer; `gold_spans`, the known positions of the golds, a list of
             `(first byte, end byte)` in the context's UTF-8; `prediction`, a string, "" for no answer; `place`, its
             span, or `None`; `probability` of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
-        version_2: bool, whether questions may have no answer. Defaults to `False`.
+        version_2: whether questions may have no answer.
     """
     wrong = _wrong(rows)
     hardest = _of_different_contexts(wrong)[:_HARDEST]

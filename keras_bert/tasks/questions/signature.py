@@ -13,16 +13,11 @@ _CANDIDATES = 20  # Spans that share the probability of the answers to a questio
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
-    """Returns the question answering signature: the best span over all windows of the context.
+    """Returns the question answering signature: the best span over all windows of the context, `stride` tokens apart.
 
-    Its `probability` is that among the 20 best spans and, with a null threshold, no answer.
-
-    Args:
-        stride: int, number of tokens between the starts of two windows. Defaults to 128.
-        max_question_length, max_answer_length: int, maximum number of tokens. Default to 64 and 30.
-        top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
-        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this. Defaults to
-            `None`: there is always an answer, and no `null_score`.
+    Its `probability` is that among the 20 best spans and, with a null threshold, no answer. If `top` is above 1, the
+    outputs also contain this many answers with probabilities. The answer is empty if `null_score` exceeds the best
+    score by more than `null_threshold`; with `None`, there is always an answer, and no `null_score`.
     """
     counts = {"stride": stride, "max_question_length": max_question_length}
     for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():

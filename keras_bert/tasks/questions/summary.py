@@ -11,17 +11,10 @@ from keras_bert.tasks.summary import normal, overlaps
 def summarize(train, dev, test, files, settings):
     """Summarizes files of questions as JSON values, as `tasks.summary.summarize` does for rows.
 
-    Args:
-        train: list of `QuestionWindows`, one for each training file.
-        dev: `QuestionWindows` to evaluate on.
-        test: `QuestionWindows` to predict, or `None`.
-        files: dict of the paths of `dev` and `test`.
-        settings: `QuestionSettings`.
-
-    Returns:
-        A dict with the same entries, but for `labels`: `answers`, the number of training questions with and without an
-        answer (SQuAD 2.0). `majority` is empty for SQuAD 1.1. In addition, `windows`, the number of training windows,
-        and `several_windows`, the share of the training questions whose context needs several.
+    `train`, a list with one for each file, `dev` and `test`, or `None`, are `QuestionWindows`; `files` has the paths of
+    `dev` and `test`. The dict has the same entries, but for `labels`: `answers`, the number of training questions with
+    and without an answer (SQuAD 2.0). `majority` is empty for SQuAD 1.1. In addition, `windows`, the number of training
+    windows, and `several_windows`, the share of the training questions whose context needs several.
     """
     total = sum(len(part.questions) for part in train)
     splits = {"dev": dev, **({} if test is None else {"test": test})}

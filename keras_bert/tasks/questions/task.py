@@ -23,33 +23,21 @@ _ALTERNATIVES = 3  # Answers of the exported model.
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSettings:
-    """Settings for splitting contexts into windows and for decoding answers.
+    """Settings for splitting contexts into windows and for decoding answers."""
 
-    Args:
-        version_2: bool, whether questions may have no answer.
-        sequence_length: int, maximum number of tokens of question and context.
-        doc_stride: int, distance in tokens between the windows of a long context.
-        max_question_length: int, maximum number of tokens of a question.
-        max_answer_length: int, maximum number of tokens of an answer.
-        n_best: int, number of answers to each question in `nbest_predictions.json`.
-    """
-
-    version_2: bool = False
-    sequence_length: int = 384
-    doc_stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
-    n_best: int = 20
+    version_2: bool = False  # Whether questions may have no answer.
+    sequence_length: int = 384  # Tokens of question and context.
+    doc_stride: int = 128  # Distance in tokens between the windows of a long context.
+    max_question_length: int = 64  # In tokens.
+    max_answer_length: int = 30  # In tokens.
+    n_best: int = 20  # Answers to each question in `nbest_predictions.json`.
 
 
 class QuestionAnsweringTask(FinetuningTask):
-    """Extractive question answering: the answer is a span of the context.
+    """Extractive question answering: the answer is a span of the context. Each training file of `data` is a stage.
 
-    Args:
-        data: a `questions.data.Data`; each of its training files is a stage.
-        origins: dict of the facts of the checkpoints to start from by directory or name, see `load_compatible`.
-        bert: the first one, loaded.
-        settings: `QuestionSettings`.
+    `origins` has the facts of the checkpoints to start from by directory or name, see `load_compatible`; `bert` is the
+    first one, loaded.
     """
 
     metric = "f1"

@@ -32,37 +32,30 @@ _ARTICLE = re.compile(r"^\W*(?:the|an?)\s+|,\s*(?:the|an?)\W*$", re.IGNORECASE)
 class Counts:
     """Statistics of a conversion.
 
-    Args:
-        questions, pairs: the number of questions read, and of their question-document pairs.
-        kept, answered, paragraphs: the number of pairs written, and of their questions and documents.
-        dropped: the number of other pairs by reason: `no_answer` in the first words, `missing` evidence, `empty`
-            evidence, `repeated` pair, `unnamed` file, `unverified` question or page in a verified file.
-        first_missing: the first missing document.
+    `dropped` has the number of pairs that were not written by reason: `no_answer` in the first words, `missing`
+    evidence, `empty` evidence, `repeated` pair, `unnamed` file, `unverified` question or page in a verified file.
+    `first_missing` is the first missing document.
     """
 
     questions: int = 0
-    pairs: int = 0
-    kept: int = 0
-    answered: int = 0
-    paragraphs: int = 0
+    pairs: int = 0  # Question-document pairs that were read.
+    kept: int = 0  # Pairs that were written.
+    answered: int = 0  # Questions of the pairs that were written.
+    paragraphs: int = 0  # Documents of the pairs that were written.
     dropped: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first_missing: str | None = None
 
 
 def convert(qa, evidence, output, max_words=400, sources=None):
-    """Converts TriviaQA questions to a file in SQuAD 1.1 format.
+    """Converts TriviaQA questions to a file in SQuAD 1.1 format, and returns `Counts`.
 
     Each document becomes a paragraph with all its questions. Question ids are `QuestionId--Filename`.
 
     Args:
         qa: list of question files, such as `qa/wikipedia-train.json`.
         evidence: the directory that contains `wikipedia` and `web`.
-        output: the file to write.
-        max_words: int, the number of words of a document to use as context. Defaults to 400.
+        max_words: int, the number of words of a document to use as context.
         sources: list of "wikipedia", "web" or both, the documents to use. Defaults to each file's `Domain`.
-
-    Returns:
-        `Counts`.
     """
     qa, evidence, output = [pathlib.Path(path) for path in qa], pathlib.Path(evidence), pathlib.Path(output)
     _check(qa, evidence, output, max_words, sources)

@@ -69,12 +69,10 @@ class Records:
 
 
 def read(path, word_column=None, tag_column=None):
-    """Reads a `.jsonl` file, or a `.json` file with a list of objects.
+    """Reads a `.jsonl` file, or a `.json` file with a list of objects, in UTF-8.
 
-    Args:
-        path: the file, in UTF-8.
-        word_column: key of the words or the text. Defaults to `tokens`, `words` or `text`.
-        tag_column: key of the tags or spans. Defaults to the first of the usual names that the first record has.
+    `word_column`, the key of the words or the text, defaults to `tokens`, `words` or `text`; `tag_column`, that of the
+    tags or spans, to the first of the usual names that the first record has.
     """
     rows = _objects(path)
     lines = [line for line, _ in rows]

@@ -23,31 +23,18 @@ _NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The content of a CoNLL file.
+    """The content of a CoNLL file."""
 
-    Args:
-        words: list of lists of strings, the words of each sentence.
-        tags: like `words`, or `None` for a file without tags.
-        numbers: like `words`, the line numbers.
-        documents: list of ints, the document of each sentence, from 0.
-        lines: list of strings, all lines of the file.
-        separator: string between the columns; `None` for any number of spaces and tabs.
-        width: int, the number of columns.
-        header: int, the number of the line with the names of the columns, or `None`.
-        names: list of strings, the names of the columns, or `None`.
-        others: list of ints, the numbers of lines that are not words.
-    """
-
-    words: list
-    tags: list | None
-    numbers: list
-    documents: list
-    lines: list
-    separator: str | None
+    words: list  # Of each sentence.
+    tags: list | None  # `None` for a file without tags.
+    numbers: list  # Line numbers of the words.
+    documents: list  # The document of each sentence, from 0.
+    lines: list  # All lines of the file.
+    separator: str | None  # Between columns; `None` for any number of spaces and tabs.
     width: int
-    header: int | None
+    header: int | None  # Number of the line with the names of the columns.
     names: list | None
-    others: list
+    others: list  # Numbers of lines that are not words.
 
     def write(self, path, predicted):
         """Writes the file with one more column: the predicted tags, a list of lists."""
@@ -69,18 +56,17 @@ class Columns:
 
 
 def read(path, word_column=None, tag_column=None, separator=None, like=None):
-    """Reads a file.
+    """Reads a file in UTF-8.
 
     `-DOCSTART-` lines separate documents. Lines before a sentence that start with `#` are comments, unless they have as
     many columns as the words and a tag of theirs or with a prefix. Without tags, those that start with "# " are.
 
     Args:
-        path: the file, in UTF-8.
         word_column, tag_column: columns, numbers from 1 (from -1 at the end) or names: in a first line of names or in
             `# global.columns =`. Default to the first and the last one.
         separator: string between columns. By default, tabs if the first line of words contains one, else spaces, else
             commas, semicolons or bars; in `.csv`, first commas and semicolons.
-        like: `Columns` of a file with tags: a file with fewer columns has none. Defaults to `None`.
+        like: `Columns` of a file with tags: a file with fewer columns has none.
     """
     numbered = read_lines(path)
     content = [(number, line) for number, line in numbered if not _is_border(line)]
@@ -120,11 +106,8 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
 def _add_rows(path, found, numbered, rows, word, tag, tags, is_numbered):
     """Adds the words of all lines to `Columns`; returns the numbers of the comments that may be words.
 
-    Args:
-        rows: dict of the columns of each line by its number.
-        word, tag: indices of the columns; `tag` is `None` without tags.
-        tags: set of the tags of words.
-        is_numbered: bool, whether the first column has the numbers of the words, as in CoNLL-U.
+    `rows` are the columns of each line by its number; `tag` is `None` without tags, `tags` are those of words. If
+    `is_numbered`, the first column has the numbers of the words, as in CoNLL-U.
     """
     document, is_new, doubtful = 0, True, []
     for number, line in numbered:

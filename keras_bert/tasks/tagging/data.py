@@ -19,27 +19,18 @@ _LOG = logging.getLogger("keras_bert")
 class Sentences(Rows):
     """The sentences of a file: lists of words, or texts.
 
-    Args:
-        path: the file.
-        words: list of lists of strings; `None` for texts.
-        texts: list of strings; `None` for words.
-        entities: list of lists of `Entity`, with indices of words, in texts of characters; `None` if there are none or
-            the tags are plain.
-        tags: list of lists of plain tags; `None` for entities.
-        scheme: the scheme of the tags in the file, one of `schemes.SCHEMES`.
-        lines: list of ints, the line where each sentence starts.
-        documents: list of ints, the document of each sentence.
-        file: `conll.Columns` or `annotations.Records`.
+    `entities` are lists of `Entity`, with indices of words, in texts of characters; `None` if there are none or the
+    tags are plain. `file` is what was read: `conll.Columns` or `annotations.Records`.
     """
 
     path: pathlib.Path
-    words: list | None
-    texts: list | None
+    words: list | None  # Of each sentence; `None` for texts.
+    texts: list | None  # `None` for words.
     entities: list | None
-    tags: list | None
-    scheme: str
-    lines: list
-    documents: list
+    tags: list | None  # Plain tags; `None` for entities.
+    scheme: str  # Of the tags in the file, one of `schemes.SCHEMES`.
+    lines: list  # Where each sentence starts.
+    documents: list  # The document of each sentence.
     file: Any
 
     content, places = ("words", "texts", "entities", "tags"), ("lines", "documents")
@@ -85,11 +76,9 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
     """Reads a file: `.jsonl`, `.ndjson` and `.json` as in `annotations`, everything else as in `conll`.
 
     Args:
-        path: the file.
-        word_column, tag_column, separator: see `conll.read` and `annotations.read`.
         scheme: one of `schemes.SCHEMES`. Recognized by default.
         like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
-        labeled: bool, whether tags or spans are required. Defaults to `True`.
+        labeled: bool, whether tags or spans are required.
     """
     if scheme is not None:
         check_choice("scheme", scheme, schemes.SCHEMES)

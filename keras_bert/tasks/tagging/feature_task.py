@@ -17,16 +17,9 @@ _LOG = logging.getLogger("keras_bert")
 
 @dataclasses.dataclass(frozen=True)
 class BiLSTMSettings:
-    """Settings of the tagger and of its features.
+    """Settings of the tagger, see `build_bilstm_tagger`, and of its features."""
 
-    Args:
-        feature_dtype: str, "float16" or "float32", the type of the stored features.
-        width: int, see `build_bilstm_tagger`.
-        num_layers: int, see `build_bilstm_tagger`.
-        dropout: float, see `build_bilstm_tagger`.
-    """
-
-    feature_dtype: str = "float16"
+    feature_dtype: str = "float16"  # Of the stored features: "float16" or "float32".
     width: int = 768
     num_layers: int = 2
     dropout: float = 0.5
@@ -35,14 +28,8 @@ class BiLSTMSettings:
 class FeatureTaggingTask(TaggingTask):
     """Tagging by a BiLSTM. The encoder computes the features of each file once for all runs, in float32.
 
-    The choices of `Finetuning` must include `features`, see `build_bilstm_tagger`.
-
-    Args:
-        *args: see `TaggingTask`.
-        folder: folder of the features.
-        load: function that loads the checkpoint again, `keras_bert.load`.
-        bilstm: `BiLSTMSettings`. Defaults to the paper's size.
-        **options: see `TaggingTask`.
+    The choices of `Finetuning` must include `features`, see `build_bilstm_tagger`. `folder` is that of the features,
+    `load` the function that loads the checkpoint again, `keras_bert.load`. `bilstm` defaults to the paper's size.
     """
 
     can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False

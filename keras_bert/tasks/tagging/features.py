@@ -26,20 +26,14 @@ _NEVER = -1e9  # Logit of the tags that a word without tokens does not get.
 class _Words:
     """The words of all sentences and their tokens.
 
-    Args:
-        ids: ragged token ids `(sentences, tokens)`.
-        counts: integer array `(sentences,)`, the number of words.
-        first_token: integer array `(words,)`, the first token, -1 for a word without tokens.
-        word: integer array `(tokens,)`, the word of each token.
-        starts_part: boolean array `(tokens,)`, whether a token starts a word of BERT: it has no `##`.
-        bytes: integer array `(words, 2)`, the first byte in the text and the last byte + 1; `None` for lists of words.
+    `bytes` `(words, 2)` are the first byte in the text and the last byte + 1; `None` for lists of words.
     """
 
-    ids: tf.RaggedTensor
-    counts: np.ndarray
-    first_token: np.ndarray
-    word: np.ndarray
-    starts_part: np.ndarray
+    ids: tf.RaggedTensor  # Token ids `(sentences, tokens)`.
+    counts: np.ndarray  # `(sentences,)`, the number of words.
+    first_token: np.ndarray  # `(words,)`, -1 for a word without tokens.
+    word: np.ndarray  # `(tokens,)`, the word of each token.
+    starts_part: np.ndarray  # `(tokens,)`, whether a token starts a word of BERT: it has no `##`.
     bytes: np.ndarray | None
 
     @functools.cached_property
@@ -65,16 +59,13 @@ class TaggingWindows:
     context.
 
     Args:
-        sentences: a `Sentences`.
-        preprocessor: the `TextPreprocessor` of the model.
         labels: list of the model's labels, as from `schemes.labels`.
-        document_context: bool, whether windows run over whole documents instead of sentences. Defaults to `False`.
+        document_context: bool, whether windows run over whole documents instead of sentences.
         first_token_only: bool, whether only the first token of a word is trained. By default, so are the first tokens
-            of its further parts, such as the points of "U.N.". Defaults to `False`.
+            of its further parts, such as the points of "U.N.".
 
     Attributes:
-        counts: integer array, the number of words of each sentence.
-        tokens: integer array, the number of tokens of each sentence.
+        counts, tokens: integer arrays, the number of words and of tokens of each sentence.
         has_tokens: boolean array, whether the tokenizer keeps a word, for all words.
         without_tokens: list of `(sentence, word)`, the words that the tokenizer drops; they are tagged `outside`.
         outside: "O", or the first label of plain tags.
@@ -130,11 +121,7 @@ class TaggingWindows:
         return self.inputs(), self.targets()
 
     def logits(self, predict):
-        """Returns the logits of all words, `(words, labels)`.
-
-        Args:
-            predict: function that maps inputs to the model's outputs.
-        """
+        """Returns the logits of all words, `(words, labels)`; `predict` maps inputs to the model's outputs."""
         count = len(self.windows.length)
         parts = []
         for first in range(0, count, _WINDOWS):
@@ -253,12 +240,8 @@ def _in_words(spans, entities):
 def _targets(words, gold_tags, ids, continued, first_token_only):
     """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type.
 
-    Args:
-        words: the `_Words`.
-        gold_tags: list of the tags of each sentence, or `None`.
-        ids: dict, the id of each label.
-        continued: function from the tag of a word to that of its further parts; `None` for the same.
-        first_token_only: see `TaggingWindows`.
+    `gold_tags` are those of each sentence, or `None`; `ids` are by label. `continued` maps the tag of a word to that of
+    its further parts; `None` for the same.
     """
     targets = np.full(len(words.word), _IGNORED, np.int32)
     if gold_tags is None:

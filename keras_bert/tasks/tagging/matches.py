@@ -13,18 +13,12 @@ _NO_TYPE = "entity"  # The name of a single type without a name.
 
 
 class Match(NamedTuple):
-    """A gold entity and the predicted one that belongs to it; one of them may be missing.
+    """A gold entity and the predicted one that belongs to it; one of them may be missing."""
 
-    Args:
-        row: dict, the sentence, see `entity_report`.
-        gold, prediction: `Entity` or `None`.
-        confidence: float, the probability of the prediction; NaN without one.
-    """
-
-    row: dict
+    row: dict  # The sentence, see `entity_report`.
     gold: Entity | None
     prediction: Entity | None
-    confidence: float = math.nan
+    confidence: float = math.nan  # Probability of the prediction; NaN without one.
 
     @property
     def kind(self):

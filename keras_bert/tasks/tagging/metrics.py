@@ -4,10 +4,9 @@ import collections
 
 
 def counts(golds, predictions):
-    """Returns (right, predicted, gold) of each type, a dict sorted by type.
+    """Returns (right, predicted, gold) of each type, a dict sorted by type, for lists of lists of `Entity`.
 
-    Args:
-        golds, predictions: lists of lists of `Entity`. A prediction is right if type, start and end are equal.
+    A prediction is right if type, start and end are equal.
     """
     right, said, true = collections.Counter(), collections.Counter(), collections.Counter()
     for gold, predicted in zip(golds, predictions, strict=True):

@@ -16,10 +16,7 @@ _TYPE = 40  # Maximum number of characters of a type to show.
 def hardest_section(rows, found, unit):
     """Returns the HTML section about the sentences with errors.
 
-    Args:
-        rows: list of the sentences, see `entity_report`.
-        found: list of the `Match`es to mark.
-        unit: string, what they are: "entities" or "words".
+    `rows` are as in `entity_report`, `found` the `Match`es to mark, in a `unit` of "entities" or "words".
     """
     matches = collections.defaultdict(list)
     for match in found:

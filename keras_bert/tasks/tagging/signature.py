@@ -15,10 +15,8 @@ def tagger(model, preprocessor, labels, stride=None):
 
     `serving_default` finds words as BERT does: at white space and punctuation. The words of `words` are those that
     single spaces separate, as in CoNLL's files. A word gets the tag of its first piece. Its score is the probability of
-    that tag; the score of an entity is the mean score of its words.
-
-    Args:
-        stride: int, number of pieces between the starts of two windows. Defaults to half a window.
+    that tag; the score of an entity is the mean score of its words. Windows start `stride` pieces apart, by default
+    half a window.
     """
     labels = labels or placeholders(model.output["logits"].shape[-1])
     stride = half_stride(preprocessor.sequence_length) if stride is None else stride

@@ -16,14 +16,10 @@ _BASELINE = "each word's most frequent training tag"
 def summarize(windows, settings):
     """Summarizes `Sentences` as JSON values, as `tasks.summary.summarize` does for rows.
 
-    Args:
-        windows: dict of the `TaggingWindows` of `train`, `dev` and, if there is data to predict, `test`.
-        settings: `TaggingSettings`.
-
-    Returns:
-        A dict with the entries `unit`, `train`, `dev`, `test`, `overlap`, `baseline` and `majority` of rows; `words`,
-        the training words; `entities`, the training entities of each type, or `tags`, the words of each tag; `unknown`,
-        the dev entities of types that train lacks; `windows`; and `long`, the training sentences with several windows.
+    `windows` are the `TaggingWindows` of `train`, `dev` and, if there is data to predict, `test`. Returns a dict with
+    the entries `unit`, `train`, `dev`, `test`, `overlap`, `baseline` and `majority` of rows; `words`, the training
+    words; `entities`, the training entities of each type, or `tags`, the words of each tag; `unknown`, the dev entities
+    of types that train lacks; `windows`; and `long`, the training sentences with several windows.
     """
     train, splits = windows["train"], {split: part for split, part in windows.items() if split != "train"}
     sentences, dev = train.sentences, splits["dev"].sentences

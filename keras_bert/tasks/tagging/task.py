@@ -25,19 +25,12 @@ _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 
 @dataclasses.dataclass(frozen=True)
 class TaggingSettings:
-    """Settings for splitting sentences into windows.
+    """Settings for splitting sentences into windows."""
 
-    Args:
-        sequence_length: int, maximum number of tokens of a window.
-        document_context: bool, whether windows run over whole documents.
-        first_token_only: bool, see `TaggingWindows`.
-        max_train_examples: int, number of training sentences to use; `None` for all.
-    """
-
-    sequence_length: int = 128
-    document_context: bool = False
-    first_token_only: bool = False
-    max_train_examples: int | None = None
+    sequence_length: int = 128  # Maximum number of tokens of a window.
+    document_context: bool = False  # Whether windows run over whole documents.
+    first_token_only: bool = False  # See `TaggingWindows`.
+    max_train_examples: int | None = None  # Sentences to use; `None` for all.
 
     @property
     def windows(self):
@@ -48,13 +41,8 @@ class TaggingSettings:
 class TaggingTask(FinetuningTask):
     """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file.
 
-    Args:
-        train, dev: `tagging.data.Sentences` with entities or tags, to train on and to select the best run on.
-        test: `Sentences` to predict, or `None`. They are scored if they have entities.
-        model: directory or name of the checkpoint to start from.
-        bert: the loaded checkpoint.
-        settings: `TaggingSettings`. Defaults to windows of 128 tokens within sentences.
-        labels: list of the labels of the model. Defaults to those of the training data.
+    `dev` selects the best run; `test`, the `Sentences` to predict or `None`, is scored if it has entities. `model` is
+    the directory or name of the checkpoint `bert`. `labels`, those of the model, default to those of the training data.
     """
 
     can_pack = True

@@ -15,10 +15,8 @@ _NAMES = {"one": "tag", "many": "tags", "unit": "words"}
 def word_report(rows, labels):
     """Returns HTML sections about a tagger of words, and the wrong tags as rows of `errors.tsv`.
 
-    Args:
-        rows: list of dicts as in `entity_report`; `golds` and `predictions` are the tags of the words, `confidences`
-            the probabilities of the predicted tags.
-        labels: list of the tags.
+    `rows` are as in `entity_report`, but `golds` and `predictions` are the tags of the words, `confidences` the
+    probabilities of the predicted tags.
     """
     matches = [match for row in rows for match in _matches(row)]
     golds, predictions = ([match[part].type for match in matches] for part in (1, 2))
