@@ -188,7 +188,7 @@ class ModelMethods:
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
         Random numbers of the program continue as if nothing had been trained; only TensorFlow's start again from its
-        seed.
+        seed. Calls in several threads train one after the other; other threads can answer, but not draw random numbers.
 
         Args:
             texts: a list, an array, a Series, a data frame or a dataset of strings, of pairs as tuples, or of what else

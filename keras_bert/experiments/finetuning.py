@@ -14,6 +14,7 @@ from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid
 from keras_bert.experiments.grid_runs import GridRuns
+from keras_bert.experiments.kept_state import clear_session
 from keras_bert.experiments.results import Results, indented
 from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import read_lines
@@ -145,7 +146,7 @@ class Finetuning:
     def train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
         _LOG.info("%s", indented(f"training: {grid.setting_text(setting)}"))
-        keras.backend.clear_session()
+        clear_session()
         keras.utils.set_random_seed(setting["seed"])
         *earlier, last = stages
         weights, shared = None, self.hyperparameters

@@ -81,7 +81,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
     if output_dir:
         output_dir = pathlib.Path(output_dir).expanduser()
         check_writable(output_dir)
-    with messages(verbose), kept_state(), tempfile.TemporaryDirectory() as folder:
+    with kept_state(), messages(verbose), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()

@@ -1,5 +1,6 @@
 """`LoadedBert.fit` and `evaluate`: the same weights and scores as the commands, for every task; data of all forms."""
 
+import concurrent.futures
 import dataclasses
 import functools
 import json
@@ -7,6 +8,7 @@ import os
 import random
 import re
 import signal
+import sys
 from unittest import mock
 
 import keras
@@ -231,6 +233,27 @@ def test_state_of_the_program(start):
     finally:
         keras.config.set_dtype_policy("float32")
     assert trained.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
+
+
+def test_threads(start):
+    """Training in two threads, beside answers in a third one, gives what one call after the other gives."""
+    bert = keras_bert.load(start)
+    policy = keras.config.dtype_policy()
+
+    def fit(seed):
+        return bert.fit(TEXTS, CLASSES, verbose=seed == 1, **{**SETTINGS, "epochs": 1, "seed": seed})
+
+    def answer(first):
+        return [bert.predict("a b", sequence_length=n)["embedding"].tolist() for n in range(first, first + 3)]
+
+    expected, streams, errors = [fit(1), fit(2), answer(5)], sys.stdout, sys.stderr
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(*call) for call in ((fit, 1), (fit, 2), (answer, 8))]
+        found = [call.result() for call in calls]
+    for first, second in zip(expected[:2], found[:2], strict=True):
+        assert all(map(np.array_equal, first.model().weights, second.model().weights))
+    np.testing.assert_allclose(found[2], expected[2], atol=1e-6)
+    assert (sys.stdout, sys.stderr, keras.config.dtype_policy()) == (streams, errors, policy)
 
 
 @pytest.mark.slow
