@@ -22,11 +22,14 @@ from keras_bert.models.lora import check_no_lora
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
 
+_UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
+
 
 class LoadedBert(ModelMethods):
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
     It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.
+    Its pickles and deep copies have the weights, with merged LoRA adapters, and answer equally.
 
     Attributes:
         config: the `BertConfig`.
@@ -77,6 +80,22 @@ class LoadedBert(ModelMethods):
             f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
             f"A={config.num_attention_heads}, head={self.head!r})"
         )
+
+    def __reduce__(self):
+        """Pickles, and copies deeply, the present weights, whatever files or graphs they were in."""
+        if any(layer.quantization_mode for layer in (self._model or self.encoder)._flatten_layers()):
+            raise TypeError(
+                "a quantized model cannot be pickled or copied. Expected a model without quantize(), and a dtype other "
+                "than int8; `save` writes it"
+            )
+        arrays = {name: (tensor.name, tensor.read()) for name, tensor in self.checkpoint().tensors.items()}
+        facts = {name: value for name, value in vars(self).items() if name not in _UNSAVED}
+        return _restored, (self.name, arrays, self.encoder.get_layer("token_embedding").dtype_policy.name, facts)
+
+    def __copy__(self):
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self), _answerer=None)
+        return copied
 
     def __getattr__(self, name):
         if hasattr(keras.Model, name):
@@ -211,3 +230,12 @@ class LoadedBert(ModelMethods):
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
+
+
+def _restored(name, arrays, dtype, facts):
+    """Returns a `LoadedBert` from what it was pickled as."""
+    tensors = {key: Tensor(was, value.shape, lambda value=value: value) for key, (was, value) in arrays.items()}
+    checkpoint = Checkpoint(name, facts["config"], tensors, facts["metadata"])
+    bert = LoadedBert(checkpoint, dtype=dtype, **facts["encoder_options"])
+    vars(bert).update(facts)
+    return bert

@@ -1,6 +1,9 @@
 """`LoadedBert.predict` gives the answers of the signatures that `export` writes, as dicts."""
 
+import copy
 import functools
+import pickle
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -247,6 +250,30 @@ def test_answers_follow_changes_of_layers(load, tmp_path):
     bert.encoder.get_layer("embeddings").norm.epsilon = 9.0
     with pytest.raises(ValueError, match="'embeddings' has norm.epsilon=9.0, where 1e-12 is expected"):
         bert.predict("a b c")
+
+
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a")
+@pytest.mark.usefixtures("eager")
+def test_pickles_and_copies(load, tmp_path):
+    """They answer equally after the files are gone, and have weights of their own."""
+    load("multi_label", thresholds=(0.4, 0.5, 0.6)).save(tmp_path / "model")
+    bert = keras_bert.load(tmp_path / "model", dtype="mixed_bfloat16")
+    bert.results, expected = {"scores": {"f1": 0.5}}, bert.predict(TEXTS)
+    keras_bert.enable_lora(bert.model(), 2)
+    shutil.rmtree(tmp_path / "model")
+    for copied in (pickle.loads(pickle.dumps(bert)), copy.deepcopy(bert)):
+        assert copied.predict(TEXTS) == expected
+        names = ("labels", "thresholds", "results", "vocabulary", "config", "name", "task", "has_pooler", "metadata")
+        for name in names:
+            assert getattr(copied, name) == getattr(bert, name), name
+        assert copied.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
+        copied.model().weights[-1].assign([9.0, 9.0, 9.0])
+        assert bert.predict(TEXTS) == expected
+    assert copy.copy(bert).model() is bert.model()
+    keras_bert.merge_lora(bert.model())
+    bert.model().quantize("int8")
+    with pytest.raises(TypeError, match="a quantized model cannot be pickled or copied. .* `save` writes it"):
+        pickle.dumps(bert)
 
 
 def test_answers_follow_changes_of_labels(eager, load):
