@@ -13,6 +13,7 @@ from keras_bert.quiet import quiet_start
 # Modules of classes that `.keras` files may contain.
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
+_TRANSFORMERS = re.compile("from_pretrained|pipeline|Auto(Model|Tokenizer)|(TF)?Bert(Model|For)")
 _ON_JAX = os.environ.get("KERAS_BACKEND") == "jax"
 _ADVICE = (
     "" if _ON_JAX else ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
@@ -37,6 +38,7 @@ def lazy_names(package, file):
         if name not in module_of:
             found = None if name.startswith("_") else similar(name, names)
             hint = f". Did you mean {found!r}?" if found else ""
+            hint = ". keras_bert.load(path_or_name) opens a checkpoint" if _TRANSFORMERS.match(name) else hint
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
         module = module_of[name]
         with naming_extras(f"`{package}.{name}`", _ADVICE), quiet_start():

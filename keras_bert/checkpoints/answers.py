@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import logging
 import operator
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,7 @@ from keras_bert.tasks import in_memory
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
+from keras_bert.training.progress import is_live, track
 
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
@@ -88,7 +90,7 @@ class Answerer:
         signature = self._build("embedding", sequence_length, **_grouping())["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
-        for numbers, part in _batches(rows, batch_size):
+        for numbers, part in _shown(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
 
@@ -123,6 +125,7 @@ class Answerer:
         for name in options:
             if name not in self._options:
                 known = ", ".join(self._options) or "none"
+                known += "; texts are cut at `sequence_length`" if "stride" in name else ""
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
                     f"Received: {name}={options[name]!r}"
@@ -190,7 +193,7 @@ def _candidates(labels, multi_label, head):
 def answer_rows(signature, names, rows, batch_size, n_best=None):
     """Returns the answers of a signature to rows."""
     answers = [None] * len(rows)
-    for numbers, part in _batches(rows, batch_size):
+    for numbers, part in _shown(rows, batch_size):
         for number, answer in zip(numbers, results(_call(signature, names, part), part, n_best), strict=True):
             answers[number] = answer
     return answers
@@ -264,6 +267,12 @@ def check_rows(rows, allowed, taker):
             found = given.get(tuple(row), f"a dict with {', '.join(map(repr, row)) or 'no keys'}")
             raise ValueError(f"`texts`: {taker} takes {expected}{mixed}. Received: {found} at index {number}")
     return names
+
+
+def _shown(rows, batch_size):
+    """Yields the batches, and shows their number on a terminal if they take long."""
+    batches = list(_batches(rows, batch_size))
+    yield from track(batches, "predicting, batches", show=len(batches) > 1 and is_live(sys.stderr))
 
 
 def _batches(rows, batch_size):

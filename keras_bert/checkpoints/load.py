@@ -23,6 +23,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checkpoints.other_names import ARGUMENTS
 from keras_bert.checks import explaining, similar
 from keras_bert.files import read_object
 from keras_bert.memory import explain_out_of_memory
@@ -116,6 +117,8 @@ def load(
 def _check_options(options):
     known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "bilstm", "num_layers"]
     if unknown := [name for name in options if name not in known]:
+        if unknown[0] in ARGUMENTS:
+            raise ValueError(f"`load` has no argument {unknown[0]!r}: {ARGUMENTS[unknown[0]]}")
         found = similar(unknown[0], known)
         hint = f"Did you mean {found!r}?" if found else f"Expected one of: {', '.join(dict.fromkeys(known))}"
         raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint}")

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import keras
 
+from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
@@ -22,6 +23,9 @@ from keras_bert.models.lora import check_no_lora
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
 
+_SHOWN = 5  # Labels that are shown.
+_FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
+_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory")  # What `dir` does not list.
 _UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
 
 
@@ -75,11 +79,18 @@ class LoadedBert(ModelMethods):
             self.config = describe(self.encoder).config
 
     def __repr__(self):
-        config = self.config
+        config, facts = self.config, [f"head={self.head!r}"]
+        if self.labels:
+            more = f", ... {len(self.labels)} in all" if len(self.labels) > _SHOWN else ""
+            facts.append(f"labels=[{', '.join(map(repr, self.labels[:_SHOWN]))}{more}]")
+        facts += [f"sequence_length={self.sequence_length}"] if self.sequence_length else []
         return (
             f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
-            f"A={config.num_attention_heads}, head={self.head!r})"
+            f"A={config.num_attention_heads}, {', '.join(facts)})"
         )
+
+    def __dir__(self):
+        return [*(name for name in dir(type(self)) if name not in _INTERNAL), *_FACTS]
 
     def __reduce__(self):
         """Pickles, and copies deeply, the present weights, whatever files or graphs they were in."""
@@ -98,6 +109,8 @@ class LoadedBert(ModelMethods):
         return copied
 
     def __getattr__(self, name):
+        if name in other_names.ATTRIBUTES:
+            raise AttributeError(f"a LoadedBert has no attribute {name!r}: {other_names.ATTRIBUTES[name]}")
         if hasattr(keras.Model, name):
             raise AttributeError(
                 f"a LoadedBert is not a Keras model and has no attribute {name!r}. Use `bert.encoder` to build a model "
@@ -168,6 +181,7 @@ class LoadedBert(ModelMethods):
         next_sentence = self._has_next_sentence() if next_sentence is None else next_sentence
         return self._fill_head(build_pretrainer(self.encoder, next_sentence, tied=self.tied))
 
+    @other_names.CalledFirst
     def model(self) -> keras.Model:
         """Returns the model with the head that the checkpoint contains, the same one in each call."""
         if self._model is None:

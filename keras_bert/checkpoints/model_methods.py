@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert import similarity
+from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.save import save
 from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
@@ -46,7 +47,8 @@ class ModelMethods:
         sequence_length: int | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
-        **options,
+        as_frame: bool = False,
+        **options: Any,
     ) -> Any:
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
 
@@ -67,6 +69,7 @@ class ModelMethods:
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
+            as_frame: bool, whether to return a pandas data frame with a row for each text. Defaults to `False`.
             **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
                 or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
                 those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
@@ -93,8 +96,10 @@ class ModelMethods:
         """
         if candidate_labels is not None:
             options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
-            return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
-        return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
+            answers = self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
+        else:
+            answers = self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
+        return other_names.as_frame(answers, texts) if as_frame else answers
 
     def encode(
         self,
@@ -171,6 +176,7 @@ class ModelMethods:
         targets: Any = None,
         *,
         validation: Any = None,
+        validation_data: Any = None,
         validation_split: float | None = None,
         task: Task | None = None,
         output_dir: str | os.PathLike | None = None,
@@ -183,7 +189,7 @@ class ModelMethods:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         strategy: Any = None,
         verbose: bool = True,
-        **options,
+        **options: Any,
     ) -> Self:
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
@@ -199,6 +205,7 @@ class ModelMethods:
                 no answer; the right choice is its index. Pairs without targets train a sentence encoder.
             validation: tuple of texts and targets that select the best epoch. Defaults to `None`: all epochs are
                 trained, and the last weights are kept.
+            validation_data: Keras' name of `validation`.
             validation_split: float, share of the rows, drawn at random, that is `validation` instead.
             task: string, see `keras_bert.tasks.in_memory.TASKS`. Defaults to the one that follows from the data.
             output_dir: folder of the run: report, model card, model, SavedModel. The same call resumes an interrupted
@@ -226,6 +233,9 @@ class ModelMethods:
         self._check_backend("fit")
         from keras_bert.experiments import fit_data, fitting  # A higher floor, which loads models itself.
 
+        if validation is not None and validation_data is not None:
+            raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
+        validation = validation_data if validation is None else validation
         choices = fitting.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
         return fitting.fit(
             self,
@@ -241,7 +251,13 @@ class ModelMethods:
         )
 
     def evaluate(
-        self, texts: Any, targets: Any = None, *, sequence_length: int | None = None, verbose: bool = True, **options
+        self,
+        texts: Any,
+        targets: Any = None,
+        *,
+        sequence_length: int | None = None,
+        verbose: bool = True,
+        **options: Any,
     ) -> dict[str, float]:
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
@@ -256,7 +272,7 @@ class ModelMethods:
 
         return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
-    def save(self, directory: str | os.PathLike, **options) -> None:
+    def save(self, directory: str | os.PathLike, **options: Any) -> None:
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
 
         Example:
@@ -265,7 +281,7 @@ class ModelMethods:
         settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
         save(self.model(), directory, self.vocabulary, **{**settings, **options})
 
-    def export(self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options) -> None:
+    def export(self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options: Any) -> None:
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
 
         Args:

@@ -33,6 +33,12 @@ from keras_bert.training.keras_callbacks import check_callbacks, with_loss
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _OTHER_NAMES = {"lr": "learning_rate"}
+_HINTS = {name: "`bert.encoder` builds models to compile with your own" for name in ("optimizer", "loss", "metrics")}
+_HINTS |= {name: "the classes are those of the targets" for name in ("num_labels", "num_classes", "labels")}
+_HINTS |= {
+    "remat": "It is one of keras_bert.load(name, remat=True)",
+    "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
+}
 _LOG = logging.getLogger("keras_bert")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
@@ -208,10 +214,7 @@ def _split_options(task, options):
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
         known = [*LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
         found = _OTHER_NAMES.get(unknown[0]) or similar(unknown[0], known)
-        hint = f". Did you mean {found!r}?" if found else f". Expected one of: {', '.join(known)}"
-        if unknown[0] in ("optimizer", "loss", "metrics"):
-            hint = ", which chooses it. `bert.encoder` builds models to compile with your own"
-        if unknown[0] == "remat":
-            hint = ". It is one of keras_bert.load(name, remat=True)"
-        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}{hint}")
+        hint = f"Did you mean {found!r}?" if found else f"Expected one of: {', '.join(known)}"
+        hint = _HINTS.get(unknown[0], hint)
+        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}. {hint}")
     return shared, own

@@ -6,11 +6,13 @@ import shutil
 import sys
 import textwrap
 import threading
+import time
 
 import tqdm
 
 _DELAY = 2.0  # Seconds before a job other than training is shown.
 _HIDDEN = []  # Not empty while nothing is shown, in all threads.
+_TRACKED = []  # Not empty while a number of items is shown, to which those within add nothing.
 
 # Abbreviations, so that a line fits into a terminal.
 _SHARES = re.compile("accuracy|precision|recall|MRR|nDCG|f1|exact|correlation|pearson|spearman|bleu")
@@ -18,16 +20,20 @@ _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tok
 
 
 @contextlib.contextmanager
-def hidden():
-    """Shows no progress while the block runs."""
-    _HIDDEN.append(True)
+def _within(blocks):
+    blocks.append(True)
     try:
         yield
     finally:
-        _HIDDEN.pop()
+        blocks.pop()
 
 
-def _is_live(stream):
+def hidden():
+    """Shows no progress while the block runs."""
+    return _within(_HIDDEN)
+
+
+def is_live(stream):
     """Whether a line can be written again: on a terminal, and in the cells of a notebook."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
@@ -119,7 +125,7 @@ def track(items, what: str, total: int | None = None, show: bool = True):
 
     `what` is being done, such as "tokenizing"; `total` defaults to the length of the items, if known.
     """
-    if not show:
+    if not show or _TRACKED:
         yield from items
         return
     total = len(items) if total is None and hasattr(items, "__len__") else total
@@ -131,7 +137,11 @@ def track(items, what: str, total: int | None = None, show: bool = True):
         return [count, f"{left} left"] if left else [count]
 
     options = {"total": total, "leave": False, "delay": _DELAY}
-    with contextlib.closing(_Line(compose, sys.stderr, **options)) as line, contextlib.ExitStack() as first:
+    with (
+        contextlib.closing(_Line(compose, sys.stderr, **options)) as line,
+        _within(_TRACKED),
+        contextlib.ExitStack() as first,
+    ):
         first.enter_context(announced(what.split(",")[0]))  # It may take long, for example to trace a graph.
         for item in items:
             yield item
@@ -155,19 +165,27 @@ def messages():
 @contextlib.contextmanager
 def announced(what, show=True, delay=_DELAY):
     """Shows what is being done while the block runs, if it takes more than `delay` seconds."""
-    lines = []
-    timer = threading.Timer(delay, lambda: lines.append(_Line(lambda fields: [f"{what} ..."], sys.stderr, leave=False)))
-    timer.daemon = True
+    done, began = threading.Event(), time.monotonic()
+
+    def compose(fields):
+        seconds = int(time.monotonic() - began) if is_live(sys.stderr) else 0
+        return [f"{what} ...{f' {seconds} s' if seconds else ''}"]
+
+    def follow():
+        if not done.wait(delay):
+            with contextlib.closing(_Line(compose, sys.stderr, leave=False)) as line:
+                while not done.wait(1.0):
+                    line.refresh()
+
+    thread = threading.Thread(target=follow, daemon=True)
     if show:
-        timer.start()
+        thread.start()
     try:
         yield
     finally:
-        timer.cancel()
+        done.set()
         if show:
-            timer.join()
-        for line in lines:
-            line.close()
+            thread.join()
 
 
 class _Line(tqdm.tqdm):
@@ -178,7 +196,7 @@ class _Line(tqdm.tqdm):
     """
 
     def __init__(self, compose, stream, **options):
-        self._compose, self._terminal = compose, _is_live(stream)
+        self._compose, self._terminal = compose, is_live(stream)
         super().__init__(
             file=stream if self._terminal else _Lines(stream),
             mininterval=0.1 if self._terminal else 10.0,

@@ -1,8 +1,10 @@
 """Variants of checkpoints written by other programs, and errors for damaged ones."""
 
+import dataclasses
 import fnmatch
 import json
 import logging
+import operator
 import re
 import shutil
 from types import SimpleNamespace
@@ -206,6 +208,10 @@ class TestNames:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
+            (
+                {"num_labels": 2},
+                "'num_labels': `fit` finds the classes in its targets, and bert.classifier(",
+            ),
             ({"d_type": "bfloat16"}, "`load` has no argument 'd_type'. Did you mean 'dtype'?"),
             (
                 {"xyz": 1},
@@ -423,11 +429,35 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
         bert.compile()
     with pytest.raises(AttributeError, match="LoadedBert has no attribute 'nothing'"):
         bert.nothing  # noqa: B018
+    for name, message in (
+        ("from_pretrained", r"no attribute 'from_pretrained': keras_bert.load\(path_or_name\) opens a checkpoint"),
+        ("predict_proba", "`predict` returns probabilities: `score` and `scores` of each answer$"),
+        ("explain", r"`predict` returns probabilities: .*, and `attention\(text\)` what each token attends to"),
+        ("model.fit", r"`bert.model` is a method, .* Use `bert.fit`, .* on texts, or bert.model\(\).fit on token ids"),
+    ):
+        with pytest.raises(AttributeError, match=message):
+            operator.attrgetter(name)(bert)
+    assert "same one in each call" in loaded.LoadedBert.model.__doc__
     assert bert.model() is bert.model()
     with pytest.raises(ValueError, match="`sequence_length` must be at most 40, the number of positions of "):
         bert.preprocessor(41)
     with pytest.raises(TypeError, match="unexpected keyword argument 'pair'"):
         bert.classifier(2, pair=False)  # Would change nothing.
+
+
+def test_what_a_loaded_checkpoint_shows(saved):
+    """Its labels and its length; methods and the facts that people ask for."""
+    bert = keras_bert.load(saved("classification"))
+    start = f"LoadedBert({str(saved('classification'))!r}, L=1 H=32 A=4, head='classification'"
+    assert (bert.labels, repr(bert)) == (None, f"{start})")
+    bert.labels, bert.sequence_length = ["a", "b"], 128
+    assert repr(bert) == f"{start}, labels=['a', 'b'], sequence_length=128)"
+    bert.labels = list("abcdefg")
+    assert repr(bert) == f"{start}, labels=['a', 'b', 'c', 'd', 'e', ... 7 in all], sequence_length=128)"
+    shown = [name for name in dir(bert) if not name.startswith("_")]
+    assert {"fit", "predict", "save", "labels", "results", "encoder"} <= set(shown)
+    assert sum(not callable(getattr(bert, name)) for name in shown) <= 10
+    assert all(hasattr(bert, field.name) for field in dataclasses.fields(bert.metadata))
 
 
 @pytest.mark.tensorflow

@@ -3,6 +3,7 @@
 import concurrent.futures
 import dataclasses
 import functools
+import inspect
 import json
 import os
 import random
@@ -281,7 +282,14 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"class_weight": "most"}, "`class_weight` must be None, 'balanced'"),
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
         ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
-        (["x", "y"], {"validation_data": (["a"], ["x"])}, "no option 'validation_data' .* Did you mean 'validation'?"),
+        (["x", "y"], {"validation_data": (["a"], ["z"])}, r"validation\[0\]: unknown label 'z'"),
+        (
+            ["x", "y"],
+            {"validation_data": (["a"], ["x"]), "validation": (["a"], ["x"])},
+            "same argument. Rec.*: both",
+        ),
+        (["x", "y"], {"stride": 8}, "no option 'stride' .*cut at `sequence_length`; for questions it is `doc_stride`"),
+        (["x", "y"], {"num_labels": 2}, "no option 'num_labels' .*the classes are those of the targets"),
         (["x", "y"], {"class_weight": {"x": -1}}, "`class_weight` must be a number of at least 0"),
         (["x", "y"], {"remat": True}, r"no option 'remat' .* keras_bert.load\(name, remat=True\)"),
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Did you mean 'learning_rate'?"),
@@ -290,7 +298,7 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
             {"shuffle": 1},
             "no option 'shuffle' .* Expected one of: validation, .* freeze_layers",
         ),
-        (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* which chooses it. `bert.encoder` builds"),
+        (["x", "y"], {"metrics": ["accuracy"]}, "no option 'metrics' .* `bert.encoder` builds models"),
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
         (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
@@ -344,6 +352,13 @@ def test_frozen_layers_of_the_loaded_model(start):
 def test_evaluate_needs_a_head(start):
     with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
         keras_bert.load(start).evaluate(TEXTS, CLASSES)
+
+
+def test_every_parameter_has_a_type(start):
+    bert = keras_bert.load(start)
+    for method in (bert.fit, bert.evaluate, bert.predict, bert.encode, bert.save, bert.export):
+        parameters = inspect.signature(method).parameters.items()
+        assert [name for name, each in parameters if each.annotation is each.empty] == [], method.__name__
 
 
 @pytest.mark.parametrize("name", ["classifier", "token_classifier"])

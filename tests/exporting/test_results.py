@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import io
 import pickle
 import shutil
+import sys
 from unittest import mock
 
 import numpy as np
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.exporting.results import results  # noqa: E402
+from keras_bert.training.progress import track  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 
@@ -164,6 +167,36 @@ def test_inputs_of_predict(eager, load):
     assert bert.encode([]).shape == (0, 32)
 
 
+def test_answers_as_a_frame(eager, load, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    bert, texts = load("classification"), pandas.Series(["a b", "c"], [7, 3])
+    frame, answers = bert.predict(texts, as_frame=True), bert.predict(list(texts))
+    assert (frame.index.tolist(), frame.to_dict("records")) == ([7, 3], answers)
+    assert bert.predict("a b", as_frame=True).columns.tolist() == ["label", "score", "scores"]
+    assert bert.predict([], as_frame=True).empty
+    found = load("token_classification").predict(["a b"], as_frame=True)["entities"][0]
+    assert found == load("token_classification").predict("a b")["entities"]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match="`as_frame` needs pandas, which is not installed. Install it with"):
+        bert.predict("a", as_frame=True)
+
+
+def test_progress_on_a_terminal_only(eager, load, monkeypatch):
+    """Of several batches, and for one number of items at a time."""
+    monkeypatch.setattr("keras_bert.training.progress._DELAY", 0.0)
+    for is_terminal, batch_size, expected in ((True, 1, True), (True, 2, False), (False, 1, False)):
+        stream = io.StringIO()
+        stream.isatty = lambda is_terminal=is_terminal: is_terminal
+        monkeypatch.setattr("sys.stderr", stream)
+        load("classification").predict(["a b", "c"], batch_size=batch_size)
+        load("classification").encode(["a b", "c"], batch_size=batch_size)
+        assert ("predicting" in stream.getvalue()) == expected
+        for _ in track([1], "outer"):
+            stream.truncate(0)
+            load("classification").predict(["a b", "c"], batch_size=batch_size)
+            assert "predicting" not in stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("head", "texts", "message"),
     [
@@ -199,7 +232,7 @@ def test_thresholds_of_predict(eager, load):
 def test_wrong_options_of_predict(load):
     for head, texts, options, message in (
         ("mlm", "a", {"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
-        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' for head=.* Expected one of: top. .*=8"),
+        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' .* one of: top; texts are cut at `sequ.*=8"),
         ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs of texts"),
         ("pretraining", ("a", "b"), {"top": 2}, "`top` is for masks. Received: top=2 for pairs.*"),
         ("classification", "a", {"n_best": 2}, "`n_best` is for answers .*: n_best=2 for a model with head='classif.*"),

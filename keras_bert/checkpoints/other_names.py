@@ -1,0 +1,54 @@
+"""Names that other programs use, and what a `LoadedBert` has in their place."""
+
+import functools
+
+_FIND = "`fit` finds the classes in its targets, and bert.classifier(num_classes) is a model with a new head"
+ARGUMENTS = {
+    "num_labels": _FIND,
+    "num_classes": _FIND,
+    "output_attentions": "`attention_scores=True` returns attention probabilities",
+    "output_hidden_states": "`hidden_states=True` returns the outputs of all layers",
+    "torch_dtype": "`dtype` is the precision, such as dtype='bfloat16'",
+}
+_PREDICT = "`predict` returns probabilities: `score` and `scores` of each answer"
+ATTRIBUTES = {
+    "from_pretrained": "keras_bert.load(path_or_name) opens a checkpoint",
+    "save_pretrained": "`save(directory)` writes a folder for `from_pretrained`",
+    "predict_proba": _PREDICT,
+    "explain": f"{_PREDICT}, and `attention(text)` what each token attends to",
+    "score": "`evaluate(texts, targets)` returns the scores, a dict",
+    "transform": "`encode(texts)` returns vectors",
+    "tokenizer": "`preprocessor(sequence_length).tokenizer` splits texts, `vocabulary` has the pieces",
+    "num_labels": "`labels` has the names of the classes",
+}
+
+
+class CalledFirst:
+    """Decorates a method whose result has the attributes that people look for in the method."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else _Bound(self.__wrapped__, instance)
+
+
+class _Bound(functools.partial):
+    def __getattr__(self, name):
+        method = f"`bert.{self.func.__name__}`"
+        raise AttributeError(
+            f"{method} is a method, which returns a Keras model, and has no attribute {name!r}. Use `bert.fit`, "
+            f"`bert.evaluate` and `bert.predict` on texts, or bert.{self.func.__name__}().{name} on token ids"
+        )
+
+
+def as_frame(answers, texts):
+    """Returns the answers as a pandas data frame with a row for each text, whose index is that of a Series or frame."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "`as_frame` needs pandas, which is not installed. Install it with `pip install pandas`", name="pandas"
+        ) from None
+    rows = [answers] if isinstance(answers, dict) else answers
+    return pandas.DataFrame(rows, texts.index if isinstance(texts, pandas.Series | pandas.DataFrame) else None)
