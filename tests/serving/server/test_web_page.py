@@ -403,6 +403,41 @@ def test_a_pasted_table(visit, heads, client):
     assert row == [*lines[1], "'-1+1", "'\uff1d1", "' @A", "-0.5", "1e-9", "n't", "''a", ""]
 
 
+HEADERS = {  # First rows that have unknown names of columns, and some that do not.
+    "Kommentar;Stimmung\nSehr schön heute;gut\nNie wieder bitte;schlecht": True,
+    "Nr,Bemerkung\n1,gut\n2,na ja": True,
+    "Kürzel,Stimmung\na,x\nb,y\nc,x\nd,y": True,
+    "Comment\nA charming film it is.\nTwo hours of nothing.": True,
+    "A charming film.\nTwo hours of nothing.": False,
+    "good,fine\nbad,poor": False,
+    "Hello\nBye": False,
+    "1,2\n3,4": False,
+    "alone": False,
+    "a,a\n1,2": False,
+    "x,gut\n1,gut\n": True,
+    "": False,
+}
+
+
+@pytest.mark.slow
+def test_a_header_with_unknown_names(visit, heads):
+    page = visit(heads, viewport={"width": 390, "height": 800})
+    choose(page, "many_classes")
+    for text, expected in HEADERS.items():
+        page.get_by_label("Rows").fill(text)
+        assert (text, page.locator("#header").is_checked()) == (text, expected)
+    page.get_by_label("Rows").fill("Nr;Bemerkung;Ort\n1;Sehr schön;Rom\n2;Nie wieder;Bonn\n")
+    cells = page.locator("#preview th, #preview td")
+    assert cells.all_text_contents() == ["Nr", "Bemerkung", "Ort", "1", "Sehr schön", "Rom", "2", "Nie wieder", "Bonn"]
+    assert page.locator("#column_text option:checked").text_content() == "Bemerkung"
+    _, data, errors = answer_table(page)
+    assert rows_of(data, ";")[0] == ["Nr", "Bemerkung", "Ort", "label", "score", "error"]
+    assert page.locator("#preview th").all_text_contents()[:3] == ["Nr", "Bemerkung", "Ort"]
+    assert (errors, page.evaluate("document.documentElement.scrollWidth")) == ([], 390)
+    page.locator("#header").uncheck()
+    assert cells.all_text_contents()[:5] == ["column 1", "column 2", "column 3", "Nr", "Bemerkung"]
+
+
 @pytest.mark.slow
 def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     """A list of texts without a header; the server rejects one row, which is found in its batch."""

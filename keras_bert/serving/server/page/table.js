@@ -12,6 +12,7 @@ const COLUMN_NAMES = {
   choices: ["choices", "options"],
 };
 const CHOICE = /^((choice|option|answer|ending)([ _-]|(?=[0-9])))?([0-9]+|[a-z])$/i;
+const NAME = /^(?=.*\p{L})[\p{L}\p{M}\p{N}_ #()/-]{1,40}$/u;
 const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer", "target"];
 
 // The answer to a row: pairs of a column of the file, as `predict --output` names it, and its value. A third element is
@@ -75,21 +76,40 @@ function stopTable() {
 function readRows(separator = separatorOf(sheet.text)) {
   sheet.separator = byId("separator").value = separator;
   sheet.rows = parseTable(sheet.text, sheet.separator);
-  const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
-  byId("header").checked = Boolean(sheet.rows[0]?.some((cell) => known.includes(cell.trim().toLowerCase())));
+  byId("header").checked = hasHeader(sheet.rows);
   drawColumns();
 }
+
+// Whether the first row has the names of the columns: usual ones, or short words that differ from the cells below them,
+// which are numbers, longer texts, or a few values that repeat.
+function hasHeader([first = [], ...others]) {
+  const names = first.map((cell) => cell.trim());
+  const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
+  if (names.some((name) => known.includes(name.toLowerCase()))) return true;
+  if (!others.length || new Set(names).size < names.length || !names.every((name) => NAME.test(name))) return false;
+  return names.some((name, place) => {
+    const cells = others.slice(0, 200).map((row) => (row[place] ?? "").trim()).filter(Boolean);
+    const repeated = names.length > 1 && cells.length > 3 && new Set(cells).size <= cells.length / 2;
+    const least = name.length * (names.length > 1 ? 1 : 2);
+    const texts = !/\s/.test(name) && cells.every((cell) => cell.length > least && /\S\s+\S+\s+\S/.test(cell));
+    return cells.length > 0 && !cells.includes(name) && (repeated || texts || cells.every(isNumber));
+  });
+}
+
+const isNumber = (cell) => /^[+-]?[0-9.,]*[0-9]%?$/.test(cell.trim());
 
 function drawColumns() {
   const inputs = Object.keys(signature()?.inputs ?? {});
   const [names, rows] = split();
   const options = () => names.map((name, index) => node("option", { value: index }, name));
+  // Columns of numbers, such as ids, are not texts.
+  const texts = [...names.keys()].filter((place) => !rows.slice(0, 200).every((row) => isNumber(row[place] ?? "")));
   byId("columns").replaceChildren(...(names.length > 1 ? inputs : []).map((input, index) => {
     const several = signature().inputs[input] === 2;
     const size = several ? { multiple: "", size: Math.min(names.length, 6) } : {};
     const chooser = node("select", { id: `column_${input}`, ...size }, ...options());
     const known = knownColumns(input, names);
-    const chosen = known.length ? known : [Math.min(index, names.length - 1)];
+    const chosen = known.length ? known : [texts[index] ?? Math.min(index, names.length - 1)];
     for (const option of chooser.options) option.selected = chosen.includes(Number(option.value));
     const title = several ? `Columns of “${input}”, or one with | between them` : `Column of “${input}”`;
     return node("div", {}, node("label", { for: `column_${input}` }, title), chooser);
@@ -100,6 +120,7 @@ function drawColumns() {
   const many = names.length > 1 ? `, ${count(names.length, "column")} separated by ${SEPARATORS[sheet.separator]}` : "";
   const source = sheet.file ? `${sheet.file}: ` : "";
   byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.${missing}` : "";
+  byId("preview").replaceChildren(...(sheet.rows.length ? [dataTable("Preview", names, rows.slice(0, 3))] : []));
 }
 
 // The numbers of the columns whose names are usual for an input: one, or all columns of choices.
@@ -227,14 +248,14 @@ function showTable(problem) {
   byId("table_status").textContent =
     `${sheet.answers.length} of ${count(rows.length, "row")}, ${count(errors.length, "error")}${shown}`;
   byId("download").hidden = !sheet.answers.length;
-  byId("preview").replaceChildren(...(lines.length ? [dataTable(head, lines)] : []));
+  byId("preview").replaceChildren(...(lines.length ? [dataTable("First rows with answers", head, lines)] : []));
 }
 
-function dataTable(head, lines) {
+function dataTable(title, head, lines) {
   const cell = (tag) => (text) => node(tag, { class: "cut" }, node("bdi", {}, text));
   const body = lines.map((line) => node("tr", {}, ...line.map(cell("td"))));
   const heads = node("tr", {}, ...head.map((name) => node("th", { scope: "col" }, name)));
-  return scroll("First rows with answers", node("table", {}, node("thead", {}, heads), node("tbody", {}, ...body)));
+  return scroll(title, node("table", {}, node("thead", {}, heads), node("tbody", {}, ...body)));
 }
 
 function listErrors(messages) {
