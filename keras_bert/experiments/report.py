@@ -16,14 +16,10 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     """Writes the report and, beside it, `errors.tsv`.
 
     Args:
-        path: output file.
-        head: `Head`.
         metric: name of the score that selects the best run.
         results: list of `{"setting", "scores"}`, see `GridRuns`.
-        run_curves: dict of the lines of `metrics.jsonl`, a list of dicts for each run; the keys are folder names as
-            returned by `grid.folder_name`.
-        sections: HTML sections about the predictions on dev, see the `report.py` of each
-            task.
+        run_curves: dict of the lines of `metrics.jsonl` of each run, by `grid.folder_name`.
+        sections: HTML sections about the predictions on dev, see the `report.py` of each task.
         errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
     """
     path, unit = pathlib.Path(path), 100 if is_share(metric) else 1

@@ -35,12 +35,9 @@ def json_line(row, answer, keep=False):
 
 
 def write(path, parts, delimiter=None):
-    """Writes a file of texts and their answers, with all columns of the file that the texts are from.
+    """Writes answers as a table, or without `delimiter` as a line of JSON for each text.
 
-    Args:
-        path: the file.
-        parts: iterable of (record, row, answer): the row of the file, or `None`; the texts; the answer.
-        delimiter: str, that of a table. Defaults to `None`: a line of JSON for each text.
+    `parts` are (record, row, answer): the row of the file that the texts are from, or `None`; the texts; the answer.
     """
     if delimiter is None:
         with open(path, "w", encoding="utf-8") as file:

@@ -73,13 +73,9 @@ def valid_text(text):
 
 
 def check_columns(path, line, names, wanted):
-    """Raises an error if a header or record lacks a wanted column or has it twice.
+    """Raises an error if a header or record with columns `names` lacks a wanted column or has it twice.
 
-    Args:
-        path: the file.
-        line: the line of the header or record.
-        names: list of its columns.
-        wanted: list of columns; or a dict of the flags that name them, or `None`, which the error mentions.
+    `wanted` is a list of columns, or a dict of the flags that name them, or `None`, which the error mentions.
     """
     for column in wanted:
         if column not in names:
