@@ -2,6 +2,7 @@
 # make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
 # make slow     runs the slow tests
 # make whole    runs the default and the slow tests in one session, with all optional packages, as .ci/run does
+# make kernels  runs once more, with the other kernels (oneDNN on or off), the tests that depend on them
 # make jax      runs tests on JAX: of models, without TensorFlow; of pre-training, where TensorFlow reads the records
 # make lint     checks the style
 # make docs     builds the documentation in build/docs; checks its links
@@ -27,6 +28,11 @@ slow: .venv/installed
 
 whole: browser beam convert
 	.venv/bin/python -m pytest $(TWO) -m ""
+
+OTHER = .venv/bin/python -c "import tests.conftest; from tensorflow.python.util import _pywrap_util_port as port; print(int(not port.IsMklEnabled()))"
+
+kernels: .venv/installed
+	TF_ENABLE_ONEDNN_OPTS=$$($(OTHER)) .venv/bin/python -m pytest $(TWO) -m kernels
 
 # Most of the time is XLA's, for programs that run once.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -83,4 +89,4 @@ peers: .venv/installed
 	.venv-docs/bin/python $(PIP) -r requirements-docs.txt
 	touch $@
 
-.PHONY: test demo slow whole jax docs lint format browser beam convert peers
+.PHONY: test demo slow whole kernels jax docs lint format browser beam convert peers

@@ -34,6 +34,7 @@ if importlib.util.find_spec("tensorflow"):
     )
 
 
+SEED = int(os.environ.get("KERAS_BERT_TEST_SEED", "1"))  # What is learned holds for any.
 _TENSORFLOW = ("training", "pretraining")  # All tests in these folders need it.
 collect_ignore = [] if importlib.util.find_spec("tensorflow") else list(_TENSORFLOW)
 
@@ -48,7 +49,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _seed():
-    keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(SEED)
+
+
+def pytest_fixture_setup(fixturedef):
+    if fixturedef.scope != "function":  # What tests share does not depend on the tests before.
+        keras.utils.set_random_seed(SEED)
 
 
 @contextlib.contextmanager

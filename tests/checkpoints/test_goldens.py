@@ -39,6 +39,7 @@ def int32(golden, **names):
     return {ours: golden[theirs].astype("int32") for ours, theirs in names.items()}
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "bfloat16"])
 def test_google_tf1(golden, loaded, dtype):
     expected = np.load(golden / "google_tf1_small" / "golden.npz")
@@ -64,6 +65,7 @@ def test_google_tf1(golden, loaded, dtype):
 NARROW = ["pretraining", "question_answering"]  # The most sensitive outputs.
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("head", "dtype"), [*((head, "float32") for head in HF_HEADS), *((head, "mixed_bfloat16") for head in NARROW)]
 )

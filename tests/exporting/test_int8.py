@@ -14,7 +14,7 @@ import keras_bert
 from tests.conftest import relative
 
 tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
 
 from keras_bert.exporting.calibration import calibrated, probed  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import eagerly
+from tests.conftest import SEED, eagerly
 from tests.pipelines.programs import call, finetune, flags_of, mistake, no_fit, parsed, read_json
 
 pytestmark = pytest.mark.tensorflow
@@ -44,7 +44,7 @@ def made(tmp_path_factory, config, pieces):
 
 def arguments(made, output, **changes):
     values = {"train_file": f"{made}/train.jsonl", "dev_file": f"{made}/dev.jsonl", "model": f"{made}/bert"}
-    values |= {"output_dir": f"{made}/{output}", "sequence_length": 12}
+    values |= {"output_dir": f"{made}/{output}", "sequence_length": 12, "seed": SEED}
     return flags_of(values, **{"epochs": 1, "batch_size": 16, "learning_rate": "1e-2", **changes})
 
 
@@ -78,6 +78,7 @@ def pairs(made):
     return made / "pairs", printed, export.call_args.kwargs
 
 
+@pytest.mark.kernels
 @pytest.mark.usefixtures("eager")
 def test_pairs(made, pairs):
     """The results are those of the saved model, found by a loop."""

@@ -25,7 +25,7 @@ from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.bucketing import Batches  # noqa: E402
 from keras_bert.training.feature_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
-from tests.conftest import eagerly, to_numpy  # noqa: E402
+from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, finish, flags_of, mistake, run, start  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -103,7 +103,7 @@ def shard(folder):
 
 def flags(made, output, **changes):
     """Returns the flags of a run of two steps, with changes; `None` omits a flag."""
-    values = {"data": "{made}/16", "config": "{made}/config.json", "phase": "length:16,steps:2,batch:4"}
+    values = {"data": "{made}/16", "config": "{made}/config.json", "phase": "length:16,steps:2,batch:4", "seed": SEED}
     return [flag.format(made=made) for flag in flags_of(values, **{"output_dir": made / output, **changes})]
 
 
@@ -526,6 +526,7 @@ def test_packed_rows(made, no_report):
     assert results == pytest.approx({name: line[name] for name in results}, rel=1e-5)
 
 
+@pytest.mark.kernels
 @pytest.mark.slow
 def test_pretraining_learns(made):
     """In 300 steps, the model learns to infer a word's topic from its neighbours, and that topics do not mix."""
@@ -564,6 +565,7 @@ def test_google_records(made):
         bert.pretrainer(next_sentence=True)
 
 
+@pytest.mark.kernels
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_left_to_right(made):

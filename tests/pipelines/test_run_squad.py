@@ -11,6 +11,7 @@ from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 from keras_bert.tasks.questions import predictions as squad_predictions
 from keras_bert.tasks.questions.features import QuestionWindows
+from tests.conftest import SEED
 from tests.pipelines.programs import call, cut_if, finetune, flags_of, mistake, read_json
 
 pytestmark = pytest.mark.tensorflow
@@ -61,7 +62,7 @@ def made(tmp_path_factory, config, pieces):
 def arguments(made, output, version="2", **changes):
     values = {name: f"{made}/{name[:-5]}{version}.json" for name in ("train_file", "dev_file")}
     values |= {"model": f"{made}/bert", "output_dir": f"{made}/{output}", "sequence_length": 16, "doc_stride": 6}
-    values |= {"epochs": 4, "batch_size": 16, "learning_rate": "5e-3"}
+    values |= {"epochs": 4, "batch_size": 16, "learning_rate": "5e-3", "seed": SEED}
     return flags_of(values, **{"version_2": "true" if version == "2" else None, **changes})
 
 

@@ -41,6 +41,7 @@ def test_how_steps_are_computed_changes_nothing(alone, tmp_path, mirrored, way):
     small_run.assert_same_weights(weights, alone[1])
 
 
+@pytest.mark.kernels
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("dtype", ["float16", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)])
 def test_16_bits_train_like_float32(alone, tmp_path, dtype):
