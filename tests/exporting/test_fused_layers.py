@@ -71,7 +71,7 @@ def ops_run(function, *inputs):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
 def test_tensorflow_fuses_the_ops(config, hidden_act, dtype):
-    """Where it multiplies in oneDNN: if that is on, in bfloat16 on processors with AVX-512. Others run the ops alone."""
+    """Where it multiplies in oneDNN: if that is on, and for bfloat16 on processors with AVX-512."""
     square = tf.ones((8, 8), dtype)
     if "MatMul" in ops_run(tf.function(tf.matmul), square, square):
         pytest.skip(f"TensorFlow multiplies {dtype} without oneDNN on this machine")
