@@ -24,11 +24,7 @@ def lazy_names(package, file):
     """Returns `__getattr__`, `__dir__` and `__all__` of a module.
 
     The names and their places are those of the stub beside it, `*.pyi`, which editors and type checkers read: lines
-    `from module import name as name`.
-
-    Args:
-        package: str, the name of the module.
-        file: str, its path.
+    `from module import name as name`. `package` is the name of the module, `file` its path.
     """
     stub = pathlib.Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+)", stub, re.MULTILINE)}

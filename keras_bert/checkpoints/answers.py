@@ -6,6 +6,7 @@ import logging
 import operator
 import sys
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -26,6 +27,7 @@ from keras_bert.training.progress import is_live, track
 
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
+_SET_BY_CALLS = {"_called": True, "_parent_path": None}  # Attributes of layers that their first call sets.
 _DESCRIPTIONS = {
     ("text",): "a text",
     ("text", "pair"): "a pair of texts as a tuple",
@@ -149,14 +151,15 @@ class Answerer:
 
 
 def _parts(model):
-    """Returns what a graph of a model is traced from: layers, their variables, dtype policies and public attributes.
+    """Returns what a graph of a model is traced from: its layers, and their attributes, such as variables and policies.
 
     A graph reads the values of variables when it runs; all else is what it was when it was traced.
     """
     found = []
     for layer in model._flatten_layers():
-        found += [layer, layer.dtype_policy, *layer._trainable_variables, *layer._non_trainable_variables]
-        found += [value for name, value in vars(layer).items() if name[0] != "_"]
+        found.append(layer)
+        if not isinstance(layer, keras.Model):  # Which has those of its training.
+            found += {**vars(layer), **_SET_BY_CALLS}.values()
     return found
 
 

@@ -15,13 +15,7 @@ _ADDED = {"tokenizer", "config"}  # Facts that indexes of earlier versions lack.
 
 
 def model_identity(metadata, config, arrays):
-    """Returns a dict of what training from a model depends on, without defaults.
-
-    Args:
-        metadata: the `Metadata`.
-        config: a `BertConfig` or a `BaselineConfig`.
-        arrays: iterable of NumPy arrays, the weights.
-    """
+    """Returns a dict of what training from a model depends on, without defaults; `arrays` are its weights."""
     vocabulary, digest = metadata.vocabulary, hashlib.sha256()
     tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
     tokenizer = tokenizer if isinstance(tokenizer, dict) else {}

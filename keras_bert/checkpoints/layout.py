@@ -208,13 +208,7 @@ def tensors_of(description):
 def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSITIONS):
     """Raises if the sizes of a config are not those of the tensors, before a model of any size is built.
 
-    Args:
-        name: str, the checkpoint.
-        config: dict.
-        tensors: dict of `Tensor`s.
-        sizes: dict of pairs by the keys of the config: a table and its axis with this size.
-        layers: dict of the prefixes of layers by the keys of the config.
-        optional: name of a table that may be missing.
+    `sizes` and `layers` have the keys of the config: tables and axes of this size, prefixes of layers of this number.
     """
     found = {}
     for size, (table, axis) in sizes.items():
@@ -258,15 +252,9 @@ def check_known(checkpoint, description):
 
 
 def fill(checkpoint, wanted, optional=()):
-    """Copies tensors into slots, after all names and shapes are checked.
+    """Copies tensors into slots, after names and shapes are checked; returns whether all were filled.
 
-    Args:
-        checkpoint: the `Checkpoint`.
-        wanted: list of `Slot`s.
-        optional: names of tensors that the checkpoint may lack. Defaults to `()`.
-
-    Returns:
-        Whether all slots were filled.
+    The checkpoint may lack the tensors with the names `optional`.
     """
     tensors = checkpoint.tensors
     missing = [slot for slot in wanted if slot.name not in tensors and slot.name not in optional]

@@ -49,13 +49,8 @@ class Int8Weight:
 class Int8Product:
     """The product of float rows and an int8 matrix, plus a bias.
 
-    Rows are mapped to 0 to 255, with a value of its own for 0.0: after GELU, few are negative.
-
-    Args:
-        weight: an `Int8Weight` `(inputs, channels)`, or `(channels, inputs)` if its `axis` is 0.
-        limits: pair of floats, the smallest and the largest value of a row that is represented; `None` for those of
-            the rows.
-        factors: float32 vector `(inputs,)` that rows are multiplied by first.
+    Rows are mapped to 0 to 255, with a value of its own for 0.0: after GELU, few are negative. `limits` are the
+    smallest and the largest value that is represented, `None` for those of the rows. `factors` multiply rows first.
     """
 
     def __init__(self, weight, bias=None, limits=None, factors=None, outliers=None):
@@ -70,12 +65,7 @@ class Int8Product:
         return self.weight.variables + own + ([] if self.outliers is None else [self.outliers.weight])
 
     def __call__(self, rows, activation=None, low=None):
-        """Returns float32 `(rows, channels)`.
-
-        Args:
-            activation: str, an activation to apply, see `is_fused`; not with outliers.
-            low: float, a lower bound of the rows, scaled by `factors`. Defaults to their smallest value.
-        """
+        """Returns float32 `(rows, channels)`; `low` is a lower bound of the scaled rows, by default the smallest."""
         rows = tf.cast(rows, tf.float32)
         rows = rows if self.factors is None else rows * self.factors
         low, high = self._range(rows, low)

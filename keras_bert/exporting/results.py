@@ -8,11 +8,7 @@ _NONE = -1e30  # Lower scores of spans mean "none".
 def results(outputs, rows, n_best=None):
     """Converts the outputs of a signature from `export` to dicts; `LoadedBert.predict` describes them.
 
-    Args:
-        outputs: dict of NumPy arrays that start with the batch dimension.
-        rows: list of dicts, the texts of each row by the names of the inputs.
-        n_best: int, number of answers in the list that answers to questions contain, and of tokens for a mask. `None`,
-            the default, adds no list and keeps all tokens.
+    `rows` are dicts of texts. Without `n_best`, answers to questions have no list, and a mask all tokens.
     """
     each = ({name: values[index] for name, values in outputs.items()} for index in range(len(rows)))
     return [_result(output, row, n_best) for output, row in zip(each, rows, strict=True)]

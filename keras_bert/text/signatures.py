@@ -19,12 +19,7 @@ def texts(answer, *names):
 
 
 def on_ids(model, length=None):
-    """Returns a signature on token ids, for clients that tokenize and servers without TF-Text.
-
-    Args:
-        model: the model.
-        length: int, the length of the sequences. Defaults to `None`, any length.
-    """
+    """Returns a signature on token ids of a length, `None` for any: for clients that tokenize, without TF-Text."""
     names = list(model.input)
     specs = [tf.TensorSpec(_fixed(model.input[name], length), tf.int32, name) for name in names]
 
@@ -65,13 +60,8 @@ def readable(strings):
 def in_groups(run, inputs, shape, rows):
     """Computes rows of similar length together, so that short texts are not padded to the longest one of the request.
 
-    Otherwise, half of the work of a mixed request on CPU is padding. On GPU, one large call is faster.
-
-    Args:
-        run: function of model inputs `(rows, length)` that returns float32 `(rows, *shape)`.
-        inputs: dict of ids `(batch, length)` with `padding_mask`.
-        shape: the shape of one row of the result.
-        rows: int, number of rows to compute together; `None` for all.
+    Otherwise, half of the work of a mixed request on CPU is padding. On GPU, one large call is faster. `run` maps model
+    inputs to float32 `(rows, *shape)`; `rows` are computed together, `None` for all.
     """
     if rows is None:
         return run(inputs)
