@@ -45,7 +45,7 @@ class FinetuningFlags(Training):
 
     wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
 
-    model: str = flag(None, "Directory or name of the model to start from. Required.", section="model")
+    model: str = flag(None, "Directory or name of the model to start from.", required=True, section="model")
     learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", least=0, section="training")
     batch_size: list[int] = flag(None, "Batch size(s); default: {batches}.", least=1)
     epochs: list[int] = flag(None, "Number(s) of epochs; default: {epochs}.", least=1)

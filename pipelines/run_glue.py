@@ -67,10 +67,9 @@ class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
     folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2)
     predict_file: str = flag(None, "File to predict.", old="test_file")
     sequence_length: int = flag(128, "Maximum number of tokens of a sequence.", least=3)
+    model: str = flag(None, "Directory or name of the model to start from; default: the teacher.", section="model")
     init_from: str = flag(
-        None,
-        "Output of another run, or a task of this run, to start from; the former instead of --model.",
-        section="model",
+        None, "Output of another run, or a task of this run, to start from; the former instead of --model."
     )
     unlabelled: str = flag(None, "File of texts without labels, which the teacher labels.", section="distillation")
     class_weights: str = flag(

@@ -99,7 +99,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     assert report["no_better_than_majority"]
     assert "warning: the model predicts yes for every row" in text
     header, *lines = (tmp_path / "out" / "predictions.tsv").read_text().splitlines()
-    assert (header, [line.split("\t")[0] for line in lines]) == ("label\tno\tyes", ["yes", "yes"])
+    assert (header, [line.split("\t")[0] for line in lines]) == (f"label\tno\tyes\t{task.spec.text}", ["yes", "yes"])
 
     # Nothing is repeated.
     trained.clear()

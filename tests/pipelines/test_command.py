@@ -63,6 +63,9 @@ def test_mistakes_in_flags(tmp_path):
         "error: --predictions is required: Answers by id, JSON. Example: --predictions=predictions.json. See --help\n"
     )
     assert (done.returncode, done.stderr) == (2, expected)
+    done = python("-m", "pipelines.run_squad", "--dev_file=d")  # All that are missing, in one line.
+    assert re.findall(r"--(\w+) is required", done.stderr) == ["train_file", "model", "output_dir"]
+    assert done.stderr.count("\n") == 1
     # A flagfile with a byte order mark.
     (tmp_path / "flags.txt").write_text("--data=none.json\n--predictions=none.json\n", encoding="utf-8-sig")
     done = python("-m", "pipelines.score_squad", f"--flagfile={tmp_path}/flags.txt")

@@ -219,7 +219,7 @@ def test_own_table(made, tmp_path, caplog):
     changed = {weight.path.split("/")[0] for weight, other in weights if not np.array_equal(weight, other)}
     assert changed == {"pooler"}
     assert f"predictions:  {output}/predictions.tsv\n" in printed
-    assert (output / "predictions.tsv").read_text().startswith("label\t9\t10\n")
+    assert (output / "predictions.tsv").read_text().startswith("label\t9\t10\treview\n")
 
 
 @pytest.mark.slow
@@ -248,8 +248,9 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     (run,) = output.glob("runs/*/dev.npz")
     saved = scipy.special.expit(np.load(run)["multi_label"])
     header, *lines = [line.split("\t") for line in (output / "predictions.tsv").read_text().splitlines()]
-    assert header == ["labels", "odd", "third"]
-    np.testing.assert_allclose([[float(cell) for cell in line[1:]] for line in lines], saved, atol=1e-4)
+    assert header == ["labels", "odd", "third", "text"]
+    assert [line[3] for line in lines] == WORDS
+    np.testing.assert_allclose([[float(cell) for cell in line[1:3]] for line in lines], saved, atol=1e-4)
     expected = [joined(row) for row in saved >= bert.thresholds]
     assert [line[0].strip('"') for line in lines] == expected
     assert ["|".join(answer["labels"]) for answer in bert.predict(WORDS)] == expected

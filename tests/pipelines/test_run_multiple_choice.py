@@ -83,8 +83,8 @@ def test_rows_of_three_to_five_choices(made, eager):
     test = choices.read(made / "test.jsonl", labeled=False)
     with (output / "predictions.tsv").open() as file:
         header, *lines = csv.reader(file, dialect="excel-tab")
-    assert header == ["label", "A", "B", "C", "D", "E"]
+    assert header == ["label", "A", "B", "C", "D", "E", "text", "choice"]
     for line, text, row in zip(lines, test.text, test.choices, strict=True):
         answer = bert.predict({"text": text, "choices": row})
-        assert line[0] == "ABCDE"[answer["choice"]]
-        np.testing.assert_allclose([float(cell) for cell in line[1:] if cell], answer["scores"], atol=1e-4)
+        assert (line[0], line[6:]) == ("ABCDE"[answer["choice"]], [text, row[answer["choice"]]])
+        np.testing.assert_allclose([float(cell) for cell in line[1:6] if cell], answer["scores"], atol=1e-4)

@@ -81,7 +81,7 @@ def answers_of(signature, questions):
 
 
 MISTAKES = [
-    ("--model must be a directory or a name", {"model": None}),
+    ("--model must be a directory or a name", {"model": ""}),
     ("or several with different last parts. Received: --model=", {"model": "{made}/bert,{made}/bert"}),
     ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),

@@ -170,7 +170,7 @@ MISTAKES = [
     ({"feature_based": "first"}, f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: first"),
     ({"feature_based": "last", "freeze_layers": "1"}, FEATURES_ALONE.format("--freeze_layers")),
     ({"feature_based": "last", "lora_rank": "2"}, FEATURES_ALONE.format("--lora_rank")),
-    ({"model": None}, "--model is required: a directory or a name"),
+    ({"model": None}, "--model is required: Directory or name"),
     ({"dev_file": "none.txt"}, "none.txt: no such file"),
     ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected"),
 ]

@@ -242,6 +242,12 @@ def _table(title, labels, chosen, probabilities):
     return ["\t".join(row) for row in [header, *rows]]
 
 
+def with_columns(lines, columns):
+    """Appends columns of texts, by name, to the lines of a table with a header; `None` is no column."""
+    columns = [[name, *texts] for name, texts in columns.items() if texts is not None]
+    return ["\t".join([line, *map(quoted, row)]) for line, *row in zip(lines, *columns, strict=True)]
+
+
 def quoted(field):
     """Quotes a field of a tab-separated table if necessary, readable by `csv` (`excel-tab`) and spreadsheets."""
     if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):

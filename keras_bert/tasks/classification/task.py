@@ -21,6 +21,7 @@ from keras_bert.tasks.classification.data import (
     predictions_table,
     same_prediction,
     score,
+    with_columns,
 )
 from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.classification.summary import summarize
@@ -243,7 +244,8 @@ class ClassificationTask(FinetuningTask):
             if examples.labels is not None:
                 scores = score(self.spec, examples.labels, logits[name], thresholds)
                 messages.append(f"test: {data_summary.listed(scores)}")
-            lines = self._predictions(logits[name], thresholds)
+            texts = {self.spec.text: examples.text, self.spec.pair: examples.pair}
+            lines = with_columns(self._predictions(logits[name], thresholds), texts)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
 

@@ -5,6 +5,7 @@ import numpy as np
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_multiple_choice
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.classification.data import with_columns
 from keras_bert.tasks.multiple_choice import features, predictions, published
 from keras_bert.tasks.multiple_choice import summary as choice_summary
 from keras_bert.tasks.multiple_choice.report import choice_report
@@ -80,7 +81,10 @@ class MultipleChoiceTask(FinetuningTask):
     def _write_predictions(self, logits, output):
         """Writes `predictions.tsv`."""
         if self.data.test is not None:
-            lines = predictions.table(logits["test"], self.data.test.choices, self.data.keys)
+            test, chosen = self.data.test, predictions.predict(logits["test"])
+            lines = predictions.table(logits["test"], test.choices, self.data.keys)
+            choices = [row[best] for row, best in zip(test.choices, chosen, strict=True)]
+            lines = with_columns(lines, {"text": test.text, "choice": choices})
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
 
     def _test_scores(self, logits):
