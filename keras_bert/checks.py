@@ -40,7 +40,8 @@ def check_choice(name, value, choices):
 
 def similar(name, known):
     """Returns the known name that is most similar to a wrong one, or `None`."""
-    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+    folded = {other.casefold(): other for other in known}
+    return folded.get(next(iter(difflib.get_close_matches(name.casefold(), folded, 1)), None))
 
 
 def check_positive(name, value):

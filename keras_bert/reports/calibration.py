@@ -34,6 +34,10 @@ def calibration_section(confidence, right, note: str = ""):
     if not finite.any():
         return ""
     found = bins(confidence[finite], right[finite])
+    groups = {low: ("0", "", "") for low in np.arange(_BINS) / _BINS}
+    groups |= {
+        low: (f"{count:,}", page.percent(sure), page.percent(accuracy)) for low, _, count, sure, accuracy in found
+    }
     gap = confidence[finite].mean() - right[finite].mean()
     return page.render(
         "calibration.html",
@@ -41,8 +45,5 @@ def calibration_section(confidence, right, note: str = ""):
         chart=charts.reliability([(100 * row[3], 100 * row[4], row[2]) for row in found]),
         error=page.percent(expected_error(found)),
         bias=f"{'over' if gap > 0 else 'under'}confident by {page.percent(abs(gap))} on average",
-        rows=[
-            [f"{100 * low:.0f} to {100 * high:.0f}%", f"{count:,}", page.percent(sure), page.percent(accuracy)]
-            for low, high, count, sure, accuracy in found
-        ],
+        rows=[[f"{100 * low:.0f} to {100 * (low + 1 / _BINS):.0f}%", *cells] for low, cells in groups.items()],
     )

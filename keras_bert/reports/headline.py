@@ -1,6 +1,7 @@
 """The headline of a report: a score beside that of a baseline."""
 
 import dataclasses
+import math
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Headline:
     score: float  # From 0 to 1; correlations from -1.
     baseline: str = ""  # What the baseline predicts.
     reference: float | None = None  # Score of the baseline.
+    rows: int | None = None  # Number of the rows of which the score is a share.
 
     @property
     def percent(self):
@@ -30,10 +32,22 @@ class Headline:
         return f"{abs(points):.1f} points {side} the baseline" if round(points, 1) else "no better than the baseline"
 
     @property
+    def interval(self):
+        """The 95% interval of the share of few rows (Wilson, 1927); empty otherwise."""
+        if self.rows is None or self.rows > 1000:
+            return ""
+        z = 1.96
+        middle, width = self.score + z**2 / (2 * self.rows), self.score * (1 - self.score) + z**2 / (4 * self.rows)
+        ends = (middle + sign * z * math.sqrt(width / self.rows) for sign in (-1, 1))
+        low, high = (100 * end / (1 + z**2 / self.rows) for end in ends)
+        return f"95% interval {low:.0f} to {high:.0f}%, of {self.rows} rows"
+
+    @property
     def text(self):
         """The headline as a sentence."""
         compared = f", {self.comparison} ({self.baseline}: {100 * self.reference:.1f}%)" if self.comparison else ""
-        return f"{self.percent} {self.name}{compared}."
+        interval = f" ({self.interval})" if self.interval else ""
+        return f"{self.percent} {self.name}{interval}{compared}."
 
     @property
     def bars(self):

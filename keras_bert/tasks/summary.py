@@ -162,7 +162,9 @@ def headline(task, scores, evaluated_on):
     """
     name = f"{task.metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
     reference = task.summary["majority"].get(task.metric)
-    return Headline(name, scores[task.metric], task.summary.get("baseline", ""), reference)
+    is_share = task.metric == "accuracy" and task.summary.get("unit") == "rows" and evaluated_on == "dev"
+    rows = next(iter(task.summary["dev"].values()), None) if is_share else None
+    return Headline(name, scores[task.metric], task.summary.get("baseline", ""), reference, rows)
 
 
 def facts(summary):

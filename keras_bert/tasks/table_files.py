@@ -9,6 +9,8 @@ import json
 import logging
 import re
 
+from keras_bert.checks import similar
+
 _LOG = logging.getLogger("keras_bert")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
@@ -79,8 +81,9 @@ def check_columns(path, line, names, wanted):
     """
     for column in wanted:
         if column not in names:
-            flag = wanted[column] if isinstance(wanted, dict) else None
-            fix = f". Name another one with --{flag}" if flag else ""
+            flag, found = wanted[column] if isinstance(wanted, dict) else None, similar(column, names)
+            fix = f". Did you mean {'--' + flag + '=' if flag else ''}{found}?" if found else ""
+            fix = f". Name another one with --{flag}" if flag and not found else fix
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, names))}{fix}")
     for column in wanted:
         if names.count(column) > 1:

@@ -264,19 +264,22 @@ def test_head(write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("score", "reference", "sentence", "widths"),
+    ("score", "reference", "rows", "sentence", "widths"),
     [
-        (0.7395, 0.5, "74.0% accuracy, 24.0 points above the baseline (always <b>: 50.0%).", ["0.740", "0.500"]),
-        (-0.12, 0.0, "-12.0% accuracy, 12.0 points below the baseline (always <b>: 0.0%).", ["0.000", "0.000"]),
-        (0.50049, 0.5, "50.0% accuracy, no better than the baseline (always <b>: 50.0%).", ["0.500", "0.500"]),
-        (0.5, None, "50.0% accuracy.", []),
+        # Wilson's interval as scipy.stats.binomtest(8, 10).proportion_ci(method="wilson") gives it: 0.490, 0.943.
+        (0.8, None, 10, "80.0% accuracy (95% interval 49 to 94%, of 10 rows).", []),
+        (0.8, None, 5000, "80.0% accuracy.", []),
+        (0.7395, 0.5, None, "74.0% accuracy, 24.0 points above the baseline (always <b>: 50.0%).", ["0.740", "0.500"]),
+        (-0.12, 0.0, None, "-12.0% accuracy, 12.0 points below the baseline (always <b>: 0.0%).", ["0.000", "0.000"]),
+        (0.50049, 0.5, None, "50.0% accuracy, no better than the baseline (always <b>: 50.0%).", ["0.500", "0.500"]),
+        (0.5, None, None, "50.0% accuracy.", []),
     ],
 )
-def test_headline(write, score, reference, sentence, widths):
-    headline = Headline("accuracy", score, "always <b>", reference)
+def test_headline(write, score, reference, rows, sentence, widths):
+    headline = Headline("accuracy", score, "always <b>", reference, rows)
     page = write(head=Head("a", {}, headline=headline))
     assert headline.text == sentence
-    assert text_of(having(page.root, "headline")[0]) == sentence.split(" (")[0].rstrip(".")
+    assert text_of(having(page.root, "headline")[0]) == sentence.split(" (always")[0].rstrip(".")
     assert [bar.get("style") for bar in having(page.root, "track")] == [f"--share:{width}" for width in widths]
 
 

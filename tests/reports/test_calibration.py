@@ -1,6 +1,7 @@
 """Calibration, against numbers that are derived by hand."""
 
 import math
+import re
 
 import pytest
 
@@ -16,5 +17,7 @@ def test_calibration():
     # (2 * |0.575 - 0.5| + 1 * |0.8 - 1| + 2 * |0.975 - 0.5|) / 5
     assert calibration.expected_error(found) == pytest.approx((0.15 + 0.2 + 0.95) / 5)
     section = calibration.calibration_section([*confidence, math.nan], [*right, False])
+    cells = re.findall("<t[dh][^>]*>([^<]*)", section)
+    assert cells[cells.index("60 to 70%") :][:6] == ["60 to 70%", "0", "", "", "70 to 80%", "1"]
     assert "ECE 26.00%; overconfident by 18.00% on average" in section  # 3.9 / 5 - 3 / 5
     assert calibration.calibration_section([math.nan], [True]) == ""

@@ -153,6 +153,7 @@ def test_balance():
     ("name", "content", "message"),
     [
         ("a.csv", "text,l\nx,no\n", r"no column `t`. It has: 'text', 'l'. Name another one with --text_column$"),
+        ("a.csv", "T,l\nx,no\n", r"no column `t`. It has: 'T', 'l'. Did you mean --text_column=T\?$"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"l": "no"}\n', r"a\.jsonl:2: no column `t`. It has: 'l'$"),
         ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import re
 
+from keras_bert.checks import similar
 from keras_bert.files import write_text
 from keras_bert.tasks.table_files import read_lines
 
@@ -229,9 +230,9 @@ def _index(path, flag, column, default, names, count):
     if (names or ()).count(column) > 1:
         raise ValueError(f"{path}: {names.count(column)} columns are named `{column}`. Give its number with --{flag}")
     if column not in (names or ()):
-        raise ValueError(
-            f"{path}: no column `{column}`. It has: {', '.join(names or ['no names'])}. Choose one with --{flag}"
-        )
+        found = similar(column, names or ())
+        fix = f"Did you mean --{flag}={found}?" if found else f"Choose one with --{flag}"
+        raise ValueError(f"{path}: no column `{column}`. It has: {', '.join(names or ['no names'])}. {fix}")
     if names.index(column) >= count:
         raise ValueError(f"{path}: `{column}` is column {names.index(column) + 1}, but most lines have only {count}")
     return names.index(column)
