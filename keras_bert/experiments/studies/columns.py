@@ -19,35 +19,23 @@ _TITLES = {"mnli": "MNLI-m", "squad": "SQuAD", "ner": "NER", "ner_features": "NE
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where the data of the tasks is.
+    """Where the data of the tasks is."""
 
-    Args:
-        glue_dir: folder of the official GLUE files; `None` downloads them.
-        squad_train, squad_dev: files in SQuAD's format.
-        ner_train, ner_dev: files in CoNLL's format.
-    """
-
-    glue_dir: str | None = None
-    squad_train: str | None = None
+    glue_dir: str | None = None  # Folder of the official GLUE files; `None` downloads them.
+    squad_train: str | None = None  # Files in SQuAD's format.
     squad_dev: str | None = None
-    ner_train: str | None = None
+    ner_train: str | None = None  # Files in CoNLL's format.
     ner_dev: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """Heading of a column of the table.
+    """Heading of a column of the table."""
 
-    Args:
-        name: str, one of `definitions.TASKS`.
-        title, metric: heading of the column, and the score in it.
-        train_examples, dev_examples: int, limits of the examples; `None` for all.
-    """
-
-    name: str
-    title: str
-    metric: str
-    train_examples: int | None
+    name: str  # One of `definitions.TASKS`.
+    title: str  # Heading of the column.
+    metric: str  # The score in it.
+    train_examples: int | None  # Limits of the examples; `None` for all.
     dev_examples: int | None
 
 

@@ -10,26 +10,16 @@ TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched"))
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What a pre-training differs in from that of the other rows. Rows with equal recipes share a pre-training.
+    """What a pre-training differs in from that of the other rows. Rows with equal recipes share a pre-training."""
 
-    Args:
-        next_sentence: bool, whether next sentence prediction is trained. Defaults to `True`.
-        causal: bool, whether a left-to-right language model is trained. Defaults to `False`.
-        positions: str, see `build_encoder`. Defaults to "learned".
-        mask_share, random_share: floats, see `Masking`. Default to the paper's 0.8 and 0.1.
-        size: str, name of a config. Defaults to `None`, that of the scale.
-        special_tokens: bool, whether the text contains [CLS] and [SEP]. Defaults to `True`.
-        bilm: bool, whether ELMo's language model is trained, see `build_bilm`. Defaults to `False`.
-    """
-
-    next_sentence: bool = True
-    causal: bool = False
-    positions: str = "learned"
-    mask_share: float = 0.8
+    next_sentence: bool = True  # Whether next sentence prediction is trained.
+    causal: bool = False  # Whether a left-to-right language model is trained.
+    positions: str = "learned"  # See `build_encoder`.
+    mask_share: float = 0.8  # See `Masking`.
     random_share: float = 0.1
-    size: str | None = None
-    special_tokens: bool = True
-    bilm: bool = False
+    size: str | None = None  # Name of a config.
+    special_tokens: bool = True  # Whether the text contains [CLS] and [SEP].
+    bilm: bool = False  # Whether ELMo's language model is trained, see `build_bilm`.
 
     @property
     def folder(self):

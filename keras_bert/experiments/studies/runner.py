@@ -26,15 +26,8 @@ class StudyRunner:
 
     The scores of other rows and tasks from earlier runs in the folder are kept.
 
-    Args:
-        definition: a `StudyDefinition`.
-        scale: a `Scale`.
-        columns: list of `Column`s.
-        corpus: a `Corpus`.
-        output: the folder.
-        rows: list of the keys of the rows to run. Defaults to all rows.
-        strategy: see `create_strategy`. Defaults to one device.
-        precision: str, name of a Keras dtype policy. Defaults to "float32".
+    Its arguments are a `StudyDefinition`, a `Scale`, `Column`s, a `Corpus`, the folder, the keys of the rows to run, by
+    default all, a strategy, see `create_strategy`, and the name of a Keras dtype policy.
 
     Attributes:
         models: the `PretrainedModels`.

@@ -26,33 +26,20 @@ class FinetuningRecipe:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Sizes of a study.
+    """Sizes of a study."""
 
-    Args:
-        config: name of the model's size, unless a row has its own.
-        bilm, bilstm, bidaf: names of the sizes of the models that BERT is compared with, see `named_baseline`.
-        vocab_size: int, size of the vocabulary if one is learned.
-        phases: tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
-        learning_rate: float, peak learning rate of pre-training.
-        warmup: float, fraction of the steps of pre-training used for warmup.
-        eval_examples: int, number of held-out examples for the perplexity.
-        seeds: tuple of ints, the seeds of fine-tuning.
-        tasks: dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
-        recurrent_rates: tuple of floats, the learning rates of models without BERT, for all tasks.
-    """
-
-    config: str
-    bilm: str
+    config: str  # Name of the model's size, unless a row has its own.
+    bilm: str  # Names of the sizes of the models that BERT is compared with, see `named_baseline`.
     bilstm: str
     bidaf: str
-    vocab_size: int
-    phases: tuple
-    learning_rate: float
-    warmup: float
-    eval_examples: int
-    seeds: tuple
-    tasks: dict
-    recurrent_rates: tuple = (1e-3,)
+    vocab_size: int  # Size of the vocabulary if one is learned.
+    phases: tuple  # Tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
+    learning_rate: float  # Peak learning rate of pre-training.
+    warmup: float  # Fraction of the steps of pre-training used for warmup.
+    eval_examples: int  # Number of held-out examples for the perplexity.
+    seeds: tuple  # The seeds of fine-tuning.
+    tasks: dict  # Dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
+    recurrent_rates: tuple = (1e-3,)  # The learning rates of models without BERT, for all tasks.
 
     def recipe(self, task):
         """Returns the `FinetuningRecipe` of a task."""

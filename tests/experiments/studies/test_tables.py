@@ -8,8 +8,8 @@ pytest.importorskip("tensorflow")
 
 from keras_bert.config import named_config
 from keras_bert.experiments.studies import tables
-from keras_bert.experiments.studies.columns import TASKS, Heading
-from keras_bert.experiments.studies.definitions import STUDIES, Recipe, Row, StudyDefinition, define
+from keras_bert.experiments.studies.columns import Heading
+from keras_bert.experiments.studies.definitions import STUDIES, TASKS, Recipe, Row, StudyDefinition, define
 from keras_bert.experiments.studies.runner import StudyRunner
 from keras_bert.experiments.studies.scales import SCALES
 from keras_bert.files import write_json
