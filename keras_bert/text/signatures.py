@@ -40,7 +40,8 @@ def _checks(names, ids):
         known, expected = first.setdefault(start if start in _OWN_LENGTH else "", (name, shape))
         if known != name:
             checks.append(require(shape == expected, f"`{name}` must have the shape of `{known}`", shape=shape))
-        elif start != "mask":
+            continue
+        if start != "mask":
             checks.append(require(shape[1:] > 0, f"`{name}` must have at least one token in each row", shape=shape))
         if name != names[0]:
             rows = tf.shape(ids[0])[0]
