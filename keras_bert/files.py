@@ -1,12 +1,20 @@
-"""Atomic writes of files and folders; JSON and its differences; hashes."""
+"""Atomic writes of files and folders, by any number of processes; JSON and its differences; hashes."""
 
 import contextlib
+import errno
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import shutil
+import socket
 import tempfile
+
+try:
+    import fcntl
+except ImportError:  # Windows.
+    fcntl = None
 
 # Where TensorFlow Serving looks for the requests that warm up a SavedModel.
 WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
@@ -14,12 +22,16 @@ WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
 # The metadata that `keras_bert.export` stores in a SavedModel.
 MODEL_FACTS = "assets.extra/keras_bert.json"
 
+# Errors of a full disk, of a quota and of a limit on the size of files.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @contextlib.contextmanager
 def replacing(path):
     """Yields a temporary path for a file or a folder that replaces `path` when the block ends without an error.
 
-    Links and permissions are kept; a device or a pipe, such as /dev/stdout, is written to.
+    Links and permissions are kept; a device or a pipe, such as /dev/stdout, is written to. Of several processes that
+    write the same path, the last one replaces it.
 
     Example:
         with replacing("results.json") as temporary:
@@ -27,26 +39,107 @@ def replacing(path):
     """
     path = pathlib.Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
-        with tempfile.TemporaryDirectory() as folder:
+        with _naming(path), tempfile.TemporaryDirectory() as folder:
             temporary = pathlib.Path(folder) / "content"
             yield temporary
             path.write_bytes(temporary.read_bytes())
         return
     path = pathlib.Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Always the same name, so that the next process finds what a killed one left behind; short, since file systems
-    # limit names to 255 bytes. It keeps the suffix, which NumPy and Keras read.
-    temporary = path.with_name(f".writing-{fingerprint(path.name)}-{path.name[-24:]}")
-    _remove(temporary)
-    try:
+    with _workspace(path) as folder:
+        # Short, since file systems limit names to 255 bytes, and with the suffix, which NumPy and Keras read.
+        temporary = folder / f"new-{path.name[-24:]}"
         yield temporary
-        if path.is_dir() and temporary.is_dir():
-            shutil.rmtree(path)
-        elif path.is_file() and temporary.is_file():
+        if path.is_file() and temporary.is_file():
             shutil.copymode(path, temporary)
-        temporary.replace(path)
-    finally:
-        _remove(temporary)
+        _publish(temporary, path)
+
+
+def _publish(temporary, path):
+    """Moves a file or a folder to its place; what another process has put there meanwhile is replaced, too."""
+    for number in itertools.count():
+        if path.is_dir() and temporary.is_dir():
+            with contextlib.suppress(FileNotFoundError):  # Another process has just done it.
+                path.replace(temporary.with_name(f"old-{number}"))
+        try:
+            return temporary.replace(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+
+@contextlib.contextmanager
+def _workspace(path):
+    """Yields a new folder beside a path, which is removed at the end; those of killed processes are removed before.
+
+    A process holds a lock on its folder, which ends with the process, also on another machine. Errors of a full disk
+    name the path.
+    """
+    for left in path.parent.glob(".writing-*/lock"):
+        with contextlib.suppress(OSError), open(left, "r+") as lock:
+            _lock(lock)
+            if lock.read():  # Its process is dead; one that is about to lock it has written nothing.
+                shutil.rmtree(left.parent, ignore_errors=True)
+    with _naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path.parent))
+        try:
+            with open(folder / "lock", "w") as lock:
+                with contextlib.suppress(OSError):
+                    _lock(lock, wait=True)
+                lock.write(_this_process())
+                lock.flush()
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(file, wait=False):
+    """Locks an open file until it is closed; an `OSError` means that another process has, or that nobody can."""
+    if fcntl is None:
+        raise OSError("Windows has other locks")
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def _this_process():
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+@contextlib.contextmanager
+def _naming(path):
+    """Turns the errors of a full disk, of any library, into one line that names the path."""
+    try:
+        yield
+    except Exception as error:
+        code = next((code for code in _FULL if os.strerror(code) in str(error)), None)
+        if code is None:
+            raise
+        raise OSError(code, f"{os.strerror(code)}, nothing was written", str(path)) from None
+
+
+@contextlib.contextmanager
+def one_writer(directory, write=True):
+    """Locks a folder until the block or the process ends; raises an error if another process has locked it.
+
+    Locks nothing if there is no folder, or if this is a process that does not write: of several workers, one does.
+    """
+    if not (directory and write):
+        yield
+        return
+    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+    with open(pathlib.Path(directory) / ".lock", "a+") as lock:
+        lock.seek(0)
+        try:
+            _lock(lock)
+        except (BlockingIOError, PermissionError):  # The latter on network folders.
+            raise ValueError(
+                f"another run writes to {directory}: {lock.read()}. Wait until it ends, or choose another folder"
+            ) from None
+        except OSError:
+            pass
+        lock.truncate(0)
+        lock.write(_this_process())
+        lock.flush()
+        yield
 
 
 def check_writable(directory, name="output_dir"):
@@ -73,19 +166,33 @@ def check_replaceable(directory, names):
 @contextlib.contextmanager
 def adding_to(directory):
     """Yields a temporary folder whose files move into `directory` when the block ends without an error."""
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(os.path.realpath(directory))
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=directory.parent))
-    try:
+    with _workspace(directory) as folder:
+        temporary = folder / "new"
+        temporary.mkdir()
         yield temporary
         directory.mkdir(exist_ok=True)
-        for file in temporary.rglob("*"):
-            place = directory / file.relative_to(temporary)
-            place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
+        with _in_turn(directory):
+            for file in temporary.rglob("*"):
+                place = directory / file.relative_to(temporary)
+                place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
+
+
+@contextlib.contextmanager
+def _in_turn(directory):
+    """Lets one process at a time into the block, where the file system can lock a folder."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            _lock(descriptor, wait=True)
+        yield
     finally:
-        shutil.rmtree(temporary)
+        os.close(descriptor)
 
 
 def write_text(path, text):
@@ -156,10 +263,3 @@ def difference(before, now, name=""):
                 return found
         return None
     return None if before == now else f"`{name}` was {before!r}, is {now!r}"
-
-
-def _remove(path):
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,6 +1,8 @@
 """Atomic writes of files and folders."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -21,20 +23,145 @@ def test_an_error_keeps_the_existing_files(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "old"
 
 
-@pytest.mark.parametrize("is_link", [False, True])
-def test_a_folder_replaces_a_folder_and_leftovers_of_a_killed_process(tmp_path, is_link):
-    other = tmp_path / "writing-model"  # A folder of the user.
-    other.mkdir()
-    (other / "kept").touch()
-    with replacing(tmp_path / "model") as leftover:
-        leftover.mkdir()
-        (leftover / "old").touch()
-    leftover.symlink_to(other) if is_link else (leftover / "half").mkdir(parents=True)
-    with replacing(tmp_path / "model") as temporary:
+# What follows runs without this process, whose threads do not fork.
+FORKS = """
+import os, pathlib, signal, sys, time
+from keras_bert.files import adding_to, one_writer, replacing
+
+def start(function, *arguments):
+    process = os.fork()
+    if not process:
+        function(*arguments)
+        os._exit(0)
+    return process
+
+def end(process):
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+folder = pathlib.Path(sys.argv[1])
+"""
+
+
+def run_forks(code, folder):
+    """Runs a program that forks; an assertion that fails in it fails the test."""
+    result = subprocess.run([sys.executable, "-c", FORKS + code, folder], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def names(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_two_processes_write_the_same(tmp_path):
+    """Both succeed, 20 times, what one of them wrote is there whole, and nothing else."""
+    code = """
+def write(name):
+    with replacing(folder / "swapped") as swapped, adding_to(folder / "filled") as filled:
+        swapped.mkdir()
+        for number in range(50):
+            (swapped / str(number)).write_text(name)
+            (filled / str(number)).write_text(name)
+    with replacing(folder / "file") as file:
+        file.write_text(name)
+
+for _ in range(20):
+    assert [end(process) for process in [start(write, name) for name in "ab"]] == [0, 0]
+    for place in ("swapped", "filled"):
+        files = list((folder / place).iterdir())
+        assert (len(files), len({file.read_text() for file in files})) == (50, 1), place
+assert sorted(path.name for path in folder.iterdir()) == ["file", "filled", "swapped"]
+"""
+    run_forks(code, tmp_path)
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    code = """
+(folder / "kept").mkdir()
+(folder / "kept" / "file").touch()
+
+def die():
+    with replacing(folder / "model") as temporary:
         temporary.mkdir()
-        (temporary / "new").touch()
-    found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    assert found == ["model", "model/new", "writing-model", "writing-model/kept"]
+        (temporary / "link").symlink_to(folder / "kept")  # A folder of the user.
+        kill()
+
+def write():
+    with replacing(folder / "model") as temporary:
+        temporary.mkdir()
+        (temporary / "other").touch()
+
+assert end(start(die)) == -signal.SIGKILL
+assert len(list(folder.iterdir())) == 2
+with replacing(folder / "model") as temporary:
+    temporary.mkdir()
+    (temporary / "half").touch()
+    assert end(start(write)) == 0
+    (temporary / "whole").touch()
+"""
+    run_forks(code, tmp_path)
+    assert names(tmp_path) == ["kept", "kept/file", "model", "model/half", "model/whole"]
+
+
+def test_one_run_writes_to_a_folder(tmp_path):
+    code = """
+def hold():
+    with one_writer(folder / "run"):
+        (folder / "held").touch()
+        time.sleep(60)
+
+process = start(hold)
+while not (folder / "held").exists():
+    time.sleep(0.01)
+with one_writer(folder / "run", write=False), one_writer(None), one_writer(folder / "other"):
+    pass
+try:
+    with one_writer(folder / "run"):
+        raise AssertionError
+except ValueError as error:
+    expected = f"another run writes to {folder / 'run'}: process {process} on "
+    assert str(error).startswith(expected), error
+    assert str(error).endswith(". Wait until it ends, or choose another folder"), error
+os.kill(process, signal.SIGKILL)
+end(process)
+with one_writer(folder / "run"):
+    pass
+"""
+    run_forks(code, tmp_path)
+
+
+def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path):
+    """The limit on the size of files stands in for a disk that is full in the middle of a file."""
+    code = """
+import resource
+for name in ("file", "swapped", "filled"):
+    (folder / name).mkdir() if name != "file" else (folder / name).write_text("old")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+for name, write in {"file": replacing, "swapped": replacing, "filled": adding_to}.items():
+    try:
+        with write(folder / name) as temporary:
+            if name != "file":
+                temporary.mkdir(exist_ok=True)
+            (temporary if name == "file" else temporary / "weights").write_bytes(bytes(2000))
+        raise AssertionError(name)
+    except OSError as error:
+        assert str(error) == f"[Errno 27] File too large, nothing was written: '{folder / name}'", error
+"""
+    run_forks(code, tmp_path)
+    assert names(tmp_path) == ["file", "filled", "swapped"]
+    assert (tmp_path / "file").read_text() == "old"
+    with pytest.raises(OSError, match=r"No space left on device, nothing was written: '/dev/full'$"):
+        write_text("/dev/full", "text")
+
+
+def test_a_folder_replaces_a_folder(tmp_path):
+    for name in ("old", "new"):
+        with replacing(tmp_path / "model") as temporary:
+            temporary.mkdir()
+            (temporary / name).touch()
+    assert names(tmp_path) == ["model", "model/new"]
 
 
 @pytest.mark.parametrize("name", ["a" * 250, "☃" * 85, "\udcff" * 250])

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 import time
@@ -10,7 +9,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.files import add_array, read_json, write_json
+from keras_bert.files import add_array, read_json, replacing, write_json
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.progress import track
 
@@ -76,20 +75,15 @@ class FeatureCache:
         """
         if self.metadata() is None:
             began = time.monotonic()
-            partial = self.path.with_suffix(".partial")  # A killed process may have left one.
-            for path in (self._metadata, self.path, partial):
+            for path in (self._metadata, self.path):
                 path.unlink(missing_ok=True)
-            self._check_space()
-            try:
-                self._write(partial, model, batch_size)
-                os.replace(partial, self.path)
-            finally:
-                partial.unlink(missing_ok=True)
+            with replacing(self.path) as temporary:
+                self._check_space()
+                self._write(temporary, model, batch_size)
             write_json(self._metadata, {"key": self._key, "seconds": round(time.monotonic() - began, 3)})
         self._array = np.load(self.path, mmap_mode="r")
 
     def _check_space(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.path.parent).free
         if self.size > free:
             raise ValueError(

@@ -22,6 +22,7 @@ from scipy import stats
 import keras_bert
 from keras_bert.experiments import fit_data, fitting
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.files import one_writer
 from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
@@ -159,6 +160,8 @@ def test_other_numbers_in_the_same_folder(start, tmp_path, caplog):
             trained = fit(epochs=epochs, learning_rate=0.0, batch_size=8)
             assert trained.results["setting"]["epochs"] == len(trained.results["history"]) == epochs
     assert "do not count: learning_rate=0.0,batch_size=8,epochs=1,seed=1" in caplog.text
+    with one_writer(tmp_path), pytest.raises(ValueError, match=f"another run writes to {tmp_path}: process"):
+        fit(epochs=3)
 
 
 def test_a_callback_stops_the_run(start):
