@@ -153,7 +153,9 @@ class PretrainingRun:
 
         with one_writer(self._directory, is_chief(self.trainer.strategy)):
             return self.trainer.fit(
-                Phases([(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]),
+                Phases(
+                    [(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]
+                ),
                 steps=steps,
                 evaluation=self._held_out,
                 evaluate_every=every,
