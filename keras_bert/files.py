@@ -14,7 +14,7 @@ import tempfile
 try:
     import fcntl
 except ImportError:  # Windows.
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 # Where TensorFlow Serving looks for the requests that warm up a SavedModel.
 WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
