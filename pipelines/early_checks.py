@@ -7,7 +7,7 @@ import re
 from keras_bert.checkpoints import hub, locations, other_models
 from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
 from keras_bert.checks import check_report_to
-from keras_bert.config import BertConfig, named_config
+from keras_bert.config import named_config
 
 from .wings import is_new
 
@@ -53,14 +53,10 @@ def _config(model, revision=None):
         return {}
     path = path or hub.download(model, revision, lambda files: [CONFIG])
     config = read_object_if_exists(path / CONFIG) or read_object_if_exists(path / "bert_config.json")
-    kind = config.get("model_type", "bert")
-    if kind in other_models.MODULES:
+    try:
+        other_models.check_folder(path)
+    except other_models.OtherModelError:  # Of a wing, whose commands open it.
         return {}
-    if kind not in other_models.BERTS:
-        try:
-            BertConfig.from_dict(config, "huggingface")
-        except ValueError as error:
-            raise ValueError(f"{path / CONFIG}: {error}") from None
     return config
 
 

@@ -14,12 +14,12 @@ def read_h5_file(path):
     """Returns functions that read the tensors of a file, and their shapes: `{name: (shape, read)}`."""
     tensors = {}
     with _opened(path) as file:
-        for layer in _names(file, "layer_names"):
-            for name in _names(_inner(file, layer), "weight_names"):
-                place = f"{layer}/{name}"
-                shape, transposed = _dataset(file, place).shape, place.endswith("/kernel:0")
-                read = partial(_read, path, place, transposed)
-                tensors[_torch_name(name)] = shape[::-1] if transposed else shape, read
+        if "layer_names" not in file.attrs:
+            raise ValueError("it has no `layer_names`")
+        for place in _places(file):
+            shape, transposed = _dataset(file, place).shape, place.endswith("/kernel:0")
+            read = partial(_read, path, place, transposed)
+            tensors[_torch_name(place)] = shape[::-1] if transposed else shape, read
     return tensors
 
 
@@ -34,21 +34,28 @@ def _opened(path):
         raise ValueError(f"{path}: not a readable file of Keras 2's weights, it may be truncated: {reason}") from None
 
 
-def _names(group, attribute):
-    return [os.fsdecode(name) for name in group.attrs[attribute].tolist()]
+def _places(file):
+    """Returns the paths of all that is not a group.
 
+    Lists of names in attributes are not read: short references to one long string would fill memory.
+    """
+    places, left = [], os.path.getsize(file.filename)
 
-def _inner(group, path):
-    """Returns what is at a path in the file itself: a link may lead to any other file."""
-    for part in path.split("/"):
-        if not isinstance(group.get(part, getlink=True), h5py.HardLink):
-            raise ValueError(f"{path} is not in this file")
-        group = group[part]
-    return group
+    def visit(place, link):  # What it returns ends the visit; h5py passes no errors on.
+        nonlocal left
+        left -= len(place)  # Groups in groups could make long paths of short names.
+        if left < 0:
+            return "its names are longer than the file"
+        places.append(place)
+        return None if isinstance(link, h5py.HardLink) else f"{place} is not in this file"  # But in any other.
+
+    if problem := file.visititems_links(visit):
+        raise ValueError(problem)
+    return [place for place in places if not isinstance(file[place], h5py.Group)]
 
 
 def _dataset(file, place):
-    dataset, size = _inner(file, place), os.path.getsize(file.filename)
+    dataset, size = file[place], os.path.getsize(file.filename)
     is_inside = isinstance(dataset, h5py.Dataset) and not dataset.external and not dataset.is_virtual
     if not is_inside or dataset.dtype.kind not in "fiub" or not dataset.id.get_storage_size() == dataset.nbytes <= size:
         raise ValueError(f"{place} is not a plain array in this file")
@@ -62,8 +69,8 @@ def _read(path, place, transposed):
 
 
 def _torch_name(name):
-    """Returns PyTorch's name, as transformers does: `model/bert/layer_._0/kernel:0` is `bert.layer.0.weight`."""
+    """Returns PyTorch's name, as transformers does: `bert/model/bert/layer_._0/kernel:0` is `bert.layer.0.weight`."""
     *layers, last = name.removesuffix(":0").split("/")
     name = "/".join([*(layer.rpartition("___")[2] for layer in layers), last]).replace("_._", "/")
-    *parts, last = [part for part in name.split("/") if part][1:]
+    *parts, last = [part for part in name.split("/") if part][2:]
     return ".".join([*parts, _LAST.get(last, last)])

@@ -1,23 +1,27 @@
 """The Hugging Face hub. Needs no Keras, so that commands find wrong names at once."""
 
 import pathlib
+from functools import partial
 
-from keras_bert.checkpoints import locations
+from keras_bert.checkpoints import locations, other_models
+from keras_bert.checkpoints.json_files import CONFIG
 
 _ANSWER_S = 10  # Seconds in which the hub must answer.
 
 
-def download(name, revision, patterns, tried=()):
+def download(name, revision, patterns, tried=(), check=None):
     """Returns the folder of a checkpoint; `patterns` is a function of its files that returns those to download, `tried`
-    are other places of the name."""
+    are other places of the name, `check` is called with a folder that has the config alone."""
     import huggingface_hub
 
     try:
         files = _listed(name, revision)
-        options = {"allow_patterns": patterns(files or [])}
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(name, revision=revision, local_files_only=files is None, **options)
-        )
+        fetch = partial(huggingface_hub.snapshot_download, name, revision=revision, local_files_only=files is None)
+        if check is not None and CONFIG in (files or ()):
+            check(pathlib.Path(fetch(allow_patterns=[CONFIG])))
+        return pathlib.Path(fetch(allow_patterns=patterns(files or [])))
+    except (other_models.OtherModelError, other_models.UnknownModelError):
+        raise
     except Exception as error:  # The hub, the network and the name check raise different types.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):

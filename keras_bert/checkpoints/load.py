@@ -141,12 +141,12 @@ def _open(name, path, revision, options):
             _check_no_revision(name, revision)
             return keras_hub.read_preset(name, options.head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(download(name, revision, tried), options)
+    return _open_path(download(name, revision, tried, other_models.check_folder), options)
 
 
-def download(name, revision=None, tried=()):
-    """Returns the folder of a checkpoint on the Hugging Face hub; `tried` are other places of the name."""
-    return hub.download(name, revision, lambda files: [*_HUB_FILES, *weight_files.downloads(files)], tried)
+def download(name, revision=None, tried=(), check=None):
+    """Returns the folder of a checkpoint on the Hugging Face hub, see `hub.download`."""
+    return hub.download(name, revision, lambda files: [*_HUB_FILES, *weight_files.downloads(files)], tried, check)
 
 
 @explaining
@@ -160,8 +160,8 @@ def _open_path(path, options):
         return _open_keras(path, path.parent, tokenizer)
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
-    other_models.check_folder(path)
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
+    other_models.check_folder(folder)
     if google.is_hub(path):
         checkpoint = google.read_hub(path)
     elif google.is_google(folder) and not weight_files.has_weights(folder):

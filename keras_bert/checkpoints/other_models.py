@@ -6,7 +6,13 @@ from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
 BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert")
 # The module whose `load` opens a folder, by `model_type` of its config.json.
 MODULES = {"marian": "keras_bert.translation"}
+# Other types of which KerasHub has models.
+_KERAS_HUB = ("albert", "bart", "deberta-v2", "fnet", "gemma", "gpt2", "llama", "mistral", "qwen2", "t5", "xlnet")
 MODULES |= dict.fromkeys(("keras_bert_bilm", "keras_bert_bilstm", "keras_bert_bidaf"), "keras_bert.baselines")
+
+
+class UnknownModelError(ValueError):
+    """Raised for a checkpoint that nothing in this package opens."""
 
 
 class OtherModelError(ValueError):
@@ -22,10 +28,16 @@ class OtherModelError(ValueError):
 
 
 def check_folder(path):
-    """Raises `OtherModelError` for the folder of another model."""
-    model_type = read_object_if_exists(path / CONFIG).get("model_type")
+    """Raises `OtherModelError` or `UnknownModelError` for the folder of another model."""
+    model_type = read_object_if_exists(path / CONFIG).get("model_type") or "bert"
     if isinstance(model_type, str) and model_type in MODULES:
         raise OtherModelError(path, MODULES[model_type])
+    if model_type not in BERTS:
+        others = "transformers or KerasHub" if model_type in _KERAS_HUB else "transformers"
+        raise UnknownModelError(
+            f"{path / CONFIG}: `model_type` must be one of {', '.join(BERTS)}. "
+            f"Received: model_type={model_type!r:.100}, a model for {others}"
+        )
 
 
 def check_name(name):

@@ -19,7 +19,7 @@ _FOOTER = 48
 _TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 14: ml_dtypes.bfloat16, 19: "<f2"}  # Of `DataType`.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _CHECKSUM, _SLICES = range(1, 8)  # Fields of `BundleEntryProto`.
 _ENTRY = {**dict.fromkeys((_DTYPE, _SHARD, _OFFSET, _SIZE), int), **dict.fromkeys((_SHAPE, _CHECKSUM, _SLICES), bytes)}
-_MOST_AXES, _MOST_NAMES = 254, 100  # Bytes of all names per byte of the index, which has common beginnings once.
+_MOST_AXES, _MOST_NAMES = 254, 16  # Bytes of names per byte of a block, in which every 16th name is whole.
 
 
 class TensorBundle:
@@ -76,25 +76,32 @@ def _table(content):
     footer = content[-_FOOTER:]
     _, place = varint(footer, 0)
     _, place = varint(footer, place)  # The handle of the block of metadata.
-    last, length = None, 0
-    for _, handle in _block(content, footer[place:]):
-        for key, value in _block(content, handle):
-            length += len(key)
-            if (last is not None and key <= last) or length > _MOST_NAMES * len(content):
-                raise ValueError("its names are not in order, or too long")
+    last, end = None, 0
+    for _, handle in _block(content, *_handle(footer[place:])):
+        offset, size = _handle(handle)
+        if offset < end:
+            raise ValueError("its blocks are not in order")
+        end = offset + size
+        for key, value in _block(content, offset, size):
+            if last is not None and key <= last:
+                raise ValueError("its names are not in order")
             last = key
             yield key, value
 
 
-def _block(content, handle):
-    """Yields keys and values of the block at a handle: each key shares its first bytes with the key before it."""
-    offset, place = varint(handle, 0)
-    size, _ = varint(handle, place)
+def _handle(content):
+    """Returns the offset and the size of a block."""
+    offset, place = varint(content, 0)
+    return offset, varint(content, place)[0]
+
+
+def _block(content, offset, size):
+    """Yields keys and values of a block: each key shares its first bytes with the key before it."""
     block = content[offset : offset + size + 1]
     if len(block) != size + 1 or block[-1] != 0:
         raise ValueError("a block is truncated or compressed")
     (count,) = struct.unpack_from("<I", block, size - 4)
-    end, place, key, starts = size - 4 - 4 * count, 0, b"", set()
+    end, place, key, starts, names = size - 4 - 4 * count, 0, b"", set(), 0
     while place < end:
         begin = place
         shared, place = varint(block, place)
@@ -102,6 +109,9 @@ def _block(content, handle):
         length, place = varint(block, place)
         if max(shared, new, length) > size:
             raise ValueError("a block is truncated")
+        names += shared + new
+        if names > _MOST_NAMES * size:
+            raise ValueError("its names are too long")
         if not shared:
             starts.add(begin)
         key = key[:shared] + block[place : place + new]

@@ -33,6 +33,7 @@ _TENSOR, _PARAMETER, _DICT = (
 _GLOBALS = {_TENSOR, "torch._utils _rebuild_tensor", _PARAMETER, _DICT, *(f"torch {name}" for name in _DTYPES)}
 _MOST_AXES = 64  # NumPy's.
 _MARK = object()
+_SIZED = (tuple, list, dict)
 
 
 class TorchFileError(ValueError):
@@ -87,20 +88,24 @@ class TorchTensor:
 class TensorMachine:
     """Runs the instructions of a pickle that tensors need."""
 
-    most = 2**20  # Instructions: BERT-large has 20,000.
+    most = 2**20  # Instructions and values that calls take: BERT-large has 30,000.
 
     def __init__(self):
-        self._stack, self._memo, self.storages = [], {}, {}
+        self._stack, self._memo, self._count, self.storages = [], {}, 0, {}
 
     def run(self, file):
         """Returns what the next pickle of a file describes."""
-        for count, (instruction, argument, _) in enumerate(pickletools.genops(file)):
-            if count > self.most:
-                raise TorchFileError(f"it has more than {self.most} instructions")
+        for instruction, argument, _ in pickletools.genops(file):
+            self._add(1)
             name = instruction.name
             if name == "STOP":
                 return self._stack.pop()
             self._run(name, argument)
+
+    def _add(self, count):
+        self._count += count
+        if self._count > self.most:
+            raise TorchFileError(f"it has more than {self.most} instructions, or values that they take")
 
     def _run(self, name, argument):
         stack = self._stack
@@ -123,13 +128,15 @@ class TensorMachine:
             _of_type(stack[-1], list).extend(values)
         elif name in ("SETITEM", "SETITEMS"):
             values = self._marked() if name == "SETITEMS" else self._last(2)
-            keys = [_of_type(key, (str, int)) for key in values[::2]]
+            keys = [_of_type(key, str) for key in values[::2]]
             _of_type(stack[-1], dict).update(zip(keys, values[1::2], strict=True))
         elif name == "BINPERSID":
             stack.append(self._storage(*stack.pop()))
         elif name == "REDUCE":
             function, arguments = self._last(2)
-            stack.append(_call(function, _of_type(arguments, tuple)))
+            # References to large ones are short: what is copied of them is counted.
+            self._add(sum(len(part) for part in (_of_type(arguments, tuple), *arguments) if isinstance(part, _SIZED)))
+            stack.append(_call(function, arguments))
         elif name == "BUILD":  # The attributes of a dict of tensors: versions of their modules.
             stack.pop()
             _of_type(stack[-1], dict)

@@ -183,7 +183,7 @@ class TestNames:
         found = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
         assert found == [files[number] for number in downloaded]
 
-    def test_what_is_downloaded(self, monkeypatch):
+    def test_what_is_downloaded(self, monkeypatch, tmp_path):
         hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
         used = ["config.json", "model.safetensors", "sentencepiece.bpe.model", "1_Pooling/config.json", "vocab.txt"]
         files = [SimpleNamespace(rfilename=name) for name in (*used, "pytorch_model.bin", "README.md", "modeling.py")]
@@ -192,13 +192,27 @@ class TestNames:
 
         def download(*args, allow_patterns, **kwargs):
             matching = (any(fnmatch.fnmatch(file.rfilename, each) for each in allow_patterns) for file in files)
-            found.extend(file.rfilename for file, matches in zip(files, matching, strict=True) if matches)
-            raise ValueError("the end of the test")
+            found[:] = [file.rfilename for file, matches in zip(files, matching, strict=True) if matches]
+            if len(found) > 1:
+                raise ValueError("the end of the test")
+            return tmp_path
 
         monkeypatch.setattr(hub, "snapshot_download", download)
         with pytest.raises(ValueError, match="the end of the test"):
             keras_bert.load("some/model")
         assert found == used
+
+    def test_the_weights_of_other_models_are_not_downloaded(self, monkeypatch, tmp_path):
+        hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+        (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+        files, found = [SimpleNamespace(rfilename=name) for name in ("config.json", "model.safetensors")], []
+        monkeypatch.setattr(hub, "model_info", lambda *args, **kwargs: SimpleNamespace(siblings=files))
+        monkeypatch.setattr(
+            hub, "snapshot_download", lambda *args, **options: found.extend(options["allow_patterns"]) or tmp_path
+        )
+        with pytest.raises(ValueError, match="config.json: `model_type` must be one of bert, .*Received: .*'t5'"):
+            keras_bert.load("google-t5/t5-small")
+        assert found == ["config.json"]
 
     def test_a_revision_is_for_the_hub(self, saved):
         message = f"`revision` is for names on the Hugging Face hub. .*'v2' for {saved('encoder')}"
@@ -257,7 +271,15 @@ UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
     [
         *CONFIGS,
         ({"num_attention_heads": 5}, "`hidden_size` must be a multiple of `num_attention_heads`"),
-        ({"model_type": "albert"}, "`model_type` must be 'bert'"),
+        (
+            {"model_type": "albert"},
+            "`model_type` must be one of bert, .*='albert', a model for transformers or KerasHub$",
+        ),
+        ({"model_type": "mpnet"}, "`model_type` must be one of bert, .*='mpnet', a model for transformers$"),
+        (
+            {"model_type": ["t5"]},
+            "`model_type` must be one of bert, distilbert, electra, roberta, xlm-roberta, camembert",
+        ),
         ({"keras_bert": "x"}, "`keras_bert` must be the object that this package writes. Received: x"),
         ({"architectures": "Bert"}, "`architectures` must be a list of names"),
         ({"architectures": [{}]}, "`architectures` must be a list of names"),

@@ -1,11 +1,14 @@
 """Checkpoints read without TensorFlow equal those that TensorFlow reads."""
 
+import struct
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.checkpoints.tensor_bundle import TensorBundle  # noqa: E402
+from keras_bert.wire_format import message  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 NAMES = [f"layer_{number:03}/{'inner/' * (number % 7)}kernel" for number in range(600)]
@@ -56,6 +59,46 @@ def test_damaged_files(prefix, tmp_path):
     bundle = TensorBundle(prefix)
     with pytest.raises(ValueError, match="bytes, expected .* at "):
         [bundle.get_tensor(name) for name in NAMES]
+
+
+def number(value):
+    return message([(1, value)])[1:]
+
+
+def block(*entries):
+    """A block of entries: how many bytes of the key before are shared, the others of the key, and the value."""
+    parts = [number(shared) + number(len(key)) + number(len(value)) + key + value for shared, key, value in entries]
+    return b"".join(parts) + struct.pack("<II", 0, 1)
+
+
+def table(*data, handles=None):
+    """A table of blocks of data, with one handle of each unless others are given."""
+    content, places = b"", []
+    for entries in data:
+        places.append(number(len(content)) + number(len(entries)))
+        content += entries + b"\0"
+    index = block(*((0, b"%05d" % count, place) for count, place in enumerate(places * (handles or 1))))
+    footer = number(0) + number(0) + number(len(content)) + number(len(index))
+    return content + index + b"\0" + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+HEADER, ENTRY = (0, b"", b"\x08\x01"), b"\x08\x01"
+LONG = [(0, b"a" * 5000, ENTRY), *((5000, b"%05d" % count, ENTRY) for count in range(500))]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (table(block(HEADER, *LONG)), "names are too long"),  # 2.5 MB of names in 12 KB.
+        (table(block(HEADER), struct.pack("<I", 0), handles=2000), "blocks are not in order"),
+    ],
+)
+def test_small_files_that_fill_memory(tmp_path, content, message):
+    (tmp_path / "a.index").write_bytes(table(block(HEADER, (0, b"a", ENTRY))))
+    assert TensorBundle(tmp_path / "a").get_variable_to_shape_map() == {"a": ()}
+    (tmp_path / "a.index").write_bytes(content)
+    with pytest.raises(ValueError, match=f"the index is damaged: .*{message}$"):
+        TensorBundle(tmp_path / "a")
 
 
 def test_a_partitioned_variable(tmp_path):

@@ -18,6 +18,10 @@ NUMBERS = np.arange(6, dtype="<f4").tobytes()
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n("
 
 
+# 2,000 dicts of 2,000 pairs, of which there is one list.
+DICTS = b"ccollections\nOrderedDict\nq\1](" + b"X\1\0\0\0aN\x86" * 2000 + b"e\x85q\2(" + b"h\1h\2R" * 2000 + b"t"
+
+
 def tensor(offset, shape, strides):
     """The instructions of a tensor in the storage."""
     numbers = b"".join(b"K%c" % offset if part is None else part for part in (None, integers(shape), integers(strides)))
@@ -90,6 +94,7 @@ def pickled(value):
         (b"}b", "its instructions lack values|in a place of another type"),
         (b"0" * 2, "it has the instruction POP"),
         (b"N" * (2**20 + 1), "it has more than 1048576 instructions"),
+        (DICTS, "it has more than 1048576 instructions, or values that they take"),
     ],
 )
 def test_what_is_no_tensor_is_refused(written, value, message):
