@@ -28,12 +28,7 @@ _ARCHITECTURES = {head.name: head.architectures[0] for head in HEADS if head.arc
 
 
 def read(directory, head=None):
-    """Opens a directory in Hugging Face's format, without its tokenizer.
-
-    Args:
-        directory: the folder.
-        head: str, the kind of head, if known. Defaults to `None`.
-    """
+    """Opens a directory in Hugging Face's format, without its tokenizer; `head` is the kind of head, if known."""
     config, metadata = read_config(directory, head)
     tensors = _read_weights(directory, metadata)
     if head is None and metadata.head is None and (head := _inferred_head(directory, tensors)):

@@ -23,11 +23,7 @@ _MOST_AXES, _MOST_NAMES = 254, 16  # Bytes of names per byte of a block, in whic
 
 
 class TensorBundle:
-    """The tensors of a TensorFlow checkpoint. Checksums are not verified.
-
-    Args:
-        prefix: path of the checkpoint, without `.index`.
-    """
+    """The tensors of a TensorFlow checkpoint, a path without `.index`. Checksums are not verified."""
 
     def __init__(self, prefix):
         self._prefix = pathlib.Path(prefix)

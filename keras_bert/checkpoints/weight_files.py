@@ -38,12 +38,7 @@ def has_weights(directory):
 
 
 def read_tensors(directory, files=FILES):
-    """Returns the `Tensor`s of a directory by their names, which are those of transformers.
-
-    Args:
-        directory: the folder.
-        files: names of files of weights; the first one that exists is read.
-    """
+    """Returns the `Tensor`s of the first of these files in a directory, by their names in transformers."""
     tensors = {}
     name = next((name for name in files if (directory / name).is_file()), None)
     if name is None:
@@ -70,12 +65,7 @@ def read_file(path):
 def check_tensors(path, shapes, size):
     """Raises if tensors have names that cannot be printed, or more numbers than their files bytes.
 
-    A model with room for them is built before they are read.
-
-    Args:
-        path: what the error names.
-        shapes: dict of the shapes of the tensors by name.
-        size: int, bytes of their files.
+    A model with room for them is built before they are read. `shapes` is a dict by name, `size` the bytes of the files.
     """
     if name := next((name for name in shapes if not name.isprintable()), None):
         raise ValueError(f"{path}: a tensor's name must be printable. Received: {name!r:.200}")
