@@ -30,7 +30,8 @@ def advice(lines, rate, defaults):
         return None
     usual = rate <= max(defaults) <= 10 * rate
     others = [f"{3 * rate:.1g}", f"{10 * rate:.1g}"] if usual else [f"{other:g}" for other in defaults]
+    change = "hardly fell" if last < first else "did not fall"
     return (
-        f"the loss hardly fell, from {first:.3g} to {last:.3g}. If the scores are low, try a learning_rate of "
+        f"the loss {change}, from {first:.3g} to {last:.3g}. If the scores are low, try a learning_rate of "
         f"{' or '.join(others)}, or more epochs"
     )

@@ -30,8 +30,8 @@ def table(answers):
 
 def json_line(row, answer, keep=False):
     """Returns a text and its answer as JSON; unless `keep`, without the context of a question, which may be long."""
-    values = _merged({name: value for name, value in row.items() if keep or name != "context"}, answer)
-    return json.dumps(_rounded(values), ensure_ascii=False).encode("utf-8", "replace").decode()
+    values = _merged({name: value for name, value in row.items() if keep or name != "context"}, _rounded(answer))
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def write(path, parts, delimiter=None):
@@ -46,7 +46,7 @@ def write(path, parts, delimiter=None):
             )
         return
     # Columns of the user stay as they are.
-    rows = (_merged(_cells(record or row), _as_texts(_cells(_flat(answer)))) for record, row, answer in parts)
+    rows = (_merged(_cells(record or row), _as_texts(_cells(_rounded(_flat(answer))))) for record, row, answer in parts)
     with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
         first = next(rows)
         # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
@@ -58,7 +58,12 @@ def write(path, parts, delimiter=None):
 
 def _merged(columns, answer):
     """Appends an answer to columns; its fields that have the name of a column are called `predicted_...`."""
-    return {**columns, **{f"predicted_{name}" if name in columns else name: answer[name] for name in answer}}
+    merged = dict(columns)
+    for name, value in answer.items():
+        while name in merged:
+            name = f"predicted_{name}"
+        merged[name] = value
+    return merged
 
 
 def _flat(answer):
@@ -73,8 +78,10 @@ def _flat(answer):
 def _cells(columns):
     """Returns columns as cells of a table: lists and dicts as JSON."""
     nested = (dict, list, bool, type(None))
-    cells = _rounded(columns).items()
-    return {name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, nested) else cell for name, cell in cells}
+    return {
+        name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, nested) else cell
+        for name, cell in columns.items()
+    }
 
 
 def _as_texts(cells):

@@ -47,7 +47,10 @@ def decoded(content, name, first_line=1):
     """Decodes the bytes of the UTF-8 file `name` from a line to the end, without its byte order mark."""
     if first_line == 1:
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
-            raise ValueError(f"{name}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
+            found = "UTF-32" if b"\0\0" in content[:4] else "UTF-16"
+            raise ValueError(f"{name}: the file is {found}. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
+        if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+            raise ValueError(f"{name}: the file is compressed. Decompress it")
         content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return content.decode("utf-8")
@@ -107,7 +110,17 @@ def read_rows(path, wanted, header=None):
     if header is None:
         (line, header), *rows = rows
         check_columns(path, line, header, wanted)
+        header = _unique(header)
     return [(line, _row(table_row, f"{path}:{line}", header, fields)) for line, fields in rows]
+
+
+def _unique(names):
+    """Returns the names of columns, those that repeat others with a number: `x`, `x.1`."""
+    found = {}
+    for name in names:
+        free = (f"{name}.{number}" if number else name for number in itertools.count())
+        found[next(each for each in free if each not in found and (each == name or each not in names))] = None
+    return list(found)
 
 
 def _valid(value):

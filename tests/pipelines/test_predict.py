@@ -12,6 +12,7 @@ import scipy.special
 import keras_bert
 from keras_bert.tasks import predict_inputs as texts
 from keras_bert.tasks import predict_outputs as printing
+from keras_bert.tasks import table_files
 from pipelines import common_flags
 from pipelines.predict import rectangles
 from tests.pipelines.programs import call, mistake
@@ -242,6 +243,22 @@ def test_answers_are_no_formulas_in_spreadsheets(tmp_path, delimiter):
     assert (tmp_path / "b.csv").read_text().replace("\t", ",") == 'text,answer,\'=x\n-a,\'-a,"[""=y""]"\n'
     printing.write(tmp_path / "c.jsonl", parts[:1])
     assert json.loads((tmp_path / "c.jsonl").read_text())["label"] == "=1+1"
+
+
+@pytest.mark.parametrize("delimiter", [None, ","])
+def test_columns_of_the_user_are_kept(tmp_path, delimiter):
+    """Numbers with all digits, the answers of an earlier model, line ends within cells, and names that repeat."""
+    record = {"text": "a\r\nb", "time": 1690000123.456, "label": "gold", "predicted_label": "mine"}
+    printing.write(tmp_path / "a.csv", [(record, {"text": "a"}, {"label": "pos", "score": 1 / 3})], delimiter)
+    expected = {**record, "predicted_predicted_label": "pos", "score": 0.333333}
+    if delimiter is None:
+        assert json.loads((tmp_path / "a.csv").read_text()) == expected
+        return
+    with open(tmp_path / "a.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [{name: str(value) for name, value in expected.items()}]
+    (tmp_path / "b.csv").write_bytes(b"text,x,x,,\r\na,1,2,3,4\r\n")
+    rows = [(2, {"text": "a", "x": "1", "x.1": "2", "": "3", ".1": "4"})]
+    assert table_files.read_rows(tmp_path / "b.csv", ["text"]) == rows
 
 
 def test_lines_to_read():

@@ -47,7 +47,7 @@ def test_positions_and_numbers_of_choices(page):
         ["3", "1", "0.0%", "33.3%"],
     ]
     assert "1 of 3 are correct, 33.33%." in text_of(section)
-    assert rows_of(page.sections["Calibration"], "list")[-1] == ["80 to 90%", "1", "90.00%", "100.00%"]
+    assert rows_of(page.sections["Calibration"], "list")[-2] == ["80 to 90%", "1", "90.00%", "100.00%"]
 
 
 def test_hardest_examples_with_their_choices(page):

@@ -68,7 +68,8 @@ def test_sections_of_both_versions(write):
     assert len(having(report.sections["Learning curves"], "line", "polyline")) == 3
     assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "80.00%", "70.00%", "1.5", "1"]
     # One answer with a probability of 50%, which is wrong.
-    assert rows_of(report.sections["Calibration"], "list") == [["40 to 50%", "1", "50.00%", "0.00%"]]
+    filled = [line for line in rows_of(report.sections["Calibration"], "list") if line[1] != "0"]
+    assert filled == [["40 to 50%", "1", "50.00%", "0.00%"]]
     assert "ECE 50.00%; overconfident by 50.00%" in report.text("Calibration")
     report = write([row()], version_2=True)
     assert list(report.sections) == [*names[:2], "Answer or no answer", *names[2:]]
