@@ -85,7 +85,7 @@ def ours(job, precision, packed=False):
 
     def batches(job, **options):
         make = keras_bert.data.PackedBatches if packed else keras_bert.data.Batches
-        return make(tokenize(job), np.array(job.labels, "int32"), BATCH, **options)
+        return make(tokenize(job), np.array(job.labels, "int32"), batch_size=BATCH, **options)
 
     def run(seed):
         epoch = batches(job, seed=seed)
