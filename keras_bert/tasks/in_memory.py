@@ -75,6 +75,11 @@ def read(texts, targets=None, place="texts"):
         raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
     if not isinstance(rows[0], dict):
         _check_labels(targets)
+    for name in texts.columns if is_frame(texts) and isinstance(rows[0], tuple) else ():
+        if list(map(_plain, as_list(texts[name]))) == targets:
+            raise ValueError(
+                f"the column {name!r} of `{place}` has the targets. Expected texts, or fit(frame, {name!r})"
+            )
     return rows, targets
 
 
