@@ -268,7 +268,10 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
     fit = functools.partial(keras_bert.load(tmp_path).fit, TEXTS, CLASSES, verbose=False, **SETTINGS)
     one, two = (fit(strategy=strategy).model().weights for strategy in (None, mirrored))
     for first, second in zip(one, two, strict=True):
-        np.testing.assert_allclose(first, second, atol=1e-4)
+        kept = np.ones(first.shape, bool)
+        if first.path.endswith("query_key_value/bias"):  # Keys have no gradient but rounding, which Adam enlarges.
+            kept.reshape(3, -1)[1] = False
+        np.testing.assert_allclose(np.array(first)[kept], np.array(second)[kept], atol=1e-4)
 
 
 @pytest.mark.parametrize(
