@@ -157,7 +157,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         few = slice(2 if known else None)
         parts = {TRAIN: (rows[few], targets and targets[few]), DEV: (rows, targets)}
         labels = _classes(bert) if task in ("classification", "multi_label", "tagging") else None
-        options |= {"threshold": bert.thresholds} if bert.thresholds is not None else {}
+        options = options if bert.thresholds is None else {"threshold": bert.thresholds, **options}
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))

@@ -492,3 +492,18 @@ def test_columns_of_frames(start, caplog):
     with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         bert.fit(frame, "class_name", verbose=False)
     assert "  texts: pairs of the columns 'a' and 'b'" in caplog.messages
+
+
+def test_a_given_threshold_overrides_that_of_the_model(config, pieces, tmp_path):
+    metrics = pytest.importorskip("sklearn.metrics")
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config), 2, multi_label=True)
+    kernel = model.get_layer("classifier").kernel
+    kernel.assign(np.random.default_rng(0).normal(0, 2, kernel.shape))
+    keras_bert.save(model, tmp_path, pieces, labels=["x", "y"], thresholds=[0.1, 0.1])
+    bert = keras_bert.load(tmp_path)
+    texts, sets = ["a b", "c d", "a", "d d b"], [["x"], ["y"], ["x", "y"], ["x"]]
+    scores = np.array([list(answer["scores"].values()) for answer in bert.predict(texts)])
+    gold = [[label in labels for label in "xy"] for labels in sets]
+    for options, threshold in (({}, 0.1), ({"threshold": 0.95}, 0.95)):
+        expected = metrics.f1_score(gold, scores >= threshold, average="micro", zero_division=0)
+        assert bert.evaluate(texts, sets, verbose=False, **options)["micro_f1"] == pytest.approx(expected)
