@@ -20,6 +20,7 @@ from keras_bert.models.heads import build_embedder
 from keras_bert.processor import warn_of_emulation
 from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory
+from keras_bert.tasks.class_names import as_list
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
@@ -28,7 +29,9 @@ from keras_bert.training.progress import is_live, track
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _SET_BY_CALLS = {"_called": True, "_parent_path": None}  # Attributes of layers that their first call sets.
+_WORDS = ("words",)
 _DESCRIPTIONS = {
+    _WORDS: "a list of words",
     ("text",): "a text",
     ("text", "pair"): "a pair of texts as a tuple",
     ("question", "context"): "a dict with `question` and `context`",
@@ -48,12 +51,16 @@ class Answerer:
     @quiet_tensorflow()
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
-        rows, is_single = read_rows(texts, words=self._bert.head == "token_classification")
+        head = self._row
+        rows, is_single = read_rows(texts, head.takes_words)
         self._check_options(n_best, options)
-        names = check_rows(rows, self._row.inputs(self._bert), f"the model (head={self._bert.head!r})")
-        head, pair = self._row, "pair" in names
-        name = head.pair_signature if pair else "serving_default"
-        if name != "serving_default":
+        allowed = [*head.inputs(self._bert), *([_WORDS] if head.takes_words else [])]
+        names = check_rows(rows, allowed, f"the model (head={self._bert.head!r})")
+        pair, name = "pair" in names, "serving_default"
+        if names == _WORDS:
+            name, names, rows = "words", ("text",), [{"text": row["words"]} for row in rows]
+        elif pair and head.pair_signature != name:
+            name = head.pair_signature
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
@@ -208,7 +215,7 @@ def read_rows(texts, words=False):
     With `words`, texts may also be lists of words.
     """
     is_single = isinstance(texts, str | tuple | dict)
-    if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")):
+    if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")) or getattr(texts, "shape", 0) == ():
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
     if is_single:
         return _warned([_row("texts", texts)]), True
@@ -219,8 +226,8 @@ def read_rows(texts, words=False):
             raise ValueError(
                 "`texts` is a dataset with targets. Expected texts alone, such as dataset.map(lambda x, y: x)"
             )
-    texts = [text.decode() if isinstance(text, bytes) else text for text in texts]
-    texts = map(_joined, texts) if words else texts
+    texts = [text.decode() if isinstance(text, bytes) else text for text in as_list(texts)]
+    texts = map(_words, texts) if words else texts
     return _warned([_row(f"texts[{index}]", text) for index, text in enumerate(texts)]), False
 
 
@@ -234,9 +241,10 @@ def _warned(rows):
     return rows
 
 
-def _joined(text):
-    """Returns a list of words as a text."""
-    return " ".join(text) if isinstance(text, list) and all(isinstance(word, str) for word in text) else text
+def _words(text):
+    """Returns a list of words as they are for the signature `words`; a space within a word is a no-break space."""
+    is_list = isinstance(text, list) and all(isinstance(word, str) for word in text)
+    return {"words": " ".join(word.replace(" ", "\N{NO-BREAK SPACE}") for word in text)} if is_list else text
 
 
 def _row(place, value):

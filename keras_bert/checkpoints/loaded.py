@@ -14,6 +14,7 @@ from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
 from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.extras import naming_extras
+from keras_bert.metadata import Metadata
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
@@ -107,6 +108,12 @@ class LoadedBert(ModelMethods):
         copied = object.__new__(type(self))
         vars(copied).update(vars(self), _answerer=None)
         return copied
+
+    def __setattr__(self, name, value):
+        """`fit`, `save` and pickles read `metadata`, answers the attributes."""
+        if name in Metadata.__dataclass_fields__:
+            self.metadata = self.metadata.replace(**{name: value})
+        super().__setattr__(name, value)
 
     def __getattr__(self, name):
         if name in other_names.ATTRIBUTES:

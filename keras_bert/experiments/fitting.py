@@ -161,7 +161,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))
-        made.null_threshold = bert.null_threshold
+        # Without a threshold, `predict` answers every question.
+        made.null_threshold = math.inf if bert.null_threshold is None else bert.null_threshold
         losses = made.loss if isinstance(made.loss, list) else [made.loss]
         evaluator = Evaluator(made.build(bert), tf.distribute.get_strategy(), losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)

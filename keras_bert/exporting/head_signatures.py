@@ -27,6 +27,7 @@ class HeadSignatures:
         options: tuple of the options of `export`.
         defaults: function from a `LoadedBert` and `n_best` to the options that `predict` sets.
         takes_pair: bool, whether `pair` may be true.
+        takes_words: bool, whether there is the signature `words`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
         axes: function from the name of an input or an output to the names of its free axes.
@@ -38,6 +39,7 @@ class HeadSignatures:
     options: tuple = ()
     defaults: Callable = lambda bert, n_best: {}
     takes_pair: bool = False
+    takes_words: bool = False
     pair_signature: str = "serving_default"
     keeps: tuple = ()
     axes: Callable = lambda name: ("batch", "length")
@@ -101,8 +103,8 @@ HEAD_SIGNATURES = (
         lambda bert, n_best: {"thresholds": bert.thresholds} if bert.multi_label else {},
         takes_pair=True,
     ),
-    HeadSignatures("token_classification", _tagger, options=("stride",)),
-    HeadSignatures("bilstm_tagging", _tagger, options=("stride",)),
+    HeadSignatures("token_classification", _tagger, options=("stride",), takes_words=True),
+    HeadSignatures("bilstm_tagging", _tagger, options=("stride",), takes_words=True),
     HeadSignatures(
         "question_answering",
         _without_labels(answer.answerer),

@@ -122,5 +122,7 @@ def some(texts, most=5):
 
 
 def as_list(values):
-    """Converts an array or another iterable to a list; arrays to Python numbers and strings."""
+    """Converts an array or another iterable to a list; arrays and tensors to Python numbers and strings."""
+    if hasattr(values, "numpy"):
+        values = values.to_list() if hasattr(values, "to_list") else values.numpy()
     return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)

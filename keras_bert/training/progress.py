@@ -35,7 +35,7 @@ def hidden():
 
 def is_live(stream):
     """Whether a line can be written again: on a terminal, and in the cells of a notebook."""
-    return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
+    return getattr(stream, "isatty", bool)() or type(stream).__module__.startswith("ipykernel.")
 
 
 class Progress:
@@ -79,9 +79,9 @@ class Progress:
 
     def say(self, line):
         """Writes a permanent line."""
-        if _HIDDEN:
+        if _HIDDEN or self._stream is None:
             return
-        if self._stream.isatty():
+        if is_live(self._stream):
             line = textwrap.fill(line, _width(), subsequent_indent="  ")
         tqdm.tqdm.write(line, self._stream)
 
@@ -202,7 +202,7 @@ class _Line(tqdm.tqdm):
             mininterval=0.1 if self._terminal else 10.0,
             miniters=1,
             position=0,
-            disable=bool(_HIDDEN),
+            disable=bool(_HIDDEN) or stream is None,
             **options,
         )
 

@@ -393,7 +393,7 @@ OWN_ANSWERS = {
     "tags": (
         "token_classifier",
         {"num_classes": 5},
-        list(map(str.split, LONG)),
+        [[*text.split(), "a-b", "c d", "e!"] for text in LONG],
         lambda answer: [word["label"] for word in answer["entities"]],
         "accuracy",
     ),
@@ -492,6 +492,16 @@ def test_columns_of_frames(start, caplog):
     with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         bert.fit(frame, "class_name", verbose=False)
     assert "  texts: pairs of the columns 'a' and 'b'" in caplog.messages
+
+
+def test_questions_without_a_threshold(start, tmp_path):
+    """`predict` answers them all, also those without an answer."""
+    bert = keras_bert.load(start)
+    keras_bert.save(bert.span_labeler(), tmp_path, bert.vocabulary)
+    bert, rows = keras_bert.load(tmp_path), [{"question": "a b", "context": text} for text in TEXTS]
+    found = bert.evaluate(rows, [bert.predict(rows[0])["answer"], *[None] * 7], verbose=False)
+    assert found["exact"] == 1 / 8
+    assert found["best_exact"] >= 7 / 8
 
 
 def test_a_given_threshold_overrides_that_of_the_model(config, pieces, tmp_path):

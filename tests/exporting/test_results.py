@@ -167,6 +167,17 @@ def test_inputs_of_predict(eager, load):
     assert bert.encode([]).shape == (0, 32)
 
 
+def test_lists_of_words(eager, load):
+    """Words stay as they are, as in `evaluate`; in texts, punctuation is a word."""
+    bert = load("token_classification")
+    words = bert.predict([["a-b", "c d", "e!"]])[0]["entities"]
+    assert {place for entity in words for place in (entity["start"], entity["end"])} <= {0, 3, 4, 7, 8, 10}
+    with pytest.raises(ValueError, match="takes a text or a list of words, the same for all .* a list of words at ind"):
+        bert.predict(["a", ["b"]])
+    with pytest.raises(ValueError, match=r"`texts\[0\]` must be a string"):
+        load("classification").predict([["b"]])
+
+
 def test_answers_as_a_frame(eager, load, monkeypatch):
     pandas = pytest.importorskip("pandas")
     bert, texts = load("classification"), pandas.Series(["a b", "c"], [7, 3])
@@ -307,11 +318,13 @@ def test_pickles_and_copies(load, tmp_path):
         pickle.dumps(bert)
 
 
-def test_answers_follow_changes_of_labels(eager, load):
+def test_answers_follow_changes_of_labels(eager, load, tmp_path):
     bert = load("classification")
     label, kept = bert.predict("a b")["label"], bert.labels
     try:
         bert.labels = [f"new {each}" for each in kept]
         assert bert.predict("a b")["label"] == f"new {label}"
+        bert.save(tmp_path)
+        assert keras_bert.load(tmp_path).predict("a b")["label"] == f"new {label}"
     finally:
         bert.labels = kept

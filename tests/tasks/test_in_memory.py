@@ -87,11 +87,21 @@ def test_frames_and_datasets_of_predict():
         pairs = make({"text": TEXTS, "pair": ["d", "e"]})
         assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
         assert read_rows(pairs["text"]) == ([{"text": "a"}, {"text": "b c"}], False)
-    assert read_rows([["b", "c"], "a"], words=True) == ([{"text": "b c"}, {"text": "a"}], False)
+    assert read_rows([["b", "c d"], "a"], words=True) == ([{"words": "b c\xa0d"}, {"text": "a"}], False)
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
     assert read_rows(dataset.batch(2)) == ([{"text": "a"}, {"text": "b c"}], False)
+    for texts, rows in ((TEXTS, [{"text": "a"}, {"text": "b c"}]), ([["a", "b"]], [{"text": "a", "pair": "b"}])):
+        assert read_rows(tf.constant(texts)) == (rows, False)
+    with pytest.raises(ValueError, match="must be a text or a list of texts, .* Received: texts=<tf.Tensor"):
+        read_rows(tf.constant("a"))
     with pytest.raises(ValueError, match="a dataset with targets. Expected texts alone"):
         read_rows(tf.data.Dataset.zip(dataset, dataset))
+
+
+def test_tensors():
+    assert in_memory.read(tf.constant(TEXTS), tf.constant([3, 4])) == (TEXTS, [3, 4])
+    words = [["b", "c"], ["a"]]
+    assert in_memory.read(tf.ragged.constant(words), tf.ragged.constant([["x", "y"], ["z"]]))[0] == words
 
 
 def test_forgotten_targets():

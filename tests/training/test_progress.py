@@ -2,6 +2,7 @@
 
 import io
 import time
+from unittest import mock
 
 import pytest
 
@@ -68,6 +69,17 @@ def test_a_pipe_gets_a_line_every_10_seconds(clock):
     assert lines[0] == "step 1/1,000, loss 0.5123, lr 3.0e-05, norm 1.5"
     assert lines[1] == "step 100/1,000, 01:30 left, loss 0.5123, 25 s/step, lr 3.0e-05, norm 1.5"
     assert lines[-1] == "step 1,000/1,000, in 01:40, loss 0.5123, 25 s/step, lr 3.0e-05, norm 1.5"
+
+
+def test_no_stream(monkeypatch):
+    """As in programs without a console, and a stream that cannot tell what it is."""
+    for stream in (None, mock.Mock(spec=["write", "flush"])):
+        monkeypatch.setattr("sys.stderr", stream)
+        assert list(progress.track([1, 2], "doing")) == [1, 2]
+        shown = progress.Progress()
+        shown.begin(1, 2)
+        shown.show(2, {"loss": 0.5}, RATES)
+        shown.close()
 
 
 def test_other_jobs_are_shown_after_two_seconds(clock, monkeypatch):
