@@ -104,7 +104,7 @@ def served(folder, texts, times):
 
 def jobs(data_dir, folder):
     """Returns `{name: (prepare, arguments)}`."""
-    line = "The committee, which met on Thursday, wouldn't say when the report will be published."
+    line = "The committee, which met on Thursday, wouldn't say when the report will be published. "
     texts = [line[: 10 + 2 * number] for number in range(32)]
     return {
         "train_step, BASE, float32": (training, ("float32",)),
@@ -115,7 +115,10 @@ def jobs(data_dir, folder):
         "tokenization, English": (tokenization, (data_dir, False)),
         "tokenization, English, offsets": (tokenization, (data_dir, True)),
         "SavedModel of MiniLM, one sentence x 20": (served, (folder, [line], 20)),
+        "SavedModel of MiniLM, one text of 60 tokens x 15": (served, (folder, [line * 3], 15)),
+        "SavedModel of MiniLM, one text of 240 tokens x 8": (served, (folder, [line * 12], 8)),
         "SavedModel of MiniLM, 32 sentences": (served, (folder, texts, 1)),
+        "SavedModel of MiniLM, 8 texts of 240 tokens": (served, (folder, [line * 12] * 8, 1)),
     }
 
 

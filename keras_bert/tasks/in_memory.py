@@ -57,7 +57,7 @@ def read(texts, targets=None, place="texts"):
             f"`{place}` has a column {name!r}. Name the column of the targets, fit(frame, {name!r}), or leave it out, "
             f"predict(frame[{others!r:.100}])"
         )
-    if isinstance(texts, str | bytes | dict) or not hasattr(texts, "__iter__"):
+    if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
         raise ValueError(f"`{place}` must be a list, an array, a data frame or a dataset. Received: {texts!r:.100}")
     rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))
     if getattr(texts, "ndim", 1) == 2 and not is_frame(texts):  # An array of pairs; lists of strings are words.
