@@ -20,7 +20,7 @@ from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.describe import describe
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
-from keras_bert.text.signatures import on_ids
+from keras_bert.text.signatures import TracedOnce, on_ids
 from keras_bert.training.log_handler import quiet_tensorflow
 
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
@@ -124,7 +124,8 @@ def export(
     check_replaceable(directory, _FILES)
     description = describe(model)
     labels = _labels(description, labels)
-    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": on_ids(model)}
+    traced = TracedOnce(model)
+    signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
@@ -164,8 +165,11 @@ def _weights(model, description, precision, signature, calibration):
     return in_int8(model, limits, dynamic, tables=description.signatures is None)
 
 
-def build_signatures(model, preprocessor, labels=None, pair=False, **options):
-    """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
+def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, **options):
+    """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`.
+
+    They call `traced`, a `TracedOnce`, if it is given, in place of the model.
+    """
     description = describe(model)
     labels = _labels(description, labels)
     row = None if description.signatures is not None else signatures_of(description.head)
@@ -173,7 +177,7 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
         raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
     if row is None:
         return with_options(description.signatures, description, options, model, preprocessor)
-    return row.build(model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
+    return row.build(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
 
 
 def _labels(description, labels):

@@ -18,6 +18,20 @@ def texts(answer, *names):
     return tf.function(signature, input_signature=specs, autograph=False)
 
 
+class TracedOnce:
+    """A model that all signatures call as one function: tracing it takes most of the time of an export."""
+
+    def __init__(self, model):
+        self.input, self.output, self._model = model.input, model.output, model
+        self._traced = tf.function(self._answer, autograph=False)
+
+    def __call__(self, inputs, training=False):
+        return self._traced(inputs) if tf.inside_function() else self._answer(inputs)
+
+    def _answer(self, inputs):
+        return self._model(inputs, training=False)
+
+
 def on_ids(model, length=None):
     """Returns a signature on token ids of a length, `None` for any: for clients that tokenize, without TF-Text."""
     names = list(model.input)
