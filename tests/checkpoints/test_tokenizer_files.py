@@ -152,7 +152,7 @@ def folder(copy):
 JAPANESE = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab", "do_lower_case": False}
 
 
-def test_words_of_a_dictionary(copy, tmp_path):
+def test_words_of_a_dictionary(eager, copy, tmp_path):
     """`BertJapaneseTokenizer`: words are composed and split into pieces, but not at ideographs or punctuation."""
     folder = copy("token_classification")
     (folder / "tokenizer.json").unlink()
