@@ -6,14 +6,13 @@
         --output_dir=runs/entities
 
 A file has one word per line with its tag in the last column (CoNLL), or is JSONL with `tokens` and `tags`, or with
-`text` and spans, as doccano, Label Studio, Prodigy and spaCy write it. Tags are IOB1, IOB2, IOBES, BILOU, types without
-prefixes or plain tags, such as parts of speech; the scheme is recognized. Sentences longer than `--sequence_length` are
-read in windows that overlap by half; with `--document_context`, windows run over whole documents, as in the paper.
-Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones. `--output_dir`
-contains `flags.txt`, `runs/`, the predictions of the best run in the form of the files, `dev_predictions` and
-`predictions`, `results.json`, `results.md` with the paper's scores for CoNLL-2003, `report.html`, the best model in
-`model/` and its export, from text to entities, in `saved_model/1/`.
-"""
+`text` and spans, as doccano, Label Studio, Prodigy and spaCy write it. Tags are IOB1, IOB2, IOBES, BMES, BILOU, types
+without prefixes or plain tags, such as parts of speech; the scheme is recognized. Sentences longer than
+`--sequence_length` are read in windows that overlap by half; with `--document_context`, windows run over whole
+documents, as in the paper. Flags with several values form a grid; the same command resumes interrupted runs and keeps
+finished ones. `--output_dir` contains `flags.txt`, `runs/`, the predictions of the best run in the form of the files,
+`dev_predictions` and `predictions`, `results.json`, `results.md` with the paper's scores for CoNLL-2003, `report.html`,
+the best model in `model/` and its export, from text to entities, in `saved_model/1/`. """
 
 import dataclasses
 import functools

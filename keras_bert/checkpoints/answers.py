@@ -29,7 +29,7 @@ from keras_bert.training.progress import is_live, track
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _SET_BY_CALLS = {"_called": True, "_parent_path": None}  # Attributes of layers that their first call sets.
-_WORDS = ("words",)
+_WORDS = ("words", "text")
 _DESCRIPTIONS = {
     _WORDS: "a list of words",
     ("text",): "a text",
@@ -58,7 +58,7 @@ class Answerer:
         names = check_rows(rows, allowed, f"the model (head={self._bert.head!r})")
         pair, name = "pair" in names, "serving_default"
         if names == _WORDS:
-            name, names, rows = "words", ("text",), [{"text": row["words"]} for row in rows]
+            name, names = "words", ("words",)
         elif pair and head.pair_signature != name:
             name = head.pair_signature
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
@@ -242,9 +242,10 @@ def _warned(rows):
 
 
 def _words(text):
-    """Returns a list of words as they are for the signature `words`; a space within a word is a no-break space."""
-    is_list = isinstance(text, list) and all(isinstance(word, str) for word in text)
-    return {"words": " ".join(word.replace(" ", "\N{NO-BREAK SPACE}") for word in text)} if is_list else text
+    """Returns a list of words as the signature `words` takes them, a tab for a space within a word, and as a text."""
+    if not isinstance(text, list) or not all(isinstance(word, str) for word in text):
+        return text
+    return {"words": " ".join(word.replace(" ", "\t") for word in text), "text": " ".join(text)}
 
 
 def _row(place, value):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
+import numpy as np
 
 from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.added_words import with_words
@@ -23,6 +24,7 @@ from keras_bert.models.heads import build_classifier, build_span_labeler
 from keras_bert.models.lora import check_no_lora
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
+from keras_bert.tasks.class_names import class_name
 
 _SHOWN = 5  # Labels that are shown.
 _FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
@@ -112,6 +114,9 @@ class LoadedBert(ModelMethods):
     def __setattr__(self, name, value):
         """`fit`, `save` and pickles read `metadata`, answers the attributes."""
         if name in Metadata.__dataclass_fields__:
+            if hasattr(value, "tolist") or name == "thresholds" and isinstance(value, tuple):
+                value = np.array(value).tolist()
+            value = list(map(class_name, value)) if name == "labels" and value is not None else value
             self.metadata = self.metadata.replace(**{name: value})
         super().__setattr__(name, value)
 

@@ -25,6 +25,7 @@ from keras_bert.metadata import answer_length
 from keras_bert.models.freezing import check_frozen
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.class_names import class_name
 from keras_bert.text.labels import placeholders
 from keras_bert.training.distribution import KINDS, create_strategy
 from keras_bert.training.evaluation import Evaluator
@@ -192,9 +193,9 @@ def _loader(bert, start):
 
 
 def _classes(bert):
-    """Returns the classes of a model, as `predict` names them; `None` for regression."""
+    """Returns the classes of a model, as tasks name them; `None` for regression."""
     count = bert.model().output["logits"].shape[-1]
-    return (bert.labels or placeholders(count)) if count > 1 or bert.multi_label else None
+    return list(map(class_name, bert.labels or placeholders(count))) if count > 1 or bert.multi_label else None
 
 
 def _task_of(bert):

@@ -33,7 +33,7 @@ def entities(tags, labels):
     Returns:
         `Entities`.
     """
-    prefixes, types = _parse(labels)
+    prefixes, types = parse(labels)
     inside, opens, closes = (
         tf.gather([prefix in wanted for prefix in prefixes], tags.values) for wanted in ("BIMELSU", "BSU", "ELSU")
     )
@@ -52,7 +52,7 @@ def entities(tags, labels):
     return Entities(select(names, first), select(word, first), select(word + 1, last))
 
 
-def _parse(labels):
+def parse(labels):
     """Returns the prefixes and the types of the labels."""
     if not isinstance(labels, list | tuple) or not labels or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"`labels` must be a non-empty list of strings. Received: labels={labels!r}")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file
-from scipy import stats
+from scipy import special, stats
 
 import keras_bert
 from keras_bert.experiments import fit_data, fitting
@@ -376,6 +376,26 @@ def test_evaluate_classes_without_names(start, tmp_path, name):
     texts = TEXTS if name == "classifier" else WORDS
     answers = [answer.get("label") or [word["label"] for word in answer["entities"]] for answer in bert.predict(texts)]
     assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
+    bert.labels = range(12)
+    answers = keras.tree.map_structure(lambda label: label.removeprefix("LABEL_"), answers)
+    assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "tags"),
+    [(["O", "P", "S"], "P S O"), (["B-K", "M-K", "E-K", "S-K", "O"], "B-K M-K E-K"), (["U-K ", "O", "L-K"], "U-K O O")],
+)
+def test_taggers_of_any_scheme(start, tmp_path, labels, tags):
+    """The loss is that of the given tags, and the model's own entities are right."""
+    model = keras_bert.build_token_classifier(keras_bert.load(start).encoder, len(labels))
+    keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary, labels=labels)
+    bert, tags = keras_bert.load(tmp_path), tags.split()
+    logits = bert.model()(bert.preprocessor(5)(["a b c"]))["logits"].numpy()[0, 1:4]
+    targets = [[label.strip() for label in labels].index(tag) for tag in tags]
+    expected = -special.log_softmax(logits, -1)[range(3), targets].mean()
+    assert bert.evaluate([["a", "b", "c"]], [tags], verbose=False)["loss"] == pytest.approx(expected)
+    spans = [[(e["start"], e["end"], e["label"]) for e in answer["entities"]] for answer in bert.predict(TEXTS)]
+    assert bert.evaluate(TEXTS, spans, verbose=False)["f1"] == any(spans)
 
 
 def long_text(number):

@@ -172,6 +172,7 @@ def test_lists_of_words(eager, load):
     bert = load("token_classification")
     words = bert.predict([["a-b", "c d", "e!"]])[0]["entities"]
     assert {place for entity in words for place in (entity["start"], entity["end"])} <= {0, 3, 4, 7, 8, 10}
+    assert [entity["text"] for entity in words] == ["a-b c d e!"[entity["start"] : entity["end"]] for entity in words]
     with pytest.raises(ValueError, match="takes a text or a list of words, the same for all .* a list of words at ind"):
         bert.predict(["a", ["b"]])
     with pytest.raises(ValueError, match=r"`texts\[0\]` must be a string"):
@@ -326,5 +327,7 @@ def test_answers_follow_changes_of_labels(eager, load, tmp_path):
         assert bert.predict("a b")["label"] == f"new {label}"
         bert.save(tmp_path)
         assert keras_bert.load(tmp_path).predict("a b")["label"] == f"new {label}"
+        bert.labels = np.arange(3)
+        assert bert.labels == bert.metadata.labels == ["0", "1", "2"]
     finally:
         bert.labels = kept

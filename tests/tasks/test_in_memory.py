@@ -87,7 +87,7 @@ def test_frames_and_datasets_of_predict():
         pairs = make({"text": TEXTS, "pair": ["d", "e"]})
         assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
         assert read_rows(pairs["text"]) == ([{"text": "a"}, {"text": "b c"}], False)
-    assert read_rows([["b", "c d"], "a"], words=True) == ([{"words": "b c\xa0d"}, {"text": "a"}], False)
+    assert read_rows([["b", "c d"], "a"], words=True) == ([{"words": "b c\td", "text": "b c d"}, {"text": "a"}], False)
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
     assert read_rows(dataset.batch(2)) == ([{"text": "a"}, {"text": "b c"}], False)
     for texts, rows in ((TEXTS, [{"text": "a"}, {"text": "b c"}]), ([["a", "b"]], [{"text": "a", "pair": "b"}])):

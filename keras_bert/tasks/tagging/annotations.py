@@ -23,27 +23,16 @@ PREDICTED = "predicted"
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """The content of a JSONL file.
+    """The content of a JSONL file."""
 
-    Args:
-        rows: list of the JSON values of the file.
-        records: list of dicts, the words or texts of the rows and their tags or spans.
-        lines: list of ints, the line of each record.
-        words: list of lists of strings, or `None` for texts.
-        texts: list of strings, or `None` for words.
-        tags: list of lists of strings, or `None` for texts and without tags.
-        spans: list of lists of `Entity` with character offsets, in order; `None` for words and without spans.
-        name: key of the tags or spans in the file, or `None`.
-    """
-
-    rows: list
-    records: list
-    lines: list
-    words: list | None
-    texts: list | None
-    tags: list | None
-    spans: list | None
-    name: str | None
+    rows: list  # Its JSON values.
+    records: list  # Dicts, the words or texts of the rows and their tags or spans.
+    lines: list  # The line of each record.
+    words: list | None  # Lists of strings; `None` for texts.
+    texts: list | None  # Strings; `None` for words.
+    tags: list | None  # Lists of strings; `None` for texts and without tags.
+    spans: list | None  # Lists of `Entity` with character offsets, in order; `None` for words and without spans.
+    name: str | None  # Key of the tags or spans in the file.
 
     def write(self, path, predicted):
         """Writes the rows with one more key, `predicted`: lists of tags, or of `Entity` in the form of the file."""

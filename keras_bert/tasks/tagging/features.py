@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN, Entity
+from keras_bert.text.entities import parse
 from keras_bert.text.spans import half_stride, max_context, sliding_windows, window_slices
 
 _CHUNK = 2**12  # Sentences to tokenize at a time.
@@ -24,17 +25,14 @@ _NEVER = -1e9  # Logit of the tags that a word without tokens does not get.
 
 @dataclasses.dataclass(frozen=True)
 class _Words:
-    """The words of all sentences and their tokens.
-
-    `bytes` `(words, 2)` are the first byte in the text and the last byte + 1; `None` for lists of words.
-    """
+    """The words of all sentences and their tokens."""
 
     ids: tf.RaggedTensor  # Token ids `(sentences, tokens)`.
     counts: np.ndarray  # `(sentences,)`, the number of words.
     first_token: np.ndarray  # `(words,)`, -1 for a word without tokens.
     word: np.ndarray  # `(tokens,)`, the word of each token.
     starts_part: np.ndarray  # `(tokens,)`, whether a token starts a word of BERT: it has no `##`.
-    bytes: np.ndarray | None
+    bytes: np.ndarray | None  # `(words, 2)`, the first in the text and the last + 1; `None` for lists of words.
 
     @functools.cached_property
     def first_word(self):
@@ -58,20 +56,13 @@ class TaggingWindows:
     Windows start half a window apart, as in the exported model; each token counts in the window that gives it the most
     context.
 
-    Args:
-        labels: list of the model's labels, as from `schemes.labels`.
-        document_context: bool, whether windows run over whole documents instead of sentences.
-        first_token_only: bool, whether only the first token of a word is trained. By default, so are the first tokens
-            of its further parts, such as the points of "U.N.".
+    `labels` are the model's. With `document_context`, windows run over whole documents instead of sentences; with
+    `first_token_only`, the first tokens of further parts of a word, such as the points of "U.N.", are not trained.
 
-    Attributes:
-        counts, tokens: integer arrays, the number of words and of tokens of each sentence.
-        has_tokens: boolean array, whether the tokenizer keeps a word, for all words.
-        without_tokens: list of `(sentence, word)`, the words that the tokenizer drops; they are tagged `outside`.
-        outside: "O", or the first label of plain tags.
-        gold_tags: list of the tags of the words of each sentence, in the scheme of the labels; `None` without labels.
-        inexact: list of sentences with an entity that starts or ends inside a word of BERT, once per entity.
-        windows: `Windows` of all sentences or documents.
+    `counts` and `tokens` are the number of words and of tokens of each sentence; `has_tokens`, of all words, whether
+    the tokenizer keeps them; `without_tokens` `(sentence, word)` of those that it drops, which are tagged `outside`.
+    `gold_tags` are in the scheme of the labels, `None` without; `inexact` the sentences with an entity that starts or
+    ends inside a word of BERT, once per entity.
     """
 
     # Differs from BERT: trains further parts of words too, since the words of raw texts are those of BERT.
@@ -86,7 +77,7 @@ class TaggingWindows:
         missing = np.flatnonzero(~self.has_tokens)
         rows = np.searchsorted(np.cumsum(self.counts), missing, "right")
         self.without_tokens = list(zip(rows.tolist(), (missing - words.first_word[rows]).tolist(), strict=True))
-        self.gold_tags, self.inexact = _gold_tags(sentences, words) if sentences.is_labeled else (None, [])
+        self.gold_tags, self.inexact = _gold_tags(sentences, words, self.labels) if sentences.is_labeled else (None, [])
         units = words.ids
         if document_context:
             sizes = np.bincount(sentences.documents, self.tokens).astype(np.int64)
@@ -158,7 +149,8 @@ class TaggingWindows:
 
     def word_entities(self, logits):
         """Returns the entities of each sentence, with indices of words."""
-        entities = [schemes.entities(tags) for tags in self.tags(logits)]
+        parts = dict(zip(self.labels, zip(*parse(self.labels), strict=True), strict=True))
+        entities = [schemes.joined(map(parts.get, tags)) for tags in self.tags(logits)]
         if self.sentences.scheme == "io":  # As in the written file: adjacent entities of a type are one.
             tags = map(schemes.to_tags, entities, self.counts.tolist(), itertools.repeat("io"))
             return [schemes.entities(sentence, "io") for sentence in tags]
@@ -210,7 +202,7 @@ def _starts(ids, tokenizer):
     return tokenizer.word_starts(ids.values).numpy()
 
 
-def _gold_tags(sentences, words):
+def _gold_tags(sentences, words, labels):
     """Returns the tags of the words of each sentence, and the sentence of each entity with other borders than words."""
     if sentences.tags is not None:
         return sentences.tags, []
@@ -221,7 +213,8 @@ def _gold_tags(sentences, words):
             covering, others = _in_words(words.spans(sentence, text), entities)
             in_words.append(covering)
             inexact += [sentence] * others
-    return list(map(schemes.to_tags, in_words, words.counts.tolist())), inexact
+    scheme = itertools.repeat(schemes.of_labels(labels))
+    return list(map(schemes.to_tags, in_words, words.counts.tolist(), scheme)), inexact
 
 
 def _in_words(spans, entities):
@@ -240,8 +233,7 @@ def _in_words(spans, entities):
 def _targets(words, gold_tags, ids, continued, first_token_only):
     """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type.
 
-    `gold_tags` are those of each sentence, or `None`; `ids` are by label. `continued` maps the tag of a word to that of
-    its further parts; `None` for the same.
+    `continued` maps the tag of a word to that of its further parts; `None` for the same.
     """
     targets = np.full(len(words.word), _IGNORED, np.int32)
     if gold_tags is None:

@@ -6,6 +6,7 @@ iob1      I-PER  I-PER  O     I-PER   B-PER
 iob2      B-PER  I-PER  O     B-PER   B-PER
 iobes     B-PER  E-PER  O     S-PER   S-PER
 bilou     B-PER  L-PER  O     U-PER   U-PER
+bmes      B-PER  E-PER  O     S-PER   S-PER    (iobes with M for I)
 io        PER    PER    O     PER     PER      (two adjacent entities of a type become one)
 words     tags of words without entities, such as parts of speech
 """
@@ -16,9 +17,9 @@ from typing import NamedTuple
 OUTSIDE = "O"
 PLAIN = "words"
 # The prefixes of an entity's only word, its first one, those between, and its last one.
-_PREFIXES = {"iob1": "IIII", "iob2": "BBII", "iobes": "SBIE", "bilou": "UBIL", "io": ("",) * 4}
+_PREFIXES = {"iob1": "IIII", "iob2": "BBII", "iobes": "SBIE", "bilou": "UBIL", "bmes": "SBME", "io": ("",) * 4}
 SCHEMES = (*_PREFIXES, PLAIN)
-_TAG = re.compile(r"([BIELSU])(?:-(.*))?", re.DOTALL)
+_TAG = re.compile(r"([BIELMSU])(?:-(.*))?", re.DOTALL)
 _OTHER_STYLE = re.compile(r"([Bb])[\W_](.+)|(.+)[\W_]([Bb])")
 
 
@@ -36,11 +37,15 @@ def entities(tags, scheme="iob2"):
     An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
     before the next entity and before "O". In the scheme "io", tags are types.
     """
+    return joined(_split(tag, scheme) for tag in tags)
+
+
+def joined(tags):
+    """Finds the entities in tags that are given as prefixes and types."""
     found, before, kind_before = [], OUTSIDE, ""
-    for word, tag in enumerate(tags):
-        prefix, kind = _split(tag, scheme)
+    for word, (prefix, kind) in enumerate(tags):
         if prefix != OUTSIDE:
-            if before in "BI" and prefix in "IEL" and kind == kind_before:
+            if before in "BIM" and prefix in "IMEL" and kind == kind_before:
                 found[-1] = found[-1]._replace(end=word + 1)
             else:
                 found.append(Entity(kind, word, word + 1))
@@ -74,10 +79,9 @@ def recognize(sentences):
     if not (types <= set("BIELSU") or 2 * len(with_prefix) >= len(types)):
         return "io" if OUTSIDE in tags else PLAIN
     prefixes = {tag[0] for tag in types if _TAG.fullmatch(tag)}
-    if prefixes & {"L", "U"}:
-        return "bilou"
-    if prefixes & {"E", "S"}:
-        return "iobes"
+    for scheme, own in (("bilou", "LU"), ("bmes", "M"), ("iobes", "ES")):
+        if prefixes & set(own):
+            return scheme
     return min("iob2", "iob1", key=lambda scheme: sum(len(violations(sentence, scheme)) for sentence in sentences))
 
 
@@ -108,6 +112,12 @@ def is_valid(tag, scheme):
 def labels(types):
     """Returns the labels of a model for types of entities: "O", and B and I of each."""
     return [OUTSIDE, *("-".join(filter(None, (prefix, kind))) for kind in sorted(types) for prefix in "BI")]
+
+
+def of_labels(labels):
+    """Returns the scheme of the labels of a model for entities, which IOB1 and IOB2 share: IOB2 if B is among them."""
+    scheme = recognize([[label] for label in labels])
+    return "iob2" if scheme == PLAIN else scheme
 
 
 def _split(tag, scheme):

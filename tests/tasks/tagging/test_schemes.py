@@ -12,6 +12,7 @@ TAGS = {
     "iob2": "B-PER I-PER O B-LOC B-LOC I-LOC I-LOC B-PER",
     "iobes": "B-PER E-PER O S-LOC B-LOC I-LOC E-LOC S-PER",
     "bilou": "B-PER L-PER O U-LOC B-LOC I-LOC L-LOC U-PER",
+    "bmes": "B-PER E-PER O S-LOC B-LOC M-LOC E-LOC S-PER",
     "io": "PER PER O LOC LOC LOC LOC PER",
 }
 
@@ -54,7 +55,7 @@ def test_any_tags_are_read_as_in_the_exported_model():
 
     from keras_bert.text.entities import entities
 
-    labels = ["O", *(f"{prefix}-{kind}" for prefix in "BIELSU" for kind in ("X", "Y")), "B", "I"]
+    labels = ["O", *(f"{prefix}-{kind}" for prefix in "BIELMSU" for kind in ("X", "Y")), "B", "I"]
     ids = np.random.default_rng(0).integers(0, len(labels), (300, 8))
     expected = entities(tf.RaggedTensor.from_tensor(ids), labels)
     rows = zip(*(part.to_list() for part in expected), strict=True)
