@@ -12,7 +12,8 @@ without prefixes or plain tags, such as parts of speech; the scheme is recognize
 documents, as in the paper. Flags with several values form a grid; the same command resumes interrupted runs and keeps
 finished ones. `--output_dir` contains `flags.txt`, `runs/`, the predictions of the best run in the form of the files,
 `dev_predictions` and `predictions`, `results.json`, `results.md` with the paper's scores for CoNLL-2003, `report.html`,
-the best model in `model/` and its export, from text to entities, in `saved_model/1/`. """
+the best model in `model/` and its export, from text to entities, in `saved_model/1/`.
+"""
 
 import dataclasses
 import functools

@@ -114,7 +114,7 @@ class LoadedBert(ModelMethods):
     def __setattr__(self, name, value):
         """`fit`, `save` and pickles read `metadata`, answers the attributes."""
         if name in Metadata.__dataclass_fields__:
-            if hasattr(value, "tolist") or name == "thresholds" and isinstance(value, tuple):
+            if hasattr(value, "tolist") or (name == "thresholds" and isinstance(value, tuple)):
                 value = np.array(value).tolist()
             value = list(map(class_name, value)) if name == "labels" and value is not None else value
             self.metadata = self.metadata.replace(**{name: value})
