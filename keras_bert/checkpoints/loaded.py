@@ -29,6 +29,7 @@ from keras_bert.tasks.class_names import class_name
 _SHOWN = 5  # Labels that are shown.
 _FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
 _INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory")  # What `dir` does not list.
+_CHANGEABLE = (*Metadata().settings, "vocabulary", "multi_label")
 _UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
 
 
@@ -114,6 +115,8 @@ class LoadedBert(ModelMethods):
     def __setattr__(self, name, value):
         """`fit`, `save` and pickles read `metadata`, answers the attributes."""
         if name in Metadata.__dataclass_fields__:
+            if name not in _CHANGEABLE:
+                raise AttributeError(f"`{name}` is what a model was built with: build another one on `bert.encoder`")
             if hasattr(value, "tolist") or (name == "thresholds" and isinstance(value, tuple)):
                 value = np.array(value).tolist()
             value = list(map(class_name, value)) if name == "labels" and value is not None else value

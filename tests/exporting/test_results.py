@@ -329,5 +329,7 @@ def test_answers_follow_changes_of_labels(eager, load, tmp_path):
         assert keras_bert.load(tmp_path).predict("a b")["label"] == f"new {label}"
         bert.labels = np.arange(3)
         assert bert.labels == bert.metadata.labels == ["0", "1", "2"]
+        with pytest.raises(AttributeError, match="`pooling` is what a model was built with: build another one on"):
+            bert.pooling = "cls"
     finally:
         bert.labels = kept
