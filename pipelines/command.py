@@ -15,11 +15,12 @@ from absl import flags
 import keras_bert
 from keras_bert.checks import similar
 from keras_bert.extras import naming_extras
+from keras_bert.files import one_writer
 from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
 from .arguments import define, explain, flag_fields, old_names, read
-from .early_checks import check_shared
+from .early_checks import check_shared, is_first_worker
 from .help_page import description, help_page, wrapped_command
 from .messages import show_messages, start_tensorflow
 
@@ -46,7 +47,8 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         positional: bool, whether there are arguments that are not flags. Defaults to `False`.
         tensorflow: bool, whether the command needs TensorFlow, or a function of the arguments that returns it.
             Defaults to `True`.
-        resumes: bool, whether the same command continues what was interrupted. Defaults to `False`.
+        resumes: bool, whether the same command continues what was interrupted; one at a time writes to an
+            `output_dir`. Defaults to `False`.
     """
     if _HELP & set(sys.argv[1:]):
         with ignoring_closed_pipes():
@@ -55,7 +57,7 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
     signal.signal(signal.SIGTERM, _terminate)  # `Trainer.fit` has its own handler.
     try:
         with naming_extras("this command"):
-            _call(document, cls, main, check, positional, tensorflow)
+            _call(document, cls, main, check, positional, tensorflow, resumes)
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {_as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
         sys.exit(2)
@@ -69,7 +71,7 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         _exit(error.code)
 
 
-def _call(document, cls, main, check, positional, tensorflow):
+def _call(document, cls, main, check, positional, tensorflow, resumes):
     """Reads the arguments, finds mistakes in them, starts TensorFlow and calls `main`."""
     arguments = parse(document, cls, sys.argv[1:])
     if arguments.positional and not positional:
@@ -81,11 +83,12 @@ def _call(document, cls, main, check, positional, tensorflow):
     if check:
         check(arguments)
     check_shared(arguments)
-    if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
-        start_tensorflow()
-    with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
-        main(arguments)
-        sys.stdout.flush()
+    with one_writer(getattr(arguments, "output_dir", None), resumes and is_first_worker()):
+        if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
+            start_tensorflow()
+        with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
+            main(arguments)
+            sys.stdout.flush()
 
 
 def parse(document, cls, arguments):

@@ -1,5 +1,7 @@
 """Finds mistakes in the flags that commands share, before TensorFlow starts."""
 
+import contextlib
+import json
 import os
 import pathlib
 import re
@@ -31,6 +33,15 @@ def check_shared(arguments):
         _check_sizes(arguments, model, _config(model, getattr(arguments, "revision", None)))
     if rerank := getattr(arguments, "rerank", None):
         _config(rerank)
+
+
+def is_first_worker():
+    """Returns whether this process is the first one of those in `TF_CONFIG`, as `is_chief` of its strategy."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # `create_strategy` reports what is malformed.
+        config = json.loads(os.environ.get("TF_CONFIG", ""))
+        first = "chief" if "chief" in config["cluster"] else "worker"
+        return (config["task"]["type"], config["task"]["index"]) == (first, 0)
+    return True
 
 
 def _check_place(name, path):

@@ -17,7 +17,7 @@ from keras_bert.experiments.grid_runs import GridRuns
 from keras_bert.experiments.kept_state import clear_session
 from keras_bert.experiments.results import Results, indented
 from keras_bert.experiments.unchanged_inputs import check_unchanged
-from keras_bert.files import one_writer, read_lines
+from keras_bert.files import read_lines
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
@@ -83,13 +83,12 @@ class Finetuning:
     def run(self):
         """Trains the unfinished runs of the grid."""
         self._describe()
-        with one_writer(self.output, self.grid_runs.write):
-            check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
-            for setting in self.grid_runs.unfinished(self.settings, self.common()):
-                with self.grid_runs.started(setting) as folder:
-                    result = self._run(setting, folder)
-                self.grid_runs.add(setting, result)
-            self.grid_runs.finish()
+        check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
+        for setting in self.grid_runs.unfinished(self.settings, self.common()):
+            with self.grid_runs.started(setting) as folder:
+                result = self._run(setting, folder)
+            self.grid_runs.add(setting, result)
+        self.grid_runs.finish()
 
     def _describe(self):
         _LOG.info("%s", self.task.title)

@@ -20,14 +20,14 @@ from keras_bert.experiments.grid import setting_text
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.kept_state import kept_state
 from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
-from keras_bert.files import check_writable
+from keras_bert.files import check_writable, one_writer
 from keras_bert.metadata import answer_length
 from keras_bert.models.freezing import check_frozen
 from keras_bert.tasks import in_memory
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.class_names import class_name
 from keras_bert.text.labels import placeholders
-from keras_bert.training.distribution import KINDS, create_strategy
+from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.keras_callbacks import check_callbacks, with_loss
@@ -88,7 +88,8 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
     if output_dir:
         output_dir = pathlib.Path(output_dir).expanduser()
         check_writable(output_dir)
-    with kept_state(), messages(verbose), tempfile.TemporaryDirectory() as folder:
+    write = strategy is None or is_chief(strategy)
+    with kept_state(), messages(verbose), one_writer(output_dir, write), tempfile.TemporaryDirectory() as folder:
         made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()

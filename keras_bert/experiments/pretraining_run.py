@@ -12,7 +12,6 @@ from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.fit_trainer import FitTrainer
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.experiments.unchanged_inputs import check_unchanged, data_facts
-from keras_bert.files import one_writer
 from keras_bert.models.packed import build_packed
 from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.models.trimmed import build_trimmed
@@ -151,19 +150,18 @@ class PretrainingRun:
             if after_save is not None:
                 after_save()
 
-        with one_writer(self._directory, is_chief(self.trainer.strategy)):
-            return self.trainer.fit(
-                Phases(
-                    [(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]
-                ),
-                steps=steps,
-                evaluation=self._held_out,
-                evaluate_every=every,
-                save_every=every,
-                log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.
-                after_save=saved,
-                extend=EXTENDABLE,
-            )
+        return self.trainer.fit(
+            Phases(
+                [(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]
+            ),
+            steps=steps,
+            evaluation=self._held_out,
+            evaluate_every=every,
+            save_every=every,
+            log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.
+            after_save=saved,
+            extend=EXTENDABLE,
+        )
 
     def save(self):
         """Saves the model."""

@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 
+from keras_bert.files import one_writer
+from pipelines.early_checks import is_first_worker
+
 # Runs commands in one process in which TensorFlow cannot be imported.
 RUN = """
 import contextlib, io, json, runpy, sys
@@ -38,6 +41,14 @@ CASES = [
     ([*STUDY, "--rows=a"], "--rows must be some of"),
     ([*STUDY, "--tasks=a"], "--tasks must be some of cola"),
 ]
+CASES += [  # Another run writes to the folder.
+    ([*command, "--output_dir=held"], "another run writes to held: process ")
+    for command in (
+        [*GLUE, BOOKS],
+        ["run_pretraining", "--data=.", BOOKS, "--phase=length:8,steps:1,batch:1"],
+        ["run_study", "--study=masking", "--data=*.txt"],
+    )
+]
 
 
 def test_mistakes_are_found_without_tensorflow(tmp_path):
@@ -46,16 +57,27 @@ def test_mistakes_are_found_without_tensorflow(tmp_path):
     (tmp_path / "t.csv").write_text("text,label\na,0\nb,1\n")
     (tmp_path / "texts.txt").write_text("a\n")
     commands = json.dumps([command for command, _ in CASES])
-    done = subprocess.run(
-        [sys.executable, "-c", RUN],
-        input=commands,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.getcwd(), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
-    )
+    with one_writer(tmp_path / "held"):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN],
+            input=commands,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.getcwd(), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
+        )
     assert done.returncode == 0, done.stderr[-2000:]
     for (command, message), error in zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True):
         assert error.startswith(f"error: {message}"), (command, error)
     assert not (tmp_path / "o").exists()
+    assert [path.name for path in (tmp_path / "held").iterdir()] == [".lock"]
+
+
+def test_one_of_several_workers_writes(monkeypatch):
+    cluster = {"cluster": {"worker": ["a:1", "b:1"]}}
+    for text, expected in [("", True), ("{", True)] + [
+        (json.dumps({**cluster, "task": {"type": "worker", "index": index}}), index == 0) for index in range(2)
+    ]:
+        monkeypatch.setenv("TF_CONFIG", text)
+        assert is_first_worker() == expected, text

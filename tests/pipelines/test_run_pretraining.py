@@ -18,7 +18,6 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.experiments import pretraining_run  # noqa: E402
 from keras_bert.experiments.unchanged_inputs import data_facts  # noqa: E402
-from keras_bert.files import one_writer  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
@@ -205,8 +204,6 @@ def test_user_errors(made):
     for message, changes in MISTAKES:
         told = mistake(PROGRAM, *flags(made, "mistake", **changes))
         assert told.startswith(message.format(made=made)), told
-    with one_writer(made / "locked"):
-        assert f"another run writes to {made / 'locked'}" in mistake(PROGRAM, *flags(made, "locked"))
 
 
 class StopError(ValueError):
