@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import tempfile
@@ -262,4 +263,8 @@ def difference(before, now, name=""):
             if found := difference(before[key], now[key], inner):
                 return found
         return None
-    return None if before == now else f"`{name}` was {before!r}, is {now!r}"
+    if before == now:
+        return None
+    if match := re.match(r"content\.(\w+_file|\d+|.*)", name):  # Hashes, of files or of the data of a list of files.
+        return f"the content of {'the data' if match[1].isdigit() else f'`{match[1]}`'} has changed"
+    return f"`{name}` was {before!r}, is {now!r}"

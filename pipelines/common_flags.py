@@ -206,7 +206,8 @@ def print_next(output, texts, predictions=None):
         print(f"adapter:      {output / 'adapter'}")
     print(f"saved model:  {output / 'saved_model'}")
     print(f"next:         {spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
-    print(f"              {spelling('serve')} --saved_models={shlex.quote(str(output))}")
+    above = output if output.name in ("", "..") else output.parent  # So that the model has the name of its folder.
+    print(f"              {spelling('serve')} --saved_models={shlex.quote(str(above))}")
 
 
 def check_paths(model=None, **files):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_bert.files import adding_to, read_json, replacing, write_json, write_text
+from keras_bert.files import adding_to, difference, read_json, replacing, write_json, write_text
 
 
 def test_an_error_keeps_the_existing_files(tmp_path):
@@ -209,3 +209,17 @@ def test_json_keeps_every_string(tmp_path):
     assert read_json(tmp_path / "a.json") == value
     write_json(tmp_path / "b.json", "☃")
     assert (tmp_path / "b.json").read_text(encoding="utf-8") == '"☃"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({"train_file": "5f"}, {"train_file": "a1"}, "the content of `train_file` has changed"),
+        ({"dev_file": {"own": "5f"}}, {"dev_file": {"own": "a1"}}, "the content of `dev_file` has changed"),
+        ({"./a.b.txt": "5f"}, {"./a.b.txt": "a1"}, "the content of `./a.b.txt` has changed"),
+        (["5f", "5e"], ["5f", "a1"], "the content of the data has changed"),
+        (["5f"], ["5f"], None),
+    ],
+)
+def test_hashes_are_not_shown(before, now, expected):
+    assert difference({"content": before}, {"content": now}) == expected

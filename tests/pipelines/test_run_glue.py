@@ -80,7 +80,7 @@ def test_two_tasks(made, tmp_path, caplog):
         f"model:        {tmp_path}/wnli/model",
         f"saved model:  {tmp_path}/wnli/saved_model",
         f'next:         {spelling("predict")} --model={tmp_path}/wnli/model "A text." "Its pair."',
-        f"              {spelling('serve')} --saved_models={tmp_path}/wnli",
+        f"              {spelling('serve')} --saved_models={tmp_path}",
     ]
     common = read(tmp_path / "rte" / "runs" / "common.json")
     given = {"model": f"{made}/bert", "sequence_length": 16, "epsilon": 1e-6, "group_by_length": True, "best": True}

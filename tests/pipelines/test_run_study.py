@@ -129,7 +129,7 @@ def test_the_table_the_cost_and_the_settings(whole):
     before = text.read_text()
     text.write_text(before.replace("a", "b"))  # Of the same size.
     message = mistake(PROGRAM, *flags("whole", **STEPS))
-    assert "has a study with other settings: `content./text-1.txt` was" in message
+    assert "has a study with other settings: the content of `/text-1.txt` has changed" in message
     text.write_text(before)
     file = folder / "ltr" / "model-1" / "model.safetensors"
     file.write_bytes((folder / "ltr" / "model" / file.name).read_bytes())

@@ -79,7 +79,7 @@ class ClassificationTask(FinetuningTask):
         return summarize(self.data, lengths, self.sequence_length, limit)
 
     def data_settings(self):
-        return {**_per_part(self.data, len), "content": _per_part(self.data, Examples.fingerprint)}
+        return {"content": _per_part(self.data, Examples.fingerprint), **_per_part(self.data, len)}
 
     def data_facts(self):
         data = self.data
