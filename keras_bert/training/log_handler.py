@@ -1,6 +1,7 @@
 """How log messages are shown: above the progress line, and without the warnings that mean nothing to users."""
 
 import contextlib
+import copy
 import logging
 import re
 
@@ -33,7 +34,8 @@ def quiet_tensorflow():
     """Suppresses TensorFlow's harmless warnings in a block, or in a function as its decorator."""
     logger, root = logging.getLogger("tensorflow"), logging.getLogger()
     # Without a handler, TensorFlow's first message would configure `logging` for the whole program.
-    handler = logging.NullHandler() if root.handlers else logging.lastResort
+    handler = logging.NullHandler() if root.handlers else copy.copy(logging.lastResort)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
     def is_other(record):
         return not is_harmless(record)

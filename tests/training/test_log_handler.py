@@ -14,6 +14,6 @@ def test_logging_of_the_program(monkeypatch, capsys):
         logging.getLogger("tensorflow").warning("5 out of the last 5 calls triggered tf.function retracing")
         logging.getLogger("tensorflow").warning("Assets written to: .writing-1/assets")
         logging.getLogger("tensorflow").warning("Using MirroredStrategy eagerly has significant overhead currently")
-        logging.getLogger("mine").warning("shown")
+        logging.getLogger("keras_bert").warning("shown")
     assert logging.getLogger().handlers == []
-    assert capsys.readouterr().err == "shown\n"
+    assert capsys.readouterr().err == "keras_bert: shown\n"
