@@ -13,7 +13,7 @@ from keras_bert.quiet import quiet_start
 # Modules of classes that `.keras` files may contain.
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
-_TRANSFORMERS = re.compile("from_pretrained|pipeline|Auto(Model|Tokenizer)|(TF)?Bert(Model|For)")
+_TRANSFORMERS = re.compile("from_pretrained|pipeline|load_model|get_model|Auto(Model|Tokenizer)|(TF)?Bert(Model|For)")
 _ON_JAX = os.environ.get("KERAS_BACKEND") == "jax"
 _ADVICE = (
     "" if _ON_JAX else ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"

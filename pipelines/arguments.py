@@ -7,6 +7,17 @@ import typing
 
 from absl import flags
 
+# What a flag must be, by the end of absl's message.
+_EXPECTED = {
+    "invalid literal for int.*": "an integer",
+    "could not convert string to float.*": "a number",
+    ".*Non-boolean argument.*": "true or false",
+    "value should be one of <(.*)>": r"one of \1",
+    ".* is not integer >= (.*)": r"an integer of at least \1",
+    ".* is not number >= (.*)": r"a number of at least \1",
+    ".* is not (.*)": r"\1",
+}
+
 
 def flag(
     default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False, old=None
@@ -139,7 +150,8 @@ def _value(parsed, field):
     try:
         values = [element(text) for text in parsed.value]
     except ValueError:
-        raise ValueError(f"--{parsed.name} must be comma-separated numbers. Received: {received}") from None
+        wanted = f"{'an integer' if element is int else 'a number'}, or several separated by commas"
+        raise ValueError(f"--{parsed.name} must be {wanted}. Received: --{parsed.name}={received}") from None
     if not all(map(math.isfinite, values)):
         raise ValueError(f"--{parsed.name} must be finite numbers. Received: {received}")
     if least is not None and any(value < least for value in values):
@@ -153,6 +165,10 @@ def old_names(cls):
 
 
 def explain(error):
-    """Returns absl's message about a wrong value without the words of Python."""
-    message = re.sub(r"invalid literal for int.*", "expected an integer", str(error))
-    return re.sub(r"could not convert string to float.*", "expected a number", message)
+    """Returns the message about a wrong value: the flag, what was expected and what was received."""
+    if match := re.fullmatch(r"flag --(\w+)=(.*?): (.*)", str(error), re.DOTALL):
+        for pattern, expected in _EXPECTED.items():
+            if found := re.fullmatch(pattern, match[3], re.DOTALL):
+                wanted = found.expand(expected).replace("|", ", ")
+                return f"--{match[1]} must be {wanted}. Received: --{match[1]}={match[2]}"
+    return str(error)

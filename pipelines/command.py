@@ -13,7 +13,7 @@ import textwrap
 from absl import flags
 
 import keras_bert
-from keras_bert.checks import similar
+from keras_bert.checkpoints import other_names
 from keras_bert.extras import naming_extras
 from keras_bert.files import one_writer
 from keras_bert.training.interruption import TERMINATED
@@ -96,8 +96,7 @@ def parse(document, cls, arguments):
     try:
         return read(cls, arguments)
     except flags.UnrecognizedFlagError as error:
-        found = similar(error.flagname, flag_fields(cls))
-        hint = f"Did you mean --{found}?" if found else "See --help"
+        hint = other_names.hint(error.flagname, flag_fields(cls), other_names.FLAGS, "--{}", "See --help")
         raise ValueError(f"Unknown flag --{error.flagname}. {hint}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None

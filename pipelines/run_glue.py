@@ -86,7 +86,7 @@ class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
     def tasks(self):
         """The tasks in the order of the runs, the one of `--init_from` first."""
         names = _GLUE if self.task == ["all"] else self.task
-        if any(name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1) for name in names):
+        if not names or any(name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1) for name in names):
             known = f"one or more of {', '.join(_GLUE)}; all; or one of {', '.join(OWN)}"
             raise ValueError(f"--task must be {known}. Received: --task={','.join(self.task)}")
         if len(set(names)) < len(names):

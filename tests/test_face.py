@@ -63,7 +63,14 @@ def test_an_unknown_name(path):
         operator.attrgetter(path)(keras_bert)
     with pytest.raises(AttributeError, match="'span_los'. Did you mean 'span_loss'"):
         keras_bert.losses.span_los  # noqa: B018
-    for name in ("from_pretrained", "AutoModelForSequenceClassification", "TFBertModel", "pipeline"):
+    for name in (
+        "from_pretrained",
+        "AutoModelForSequenceClassification",
+        "TFBertModel",
+        "pipeline",
+        "load_model",
+        "get_model",
+    ):
         with pytest.raises(AttributeError, match=rf"'{name}'. keras_bert.load\(path_or_name\) opens a checkpoint"):
             getattr(keras_bert, name)
 

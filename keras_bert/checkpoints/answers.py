@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checkpoints import other_names
 from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.exporting.head_signatures import is_regression, signatures_of, stored_options
@@ -133,11 +134,9 @@ class Answerer:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._options:
-                known = ", ".join(self._options) or "none"
-                known += "; texts are cut at `sequence_length`" if "stride" in name else ""
+                hint = other_names.hint(name, [*self._options, "sequence_length", "batch_size"], other_names.PREDICT)
                 raise ValueError(
-                    f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
-                    f"Received: {name}={options[name]!r}"
+                    f"`predict` has no option {name!r} for head={head!r}. {hint} Received: {name}={options[name]!r}"
                 )
 
     def _build(self, head, sequence_length, pair=False, **options):

@@ -16,6 +16,7 @@ from keras_bert.checkpoints import (
     keras_hub,
     locations,
     other_models,
+    other_names,
     peft,
     sentence_transformers,
     tokenizer_files,
@@ -23,8 +24,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checkpoints.other_names import ARGUMENTS
-from keras_bert.checks import explaining, similar
+from keras_bert.checks import explaining
 from keras_bert.files import read_object
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
@@ -99,7 +99,11 @@ def load(
     """
     if head is not None:
         head_named(head)  # Raises an error.
+    _check_dtype(dtype)
     is_model = keras_hub.is_model(path_or_name)
+    if not is_model and not (isinstance(path_or_name, str | os.PathLike) and str(path_or_name)):
+        expected = "a path or a name such as 'google-bert/bert-base-uncased'"
+        raise ValueError(f"`path_or_name` must be {expected}. Received: path_or_name={path_or_name!r}")
     path = None if is_model else locations.find(path_or_name)
     options = _Options(head, base, tokenizer)
     if is_model or path:
@@ -117,11 +121,18 @@ def load(
 def _check_options(options):
     known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "bilstm", "num_layers"]
     if unknown := [name for name in options if name not in known]:
-        if unknown[0] in ARGUMENTS:
-            raise ValueError(f"`load` has no argument {unknown[0]!r}: {ARGUMENTS[unknown[0]]}")
-        found = similar(unknown[0], known)
-        hint = f"Did you mean {found!r}?" if found else f"Expected one of: {', '.join(dict.fromkeys(known))}"
+        hint = other_names.hint(unknown[0], known, other_names.LOAD)
         raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint}")
+
+
+def _check_dtype(dtype):
+    """Raises an error for a name that Keras has no dtype policy for."""
+    try:
+        keras.dtype_policies.get(dtype)
+    except ValueError:
+        name = other_names.DTYPES.get(dtype, "bfloat16")
+        mixed = "" if name == "float32" else f", or 'mixed_{name}', which keeps the weights in float32"
+        raise ValueError(f"`dtype` must be a dtype such as {name!r}{mixed}. Received: dtype={dtype!r}") from None
 
 
 def _check_no_revision(name, revision):

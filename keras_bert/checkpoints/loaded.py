@@ -14,6 +14,7 @@ from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
 from keras_bert.checkpoints.model_methods import ModelMethods
+from keras_bert.checks import check_count
 from keras_bert.extras import naming_extras
 from keras_bert.metadata import Metadata
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
@@ -170,6 +171,7 @@ class LoadedBert(ModelMethods):
         with naming_extras("a preprocessor of texts"):
             from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
+        check_count("sequence_length", sequence_length, least=3)
         name, limit = self._checkpoint.name, self.config.max_position_embeddings
         if self.vocabulary is None:
             raise ValueError(

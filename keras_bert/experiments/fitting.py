@@ -11,9 +11,10 @@ import tempfile
 import keras
 import tensorflow as tf
 
+from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checks import check_choice, check_count, check_not_negative, similar
+from keras_bert.checks import check_choice, check_count, check_not_negative
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.grid import setting_text
@@ -33,13 +34,6 @@ from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.keras_callbacks import check_callbacks, with_loss
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
-_OTHER_NAMES = {"lr": "learning_rate"}
-_HINTS = {name: "`bert.encoder` builds models to compile with your own" for name in ("optimizer", "loss", "metrics")}
-_HINTS |= {name: "the classes are those of the targets" for name in ("num_labels", "num_classes", "labels")}
-_HINTS |= {
-    "remat": "It is one of keras_bert.load(name, remat=True)",
-    "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
-}
 _LOG = logging.getLogger("keras_bert")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
@@ -215,9 +209,7 @@ def _split_options(task, options):
     shared = {name: value for name, value in options.items() if name in _FIELDS}
     own = {name: value for name, value in options.items() if name in TASKS[task][1]}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
-        known = [*LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
-        found = _OTHER_NAMES.get(unknown[0]) or similar(unknown[0], known)
-        hint = f"Did you mean {found!r}?" if found else f"Expected one of: {', '.join(known)}"
-        hint = _HINTS.get(unknown[0], hint)
+        known = ["targets", *LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
+        hint = other_names.hint(unknown[0], known, other_names.FIT)
         raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}. {hint}")
     return shared, own

@@ -151,9 +151,7 @@ class PretrainingRun:
                 after_save()
 
         return self.trainer.fit(
-            Phases(
-                [(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]
-            ),
+            Phases([(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]),
             steps=steps,
             evaluation=self._held_out,
             evaluate_every=every,

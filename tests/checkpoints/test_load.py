@@ -224,8 +224,13 @@ class TestNames:
         [
             (
                 {"num_labels": 2},
-                "'num_labels': `fit` finds the classes in its targets, and bert.classifier(",
+                "'num_labels'. `fit` finds the classes in its targets, and bert.classifier(",
             ),
+            (
+                {"dtype": "bf16"},
+                "`dtype` must be a dtype such as 'bfloat16', or 'mixed_bfloat16', which keeps the weights",
+            ),
+            ({"dtype": "fp16"}, "'mixed_float16', which keeps the weights in float32. Received: dtype='fp16'"),
             ({"d_type": "bfloat16"}, "`load` has no argument 'd_type'. Did you mean 'dtype'?"),
             (
                 {"xyz": 1},
@@ -236,6 +241,12 @@ class TestNames:
     def test_an_unknown_argument(self, options, message):
         with pytest.raises(ValueError, match=re.escape(message)):
             keras_bert.load("bert_tiny_books", **options)
+
+    @pytest.mark.parametrize("nothing", [None, "", 3])
+    def test_what_is_no_name(self, nothing):
+        expected = f"`path_or_name` must be a path or a name such as .* Received: path_or_name={nothing!r}$"
+        with pytest.raises(ValueError, match=expected):
+            keras_bert.load(nothing)
 
     @pytest.mark.parametrize("path", ["./none", "/none/of/this", "runs/none/model"])
     def test_a_path_is_not_looked_up_on_the_hub(self, path):

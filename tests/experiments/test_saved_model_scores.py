@@ -124,6 +124,6 @@ def test_the_command_judges_the_score(right, wrong, table, capsys):
 
 def test_mistakes(tmp_path):
     assert mistake(VERIFY, "a", "--reference=b") == "--reference: only with --labelled. Received: --reference=b"
-    assert mistake(VERIFY, "a", f"--labelled={tmp_path}", "--task=mrcp").startswith("flag --task=mrcp: value should be")
+    assert mistake(VERIFY, "a", f"--labelled={tmp_path}", "--task=mrcp").startswith("--task must be one of ")
     assert mistake(VERIFY, "a", "--labelled=none.csv") == "--labelled=none.csv: no such file or folder"
     assert mistake(VERIFY, "a", "b", f"--labelled={tmp_path}").endswith("one SavedModel. Received: 2 directories")

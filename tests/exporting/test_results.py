@@ -244,7 +244,9 @@ def test_thresholds_of_predict(eager, load):
 def test_wrong_options_of_predict(load):
     for head, texts, options, message in (
         ("mlm", "a", {"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
-        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' .* one of: top; texts are cut at `sequ.*=8"),
+        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' .*. Texts are cut at `sequ.*=8"),
+        ("mlm", "a", {"top_k": 3}, "`predict` has no option 'top_k' .* `n_best` is the number of .* Received: top_k=3"),
+        ("classification", "a", {"max_length": 9}, ".*'max_length' .* Did you mean 'sequence_length'.*=9"),
         ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs of texts"),
         ("pretraining", ("a", "b"), {"top": 2}, "`top` is for masks. Received: top=2 for pairs.*"),
         ("classification", "a", {"n_best": 2}, "`n_best` is for answers .*: n_best=2 for a model with head='classif.*"),

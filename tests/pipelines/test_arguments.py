@@ -31,6 +31,9 @@ class Arguments(Shared):
     casing: str = flag("lower", "Casing.", values=["lower", "upper"])
     phase: list[str] = flag(None, "Phases.", repeatable=True)
     fast: bool = flag(True, "Whether it is fast.")
+    length: int = flag(8, "Length.", least=3)
+    learning_rate: float = flag(1e-3, "Rate.")
+    unlabelled: str = flag(None, "Texts.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +64,26 @@ def test_values_and_defaults(tmp_path):
     ("given", "message"),
     [
         (["--sizes=1"], "--model is required: Model; default: the teacher. Example: --model=small. See --help"),
-        (["--model=m", "--sizes=one"], "--sizes must be comma-separated numbers. Received: one"),
+        (
+            ["--model=m", "--sizes=one"],
+            "--sizes must be an integer, or several separated by commas. Received: --sizes=one",
+        ),
+        (
+            ["--model=m", "--sizes=1.5"],
+            "--sizes must be an integer, or several separated by commas. Received: --sizes=1.5",
+        ),
+        (["--model=m", "--rates=a"], "--rates must be a number, or several separated by commas. Received: --rates=a"),
         (["--model=m", "--sizes=2,0"], "--sizes must be at least 1. Received: 2,0"),
         (["--model=m", "--rates=0.1,nan"], "--rates must be finite numbers. Received: 0.1,nan"),
         (["--model=m", "--share=nan"], "--share must be a finite number. Received: nan"),
-        (["--model=m", "--share=2"], "flag --share=2: 2.0 is not a number in the range [0, 1]"),
-        (["--model=m", "--share=x"], "flag --share=x: expected a number"),
-        (["--model=m", "--casing=none"], "flag --casing=none: value should be one of <lower|upper>"),
+        (["--model=m", "--share=2"], "--share must be a number in the range [0, 1]. Received: --share=2"),
+        (["--model=m", "--share=x"], "--share must be a number. Received: --share=x"),
+        (["--model=m", "--casing=none"], "--casing must be one of lower, upper. Received: --casing=none"),
+        (["--model=m", "--fast=maybe"], "--fast must be true or false. Received: --fast=maybe"),
+        (["--model=m", "--length=0"], "--length must be an integer of at least 3. Received: --length=0"),
+        (["--model=m", "--length=1.5"], "--length must be an integer. Received: --length=1.5"),
+        (["--model=m", "--lr=1"], "Unknown flag --lr. Did you mean --learning_rate?"),
+        (["--model=m", "--num_labels=2"], "Unknown flag --num_labels. The classes are those of the labels in the data"),
         (["--model=m", "--modle=n"], "Unknown flag --modle. Did you mean --model?"),
         (["--flagfile=none.txt"], "Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'"),
     ],
@@ -85,6 +101,7 @@ def test_help():
     lines = page.partition("data:\n")[2].splitlines()
     assert [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")] == [
         *("--sizes=A,B,...", "--rates=A,B,...", "--share=X", "--casing=NAME", "--phase=TEXT", "--[no]fast"),
+        *("--length=N", "--learning_rate=X", "--unlabelled=TEXT"),
         *("model:", "--model=TEXT", "--names=A,B,...", "other:", "--[no]verbose", "--flagfile=FILE"),
     ]
     assert "  --model=TEXT                  Model; default: the teacher. Required." in lines

@@ -35,7 +35,7 @@ CASES = [
     ),
     ([*GLUE, BOOKS, OUTPUT, "--freeze_layers=5"], "--freeze_layers: expected from 0 to 4, the number of blocks."),
     ([*GLUE, BOOKS, OUTPUT, "--report_to=wandbb"], "--report_to must be one of tensorboard, wandb, mlflow."),
-    ([*GLUE, BOOKS, OUTPUT, "--strategy=mirored"], "flag --strategy=mirored: value should be one of <auto|one|"),
+    ([*GLUE, BOOKS, OUTPUT, "--strategy=mirored"], "--strategy must be one of auto, one, mirrored, "),
     ([*PRETRAINING, "--phase=length:8,steps:1,batch:1", "--config=tinny"], "unknown size name 'tinny'."),
     ([*PRETRAINING, "--phase=length:600,steps:1,batch:1", BOOKS], "--phase: expected at most 512, the number of"),
     ([*STUDY, "--rows=a"], "--rows must be some of"),

@@ -323,6 +323,7 @@ def test_grid_end_to_end(made, tmp_path):
 OWN = "only for --task=classification, multi_label or regression. Received: --ta"
 MISTAKES = {
     "--task=sst": "--task must be one or more of cola, sst2, ",
+    "--task=": "--task must be one or more of cola, ",
     "--task=wnli,wnli": "--task contains duplicates",
     "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
     "--task=cola": "`data_dir` has no train.tsv of ",
