@@ -26,6 +26,7 @@ def download(name, revision, patterns, tried=(), check=None):
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = f"no network, and not in its cache: {locations.OFFLINE}"
+            reason += f"; there its name is google-bert/{name}" if name.startswith("bert-") and "/" not in name else ""
         places = [f"the path {path}" for path in locations.places(name)]
         raise ValueError(
             f"{name}: no such checkpoint{locations.hint(name)}. "

@@ -69,7 +69,9 @@ class ModelMethods:
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
-            as_frame: bool, whether to return a pandas data frame with a row for each text. Defaults to `False`.
+            as_frame: bool, whether to return a pandas data frame with a row for each text. It has the index of a Series
+                or frame, for `frame.join(answers)`; the first columns of other answers are the texts. Defaults to
+                `False`.
             **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
                 or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
                 those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
@@ -209,8 +211,9 @@ class ModelMethods:
             validation_split: float, share of the rows, drawn at random, that is `validation` instead.
             task: string, see `keras_bert.tasks.in_memory.TASKS`. Defaults to the one that follows from the data.
             output_dir: folder of the run: report, model card, model, SavedModel. The same call resumes an interrupted
-                run, or returns the model of a finished one; other numbers add runs, which alone count. Defaults to
-                `None`: nothing is kept.
+                run, or returns the model of a finished one. With another learning rate, batch size, number of epochs or
+                seed, a new run is added; earlier ones stay in `runs/`, but the best model is chosen among the new ones.
+                Defaults to `None`: nothing is kept.
             learning_rate, batch_size, epochs, seed: numbers, by default those of the task. A list is a grid; the best
                 run on `validation` is kept.
             sequence_length: int, maximum number of tokens, which the trained model stores, see `predict`. Defaults to

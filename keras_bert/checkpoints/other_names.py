@@ -73,12 +73,23 @@ class _Bound(functools.partial):
 
 
 def as_frame(answers, texts):
-    """Returns the answers as a pandas data frame with a row for each text, whose index is that of a Series or frame."""
+    """Returns the answers as a pandas data frame: with the index of a Series or frame, or else beside the texts."""
     try:
         import pandas
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "`as_frame` needs pandas, which is not installed. Install it with `pip install pandas`", name="pandas"
         ) from None
-    rows = [answers] if isinstance(answers, dict) else answers
-    return pandas.DataFrame(rows, texts.index if isinstance(texts, pandas.Series | pandas.DataFrame) else None)
+    if isinstance(texts, pandas.Series | pandas.DataFrame):
+        return pandas.DataFrame(answers, texts.index)
+    if not isinstance(texts, str | tuple | dict | list):  # Arrays, tensors, datasets.
+        return pandas.DataFrame(answers)
+    given, rows = ([texts], [answers]) if isinstance(answers, dict) else (texts, answers)
+    return pandas.DataFrame([{**_columns(text), **row} for text, row in zip(given, rows, strict=True)])
+
+
+def _columns(text):
+    """Returns what was answered as columns: a text, a pair, words, or a dict."""
+    if isinstance(text, dict):
+        return text
+    return {"text": text[0], "pair": text[1]} if isinstance(text, tuple) else {"text": text}

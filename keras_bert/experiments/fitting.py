@@ -146,6 +146,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     """See `LoadedBert.evaluate`."""
     rows, targets = in_memory.read(texts, targets)
     task = _task_of(bert)
+    if targets is None and task != "embedding":
+        raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
     length = answer_length(bert, sequence_length)
     with messages(verbose), tempfile.TemporaryDirectory() as folder:
         # Nothing is trained: if the labels are known, two rows do.

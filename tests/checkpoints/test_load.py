@@ -164,6 +164,8 @@ class TestNames:
         )
         with pytest.raises(ValueError, match=message):
             keras_bert.load("google-bert/none")
+        with pytest.raises(ValueError, match=r"without one; there its name is google-bert/bert-none\)$"):
+            keras_bert.load("bert-none")
         with pytest.raises(ValueError, match=r"^bert_tiny_boks: no such checkpoint. Did you mean bert_tiny_books\?"):
             keras_bert.load("bert_tiny_boks")
 

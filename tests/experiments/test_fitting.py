@@ -378,6 +378,8 @@ def test_evaluate_classes_without_names(start, tmp_path, name):
     texts = TEXTS if name == "classifier" else WORDS
     answers = [answer.get("label") or [word["label"] for word in answer["entities"]] for answer in bert.predict(texts)]
     assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
+    with pytest.raises(ValueError, match="`evaluate` needs `targets`, one for each text, .* targets=None$"):
+        bert.evaluate(texts)
     bert.labels = range(12)
     answers = keras.tree.map_structure(lambda label: label.removeprefix("LABEL_"), answers)
     assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1

@@ -184,7 +184,15 @@ def test_answers_as_a_frame(eager, load, monkeypatch):
     bert, texts = load("classification"), pandas.Series(["a b", "c"], [7, 3])
     frame, answers = bert.predict(texts, as_frame=True), bert.predict(list(texts))
     assert (frame.index.tolist(), frame.to_dict("records")) == ([7, 3], answers)
-    assert bert.predict("a b", as_frame=True).columns.tolist() == ["label", "score", "scores"]
+    for given, inputs in (
+        (["a b", "c"], [{"text": "a b"}, {"text": "c"}]),
+        ("a b", [{"text": "a b"}]),
+        ([("a", "b")], [{"text": "a", "pair": "b"}]),
+    ):
+        answers = bert.predict([given] if given == "a b" else given)
+        expected = [{**texts, **answer} for texts, answer in zip(inputs, answers, strict=True)]
+        assert bert.predict(given, as_frame=True).to_dict("records") == expected
+    assert bert.predict("a b", as_frame=True).columns.tolist() == ["text", "label", "score", "scores"]
     assert bert.predict([], as_frame=True).empty
     found = load("token_classification").predict(["a b"], as_frame=True)["entities"][0]
     assert found == load("token_classification").predict("a b")["entities"]
