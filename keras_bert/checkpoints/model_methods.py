@@ -70,7 +70,7 @@ class ModelMethods:
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
             as_frame: bool, whether to return a pandas data frame with a row for each text. It has the index of a Series
-                or frame, for `frame.join(answers)`; the first columns of other answers are the texts. Defaults to
+                or frame, for `frame.join(answers)`; for lists, the texts are the first columns. Defaults to
                 `False`.
             **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
                 or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
