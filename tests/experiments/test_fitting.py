@@ -143,7 +143,7 @@ def test_an_interrupted_run_resumes(start, tmp_path):
         with pytest.raises(SystemExit, match="143"):
             bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[Interrupt()], **arguments)
         resumed = bert.fit(TEXTS, CLASSES, output_dir=tmp_path, **arguments)
-        with pytest.raises(ValueError, match="other settings: `content"):
+        with pytest.raises(ValueError, match="other settings: the content of `train_file` has changed"):
             bert.fit(TEXTS, CLASSES[::-1], output_dir=tmp_path, **arguments)
     assert all(map(np.array_equal, whole.model().weights, resumed.model().weights))
     assert resumed.results == whole.results

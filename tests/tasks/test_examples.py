@@ -174,7 +174,7 @@ def test_balance():
         ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
         ("a.csv", "t,l\nx,no\n".encode("utf-16"), r"a\.csv: the file is UTF-16. Save it as UTF-8"),
         ("a.csv", "t,l\nx,no\n".encode("utf-32"), r"a\.csv: the file is UTF-32. Save it as UTF-8"),
-        ("a.csv", gzip.compress(b"t,l\nx,no\n"), r"a\.csv: the file is compressed. Decompress it"),
+        ("a.csv", gzip.compress(b"t,l\nx,no\n", mtime=0), r"a\.csv: the file is compressed. Decompress it"),
         ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
         ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with consistent"),
         ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` appears twice"),
