@@ -129,7 +129,7 @@ def _export_on_ids(arguments):
 
 def _export_saved_model(arguments):
     from keras_bert.exporting.head_signatures import is_regression, signatures_of
-    from keras_bert.models.describe import describe
+    from keras_bert.heads.describe import describe
 
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision

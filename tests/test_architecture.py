@@ -18,6 +18,8 @@ FLOORS = [
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
     ["reports", "models", "corpus"],
+    ["heads"],
+    ["rewirings"],
     ["pretraining", "tasks"],
     ["exporting"],
     ["checkpoints"],
@@ -27,6 +29,8 @@ FLOORS = [
 # Rooms on lower floors that a room must not import nevertheless.
 APART = {
     "models": ["text", "training"],
+    "heads": ["text", "training", "corpus", "reports"],
+    "rewirings": ["text", "training", "corpus", "reports"],
     "text": ["config", "files", "layers", "memory", "metadata", "similarity"],
     "training": ["config", "layers", "metadata", "similarity"],
     "reports": ["config", "layers", "metadata", "similarity", "text", "training"],

@@ -15,9 +15,9 @@ from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.exporting.head_signatures import is_regression, signatures_of, stored_options
 from keras_bert.exporting.results import results
+from keras_bert.heads.describe import describe
+from keras_bert.heads.embedding import build_embedder
 from keras_bert.metadata import answer_length
-from keras_bert.models.describe import describe
-from keras_bert.models.heads import build_embedder
 from keras_bert.processor import warn_of_emulation
 from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory

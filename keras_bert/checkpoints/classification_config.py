@@ -1,6 +1,6 @@
 """The classes of a model in `config.json`: names, transformers' `problem_type`, the activation of a cross-encoder."""
 
-from keras_bert.models.head_table import HEADS
+from keras_bert.heads.registry import HEADS
 from keras_bert.text.labels import placeholders
 
 _WITH_CLASSES = [head.name for head in HEADS if head.has_classes]

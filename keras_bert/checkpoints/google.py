@@ -12,8 +12,8 @@ from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.checkpoints.weight_files import check_tensors
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
+from keras_bert.heads.registry import head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 

@@ -16,8 +16,8 @@ from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import read_object, write_json
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.text.thresholds import checked_thresholds
 
 UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.

@@ -10,8 +10,8 @@ import numpy as np
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.locations import OFFLINE
 from keras_bert.config import BertConfig
+from keras_bert.heads.describe import describe
 from keras_bert.metadata import Metadata
-from keras_bert.models.describe import describe
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary

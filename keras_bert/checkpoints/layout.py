@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
+from keras_bert.heads.registry import HEADS
 from keras_bert.metadata import Metadata
-from keras_bert.models.head_table import HEADS
 
 KERAS_FILE = "model.keras"
 _LOG = logging.getLogger("keras_bert")

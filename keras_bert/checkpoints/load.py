@@ -26,12 +26,12 @@ from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import explaining
 from keras_bert.files import read_object
+from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import head_named
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.describe import describe
 from keras_bert.models.description import wing_of
 from keras_bert.models.encoder import build_encoder
-from keras_bert.models.head_table import head_named
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 _HUB_FILES = [

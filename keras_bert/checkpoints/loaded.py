@@ -16,15 +16,16 @@ from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, ch
 from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.checks import check_count
 from keras_bert.extras import naming_extras
+from keras_bert.heads.classification import build_classifier
+from keras_bert.heads.describe import describe
+from keras_bert.heads.pretraining import build_pretrainer
+from keras_bert.heads.question_answering import build_span_labeler
+from keras_bert.heads.registry import head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
-from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
-from keras_bert.models.head_table import head_named
-from keras_bert.models.heads import build_classifier, build_span_labeler
 from keras_bert.models.lora import check_no_lora
-from keras_bert.models.pretrainer import build_pretrainer
-from keras_bert.models.student import take_layers
+from keras_bert.rewirings.student import take_layers
 from keras_bert.tasks.class_names import class_name
 
 _SHOWN = 5  # Labels that are shown.

@@ -11,10 +11,10 @@ from keras_bert import similarity
 from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.save import save
 from keras_bert.config import BertConfig
+from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.describe import describe
 from keras_bert.models.forward import run_encoder
-from keras_bert.models.head_table import head_named
 from keras_bert.similarity import unit
 from keras_bert.text.vocabulary import Vocabulary
 

@@ -18,8 +18,8 @@ from keras_bert.checkpoints.adapter_config import CONFIG
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.models.lora import lora_layers
 
 WEIGHTS = "adapter_model.safetensors"

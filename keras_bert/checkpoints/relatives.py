@@ -7,7 +7,7 @@ models: what differs from BERT is a setting of `BertConfig`.
 import dataclasses
 
 from keras_bert.checks import check_choice, check_count
-from keras_bert.models.head_table import HEADS, head_named
+from keras_bert.heads.registry import HEADS, head_named
 
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"

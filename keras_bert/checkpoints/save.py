@@ -13,9 +13,9 @@ from keras_bert.checkpoints.layout import KERAS_FILE
 from keras_bert.checkpoints.relatives import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
+from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import HEADS
 from keras_bert.metadata import Metadata
-from keras_bert.models.describe import describe
-from keras_bert.models.head_table import HEADS
 from keras_bert.similarity import check_function
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.prompts import check_prompts

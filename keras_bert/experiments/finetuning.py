@@ -20,8 +20,8 @@ from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import read_lines
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
-from keras_bert.models.packed import build_packed
-from keras_bert.models.trimmed import build_trimmed
+from keras_bert.rewirings.packed import build_packed
+from keras_bert.rewirings.trimmed import build_trimmed
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import advice
 from keras_bert.training.callbacks import create_callbacks

@@ -5,13 +5,13 @@ import tensorflow as tf
 from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.files import read_lines
-from keras_bert.models.describe import describe
-from keras_bert.models.student import without_teacher
+from keras_bert.heads.describe import describe
 from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
+from keras_bert.rewirings.student import without_teacher
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.snapshots import Snapshots

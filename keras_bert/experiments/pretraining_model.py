@@ -6,9 +6,9 @@ from typing import Any
 
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
-from keras_bert.models.describe import describe
+from keras_bert.heads.describe import describe
+from keras_bert.heads.pretraining import build_pretrainer
 from keras_bert.models.encoder import build_encoder
-from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.pretraining.masking import Masking
 from keras_bert.text.added_words import without_known
 

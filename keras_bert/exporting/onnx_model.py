@@ -21,10 +21,10 @@ from keras_bert.exporting.onnx_graph import (
     unit_length,
     weight,
 )
+from keras_bert.heads.multiple_choice import fold_choices
+from keras_bert.heads.registry import head_named
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.forward import run_encoder
-from keras_bert.models.head_table import head_named
-from keras_bert.models.heads import fold_choices
 from keras_bert.version import __version__
 
 _OPSET = 17  # The first with LayerNormalization.

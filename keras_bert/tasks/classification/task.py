@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_not_negative
 from keras_bert.files import write_text
-from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
+from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.class_names import some

@@ -6,8 +6,8 @@ import functools
 import keras
 import numpy as np
 
-from keras_bert.models.bi_encoder import build_bi_encoder
-from keras_bert.models.heads import build_embedder
+from keras_bert.heads.embedding import build_embedder
+from keras_bert.rewirings.bi_encoder import build_bi_encoder
 from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set

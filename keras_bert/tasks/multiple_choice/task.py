@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_bert.files import write_text
-from keras_bert.models.heads import build_multiple_choice
+from keras_bert.heads.multiple_choice import build_multiple_choice
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification.data import with_columns
 from keras_bert.tasks.multiple_choice import features, predictions, published

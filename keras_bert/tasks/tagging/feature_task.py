@@ -5,9 +5,9 @@ import functools
 import logging
 import pathlib
 
-from keras_bert.models.bilstm_tagger import build_bilstm_tagger
-from keras_bert.models.describe import describe
-from keras_bert.models.split_tagger import split_bilstm_tagger
+from keras_bert.heads.bilstm_tagging import build_bilstm_tagger
+from keras_bert.heads.describe import describe
+from keras_bert.rewirings.split_tagger import split_bilstm_tagger
 from keras_bert.tasks.tagging.task import TaggingTask
 from keras_bert.training.bucketing import token_batches
 from keras_bert.training.feature_cache import FeatureBatches, FeatureCache, weights_fingerprint

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import scipy.special
 
-from keras_bert.models.heads import build_token_classifier
+from keras_bert.heads.token_classification import build_token_classifier
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, features, metrics, published, schemes

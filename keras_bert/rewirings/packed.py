@@ -2,10 +2,10 @@
 
 import keras
 
+from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.layers import FirstTokens, PackedMask
-from keras_bert.models.describe import describe
-from keras_bert.models.head_table import HEADS, head_named
-from keras_bert.models.trimmed import run_trimmed
+from keras_bert.rewirings.trimmed import run_trimmed
 
 
 def build_packed(model: keras.Model) -> keras.Model:

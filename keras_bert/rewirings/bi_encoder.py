@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_bert.heads.describe import describe
 from keras_bert.layers import FoldChoices, UnfoldPassages
-from keras_bert.models.describe import describe
 
 
 def build_bi_encoder(embedder: keras.Model) -> keras.Model:

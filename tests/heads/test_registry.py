@@ -10,7 +10,7 @@ import pytest
 import keras_bert
 from keras_bert.checkpoints import google
 from keras_bert.checkpoints.layout import slots
-from keras_bert.models import head_table
+from keras_bert.heads import registry
 from tests.conftest import HEADS, to_numpy
 
 # The heads of several rows of `HEADS`.
@@ -83,6 +83,6 @@ def check_googles_format(model, description, folder, is_supported):
 
 
 def test_every_row_is_tested():
-    assert {VARIANTS.get(name, name) for name in HEADS} == {row.name for row in head_table.HEADS}
+    assert {VARIANTS.get(name, name) for name in HEADS} == {row.name for row in registry.HEADS}
     with pytest.raises(ValueError, match="`head` must be one of encoder, embedding, .*Received: head='none'"):
-        head_table.head_named("none")
+        registry.head_named("none")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_bert.checks import is_count
-from keras_bert.models.describe import describe
+from keras_bert.heads.describe import describe
 from keras_bert.models.encoder import build_encoder, describe_encoder
 from keras_bert.models.lora import check_no_lora
 

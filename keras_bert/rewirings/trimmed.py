@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from keras_bert.models.describe import describe
+from keras_bert.heads.describe import describe
+from keras_bert.heads.multiple_choice import fold_choices
+from keras_bert.heads.registry import head_named
 from keras_bert.models.description import Description, check_model
 from keras_bert.models.forward import run_encoder
-from keras_bert.models.head_table import head_named
-from keras_bert.models.heads import fold_choices
 
 
 def build_trimmed(model: keras.Model) -> keras.Model:

@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_bert.models.describe import describe
-from keras_bert.models.pretrainer import predict_tokens
+from keras_bert.heads.describe import describe
+from keras_bert.heads.pretraining import predict_tokens
 
 
 def add_language_model_loss(classifier, pretrainer):

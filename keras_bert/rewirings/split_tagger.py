@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_bert.models.bilstm_tagger import tag
-from keras_bert.models.describe import describe
+from keras_bert.heads.bilstm_tagging import tag
+from keras_bert.heads.describe import describe
 
 
 def split_bilstm_tagger(model: keras.Model) -> tuple[keras.Model, keras.Model]:

@@ -2,10 +2,10 @@
 
 import keras
 
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
 from keras_bert.models.encoder import small_encoder
 from keras_bert.models.graph_comparison import Family, family_of
-from keras_bert.models.head_table import HEADS, head_named
 
 
 def describe(model: keras.Model) -> Description:

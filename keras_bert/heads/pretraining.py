@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads.head import Head
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -101,3 +102,31 @@ def follow(layers, encoded, inputs):
 def _next_sentence(config):
     initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
     return Dense(2, kernel_initializer=initializer, dtype="float32", name="next_sentence")
+
+
+class NextSentence(Head):
+    """Whether the second text follows the first one."""
+
+    name, layer, reads = "next_sentence", "next_sentence", ("pooled",)
+    architectures = ("BertForNextSentencePrediction",)
+    tensors = {"next_sentence": "cls.seq_relationship"}
+    packs = True
+    google, peft = "cls.seq_relationship.weight", ""
+    run = staticmethod(follow)
+
+    def build(self, encoder, options):
+        return build_next_sentence(encoder)
+
+
+class Pretraining(Head):
+    """The tokens at masked positions, and next sentence prediction."""
+
+    name, layer, reads = "pretraining", "mlm_bias", ("pooled", "masked")
+    architectures = ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel")
+    tensors = {"next_sentence": "cls.seq_relationship"}
+    packs = True
+    google = "cls.predictions.bias"
+    run = staticmethod(pretrain)
+
+    def build(self, encoder, options):
+        return build_pretrainer(encoder, options.next_sentence, tied=options.tied)

@@ -1,8 +1,11 @@
 """The feature-based tagger (BERT, section 5.3): a BiLSTM on the hidden states of a frozen encoder."""
 
+import re
+
 import keras
 
 from keras_bert.checks import is_count
+from keras_bert.heads.head import Head, classes_of
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -79,3 +82,20 @@ def tag(layers, features, padding_mask):
     for index in range(sum(isinstance(layer, BiLSTM) for layer in layers.values())):
         hidden = layers[f"bilstm_{index}"](layers[f"bilstm_dropout_{index}"](hidden), padding_mask)
     return layers["token_classifier"](layers["head_dropout"](hidden))
+
+
+class BiLSTMTagging(Head):
+    """A tag of each token, by a BiLSTM."""
+
+    name, layer, reads = "bilstm_tagging", "features", ("sequence",)
+    tensors = {"token_classifier": "classifier"}
+    has_classes, has_prefix = True, False
+
+    def build(self, encoder, options):
+        names = ("features", "width", "num_layers", "dropout")
+        return build_bilstm_tagger(encoder, options.num_classes, **{name: getattr(options, name) for name in names})
+
+    def sizes(self, tensors):
+        depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", name) is not None for name in tensors)
+        width = 2 * tensors["bilstm.weight_hh_l0"].shape[1]
+        return {**classes_of(tensors), "width": width, "num_layers": depth}

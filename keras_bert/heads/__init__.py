@@ -1,0 +1,1 @@
+"""Heads of models on top of the encoder, one file each."""

@@ -1,0 +1,77 @@
+"""Classification and regression of texts and pairs (BERT, section 4)."""
+
+from typing import Literal
+
+import keras
+
+from keras_bert.heads.head import Head, classes_of, dense_head
+from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
+from keras_bert.models.description import built
+
+
+def build_classifier(
+    encoder: keras.Model,
+    num_classes: int,
+    *,
+    dropout: float | None = None,
+    multi_label: bool = False,
+    score_activation: Literal["linear", "sigmoid"] = "linear",
+) -> keras.Model:
+    """Classifies a text or a pair of texts from the pooled [CLS] vector.
+
+    Args:
+        encoder: a model from `build_encoder`.
+        num_classes: int, number of classes, 1 for regression.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
+        multi_label: bool, whether several classes may apply to one text; the outputs are sigmoid logits. Defaults to
+            `False`.
+        score_activation: str, what makes the logit of a regression model its score in answers: "linear", or "sigmoid",
+            as in most cross-encoders of sentence-transformers. Defaults to "linear".
+
+    Returns:
+        A `keras.Model` with the output `logits`, float32 `(batch, num_classes)`.
+
+    Example:
+        model = build_classifier(build_encoder(named_config("tiny")), num_classes=3)
+    """
+    # Layers
+    kind = _kind_of_logits(num_classes, multi_label, score_activation)
+    layers = dense_head(encoder, num_classes, dropout, "classifier", kind)
+
+    # Wiring
+    outputs = classify(layers, encoder.output, encoder.input)
+
+    # Model
+    return built(keras.Model(encoder.input, outputs, name="bert_classifier"))
+
+
+def classify(layers, encoded, inputs):
+    """Runs the layers of a classifier, see `Head.run`."""
+    return {"logits": layers["classifier"](layers["head_dropout"](encoded["pooled_output"]))}
+
+
+def _kind_of_logits(num_classes, multi_label, score_activation):
+    """Returns the layer of a classifier's logits."""
+    allowed = ("linear", "sigmoid") if num_classes == 1 and not multi_label else ("linear",)
+    if score_activation not in allowed:
+        raise ValueError(
+            f"`score_activation` must be 'linear', or 'sigmoid' for a model with one output. Received: "
+            f"score_activation={score_activation!r}, num_classes={num_classes}, multi_label={multi_label}"
+        )
+    return MultiLabelDense if multi_label else SigmoidDense if score_activation == "sigmoid" else Dense
+
+
+class Classification(Head):
+    """Classes, several labels or a number of each text."""
+
+    name, layer, reads = "classification", "classifier", ("pooled",)
+    architectures = ("BertForSequenceClassification",)
+    tensors = {"classifier": "classifier"}
+    packs = has_classes = True
+    google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
+    run = staticmethod(classify)
+    sizes = staticmethod(classes_of)
+
+    def build(self, encoder, options):
+        names = ("dropout", "multi_label", "score_activation")
+        return build_classifier(encoder, options.num_classes, **{name: getattr(options, name) for name in names})

@@ -1,0 +1,95 @@
+"""Sentence encoders (Sentence-BERT, Reimers and Gurevych, 2019)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
+
+from keras_bert.checks import is_count
+from keras_bert.heads.head import Head
+from keras_bert.layers import Dense, SentencePooling, UnitLength
+from keras_bert.models.description import built
+from keras_bert.models.encoder import describe_encoder
+
+_PROJECTION_ACTIVATIONS = ("linear", "tanh")
+
+
+def build_embedder(
+    encoder: keras.Model,
+    pooling: str | Sequence[str] = "mean",
+    *,
+    normalize: bool = False,
+    sequence_length: int | None = None,
+    projection: int | None = None,
+    projection_activation: Literal["linear", "tanh"] = "linear",
+) -> keras.Model:
+    """Embeds each text as one vector, as in sentence-transformers. Without a projection, it adds no weights.
+
+    Args:
+        encoder: a model from `build_encoder`.
+        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`. Defaults to "mean".
+        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
+        sequence_length: int, maximum sequence length in training, stored by `save`. Defaults to `None`.
+        projection: int, number of units of a dense layer after pooling. Defaults to `None`, no such layer.
+        projection_activation: str, its activation, "linear" or "tanh". Defaults to "linear".
+
+    Returns:
+        A `keras.Model` with the output `embedding`, float32 `(batch, width)`. The width is the projection, or else the
+        hidden size, times the number of poolings.
+
+    Example:
+        model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
+    """
+    # Layers
+    encoding, layers = describe_encoder(encoder), {}
+    if projection is not None:
+        stddev = encoding.config.initializer_range
+        layers["sentence_projection"] = _projection(projection, projection_activation, stddev)
+        if normalize:
+            layers["unit_length"] = UnitLength(dtype="float32", name="unit_length")
+    scaled = bool(normalize) and projection is None
+    pool = SentencePooling(pooling, scaled, sequence_length, dtype="float32", name="sentence_pooling")
+    layers["sentence_pooling"] = pool
+
+    # Wiring
+    outputs = embed(layers, encoder.output, encoder.input)
+
+    # Model
+    return built(keras.Model(encoder.input, outputs, name="bert_embedder"))
+
+
+def embed(layers, encoded, inputs):
+    """Runs the layers of an embedder, see `Head.run`."""
+    embedding = layers["sentence_pooling"](encoded["sequence_output"], inputs["padding_mask"])
+    for name in ("sentence_projection", "unit_length"):
+        embedding = layers[name](embedding) if name in layers else embedding
+    return {"embedding": embedding}
+
+
+def _projection(units, activation, stddev):
+    """Returns the dense layer after pooling."""
+    if not is_count(units):
+        raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
+    if activation not in _PROJECTION_ACTIVATIONS:
+        raise ValueError(
+            f"`projection_activation` must be one of {', '.join(_PROJECTION_ACTIVATIONS)}. "
+            f"Received: projection_activation={activation!r}"
+        )
+    initializer = keras.initializers.TruncatedNormal(stddev=stddev)
+    return Dense(
+        int(units), activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
+    )
+
+
+class Embedding(Head):
+    """A vector of each text."""
+
+    name, layer, reads = "embedding", "sentence_pooling", ("sequence",)
+    tensors = {"sentence_projection": "sentence_projection"}
+    settings = ("prompts", "default_prompt_name", "similarity_function")
+    sentence_transformers = "SentenceTransformer"
+    run = staticmethod(embed)
+
+    def build(self, encoder, options):
+        names = ("normalize", "sequence_length", "projection", "projection_activation")
+        return build_embedder(encoder, options.pooling or "mean", **{name: getattr(options, name) for name in names})

@@ -1,0 +1,61 @@
+"""Multiple choice (BERT, section 4.4)."""
+
+import keras
+
+from keras_bert.heads.head import Head, dense_head
+from keras_bert.layers import FoldChoices, UnfoldChoices
+from keras_bert.models.description import built
+
+
+def build_multiple_choice(encoder: keras.Model, dropout: float | None = None) -> keras.Model:
+    """Scores each choice from its pooled [CLS] vector.
+
+    Only this head calls the encoder as a layer, since its inputs have a different rank.
+
+    Args:
+        encoder: a model from `build_encoder`.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
+
+    Returns:
+        A `keras.Model`. Inputs: the encoder's, `(batch, choices, length)`. Output: `logits`, float32
+        `(batch, choices)`. A choice whose `padding_mask` is 0 everywhere is absent and has the probability 0: pad rows
+        with fewer choices with it.
+
+    Example:
+        model = build_multiple_choice(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    layers = dense_head(encoder, 1, dropout, "choice_scorer")
+    layers["fold_choices"] = FoldChoices(name="fold_choices")
+    layers["unfold_choices"] = UnfoldChoices(dtype="float32", name="unfold_choices")
+
+    # Wiring
+    inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in encoder.input}
+    outputs = score_choices(layers, encoder(fold_choices(layers, inputs)), inputs)
+
+    # Model
+    return built(keras.Model(inputs, outputs, name="bert_multiple_choice"))
+
+
+def fold_choices(layers, inputs):
+    """Returns the inputs of the encoder of a multiple choice model."""
+    return {name: layers["fold_choices"](tensor) for name, tensor in inputs.items()}
+
+
+def score_choices(layers, encoded, inputs):
+    """Runs the layers of a multiple choice model, see `Head.run`."""
+    scores = layers["choice_scorer"](layers["head_dropout"](encoded["pooled_output"]))
+    return {"logits": layers["unfold_choices"](scores, inputs["padding_mask"])}
+
+
+class MultipleChoice(Head):
+    """The right one of several choices."""
+
+    name, layer, reads = "multiple_choice", "choice_scorer", ("pooled",)
+    architectures = ("BertForMultipleChoice",)
+    tensors = {"choice_scorer": "classifier"}
+    peft = ""
+    run = staticmethod(score_choices)
+
+    def build(self, encoder, options):
+        return build_multiple_choice(encoder, options.dropout)

@@ -1,0 +1,48 @@
+"""Spans of a context that answer a question (BERT, section 4.2)."""
+
+import keras
+
+from keras_bert.heads.head import Head, dense_head
+from keras_bert.models.description import built
+
+
+def build_span_labeler(encoder: keras.Model) -> keras.Model:
+    """Scores each token as the start and as the end of an answer.
+
+    Args:
+        encoder: a model from `build_encoder`.
+
+    Returns:
+        A `keras.Model` with the outputs `start_logits` and `end_logits`, float32 `(batch, length)`.
+
+    Example:
+        model = build_span_labeler(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    layers = dense_head(encoder, 2, 0, "span")
+
+    # Wiring
+    outputs = label_spans(layers, encoder.output, encoder.input)
+
+    # Model
+    return built(keras.Model(encoder.input, outputs, name="bert_span_labeler"))
+
+
+def label_spans(layers, encoded, inputs):
+    """Runs the layers of a span labeler, see `Head.run`."""
+    logits = layers["span"](encoded["sequence_output"])
+    return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+class QuestionAnswering(Head):
+    """Each token as the start and as the end of an answer."""
+
+    name, layer, reads = "question_answering", "span", ("sequence",)
+    architectures = ("BertForQuestionAnswering",)
+    tensors = {"span": "qa_outputs"}
+    settings = ("null_threshold",)
+    google, peft = "qa_outputs.weight", "QUESTION_ANS"
+    run = staticmethod(label_spans)
+
+    def build(self, encoder, options):
+        return build_span_labeler(encoder)
