@@ -32,11 +32,11 @@ from keras_bert.heads.pretraining import build_pretrainer as build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler as build_span_labeler
 from keras_bert.heads.replaced_token_detection import build_replaced_token_detector as build_replaced_token_detector
 from keras_bert.heads.token_classification import build_token_classifier as build_token_classifier
+from keras_bert.heads.zero_shot import ZeroShot as ZeroShot
 from keras_bert.models.encoder import build_encoder as build_encoder
 from keras_bert.models.freezing import freeze_layers as freeze_layers
 from keras_bert.models.lora import enable_lora as enable_lora
 from keras_bert.models.lora import merge_lora as merge_lora
-from keras_bert.tasks.classification.zero_shot import ZeroShot as ZeroShot
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
 from keras_bert.text.tokenizer_json import AddedToken as AddedToken

@@ -113,12 +113,12 @@ def main(arguments):
 
 def _export_on_ids(arguments):
     """Writes an ONNX or a LiteRT file."""
-    from keras_bert.exporting.head_signatures import HEAD_SIGNATURES
+    from keras_bert.heads.registry import HEADS
 
     to_onnx = arguments.format == "onnx"
     write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
     bert = wings.load(arguments.model, dtype="float32")
-    if bert.head not in (row.name for row in HEAD_SIGNATURES):
+    if bert.head not in (head.name for head in HEADS):
         received = f"--model={arguments.model}, {bert!r}"
         raise ValueError(f"--format={arguments.format} is for BERT models. Received: {received}")
     options = {name: value for name, value in bert.metadata.settings.items() if name not in _OWN}
@@ -128,8 +128,9 @@ def _export_on_ids(arguments):
 
 
 def _export_saved_model(arguments):
-    from keras_bert.exporting.head_signatures import is_regression, signatures_of
     from keras_bert.heads.describe import describe
+    from keras_bert.heads.head import is_regression
+    from keras_bert.heads.registry import answering
 
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision
@@ -138,7 +139,7 @@ def _export_saved_model(arguments):
     own = bool({"pooling", "layers", "normalize"} & arguments.options.keys()) and bert.pooling is not None
     model = bert.encoder if own else bert.model()
     description = describe(model)
-    head = signatures_of(description.head)
+    head = answering(description.head)
     options = _options(arguments, bert, head)
     arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
     pair = bert.pair if arguments.pair is None else arguments.pair
@@ -159,9 +160,7 @@ def _export_saved_model(arguments):
 
 def _options(arguments, bert, head):
     """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint."""
-    from keras_bert.exporting.head_signatures import stored_options
-
-    known, options = head.options, arguments.options
+    known, options = head.text_options, arguments.options
     for option in options:
         if option not in known:
             supported = ", ".join(f"--{name}" for other, name in _OPTIONS.items() if other in known) or "none"
@@ -172,7 +171,7 @@ def _options(arguments, bert, head):
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
     if head.name != bert.head:
         options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
-    options = stored_options(head, bert) | options
+    options = head.stored(bert) | options
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label and arguments.thresholds is not None:

@@ -60,7 +60,7 @@ def check(arguments):
 def main(arguments):
     import numpy as np
 
-    from keras_bert.tasks.embedding.signature import check_pooling
+    from keras_bert.heads.embedding_signatures import check_pooling
     from keras_bert.text.prompts import chosen_prompt
 
     texts, layers = arguments.texts, arguments.layers
@@ -93,7 +93,7 @@ def _vector_function(bert, pooling, layers, normalize):
     """Returns a TensorFlow function from inputs to vectors."""
     import tensorflow as tf
 
-    from keras_bert.tasks.embedding.signature import pool
+    from keras_bert.heads.embedding_signatures import pool
 
     model, specs = bert.model(), {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
 

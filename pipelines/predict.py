@@ -220,7 +220,7 @@ def _lines(arguments, rows, predict):
 
 def _loaded_model(arguments):
     """Returns the names of the inputs that the model takes, and its function from rows to answers."""
-    from keras_bert.exporting.head_signatures import signatures_of
+    from keras_bert.heads.registry import answering
 
     bert = wings.load(arguments.model)
     names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
@@ -230,7 +230,7 @@ def _loaded_model(arguments):
     if name := next(iter(wrong & options.keys()), None):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates
-    allowed = [("text",)] if is_plain else signatures_of(bert.head).inputs(bert)
+    allowed = [("text",)] if is_plain else answering(bert.head).inputs(bert)
     return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options)
 
 

@@ -29,7 +29,7 @@ FLOORS = [
 # Rooms on lower floors that a room must not import nevertheless.
 APART = {
     "models": ["text", "training"],
-    "heads": ["text", "training", "corpus", "reports"],
+    "heads": ["training", "corpus", "reports"],
     "rewirings": ["text", "training", "corpus", "reports"],
     "text": ["config", "files", "layers", "memory", "metadata", "similarity"],
     "training": ["config", "layers", "metadata", "similarity"],
@@ -62,6 +62,9 @@ EXCEPTIONS |= {("keras_bert/checkpoints/model_methods.py", "keras_bert.experimen
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"pandas", "scipy", "sklearn", "wandb", "mlflow", "jax"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.checkpoints.answers.")
+NEED_TENSORFLOW += tuple(
+    f"keras_bert.heads.{path.stem}" for path in (ROOT / "keras_bert" / "heads").glob("*_signatures.py")
+)
 NEED_TENSORFLOW += ("keras_bert.translation.signature.", "keras_bert.text.added_words.")
 TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.")  # Each needs other packages.
 

@@ -13,16 +13,17 @@ import tensorflow as tf
 from keras_bert.checkpoints import other_names
 from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures, export
-from keras_bert.exporting.head_signatures import is_regression, signatures_of, stored_options
 from keras_bert.exporting.results import results
 from keras_bert.heads.describe import describe
 from keras_bert.heads.embedding import build_embedder
+from keras_bert.heads.head import is_regression
+from keras_bert.heads.registry import answering
+from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory
 from keras_bert.tasks.class_names import as_list
-from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
 from keras_bert.training.progress import is_live, track
@@ -47,7 +48,7 @@ class Answerer:
         quiet_integers()
         self._bert = bert
         self._signatures = {}
-        self._row = signatures_of(bert.head)
+        self._row = answering(bert.head)
 
     @quiet_tensorflow()
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
@@ -65,7 +66,7 @@ class Answerer:
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
-        rows = self._with_prompt(rows) if "prompts" in head.options else rows
+        rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(head.name, sequence_length, pair=pair and head.takes_pair, **options)
         answers = answer_rows(signatures[name], names, rows, batch_size, n_best)
         return answers[0] if is_single else answers
@@ -80,7 +81,7 @@ class Answerer:
         check_rows(rows, [("text",)], "zero-shot classification")
         bert, zero_shot = self._bert, ZeroShot(**settings)
         options = {**_grouping(), "zero_shot": zero_shot}
-        if "prompts" in self._row.options:
+        if "prompts" in self._row.text_options:
             options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
         else:
             takes_pairs = self._row.takes_pair and bert.pair is not False and not bert.multi_label
@@ -109,7 +110,7 @@ class Answerer:
         bert = self._bert
         own = {"labels": self._labels(bert.model()), "pair": self._row.takes_pair and bool(bert.pair)}
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
-        export(bert.model(), preprocessor, directory, **{**own, **stored_options(self._row, bert), **options})
+        export(bert.model(), preprocessor, directory, **{**own, **self._row.stored(bert), **options})
 
     def _labels(self, model):
         described = describe(model)
@@ -124,7 +125,7 @@ class Answerer:
     def _options(self):
         """The options of the model's head."""
         unused = {*_NOT_OF_PREDICT, *(() if self._bert.multi_label else ("thresholds",))}
-        return [name for name in self._row.options if name not in unused]
+        return [name for name in self._row.text_options if name not in unused]
 
     def _check_options(self, n_best, options):
         if n_best is not None and not is_count(n_best):

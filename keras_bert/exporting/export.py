@@ -14,10 +14,11 @@ from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
-from keras_bert.exporting.head_signatures import is_regression, signatures_of, with_options
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.describe import describe
+from keras_bert.heads.head import is_regression, with_options
+from keras_bert.heads.registry import answering
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import TracedOnce, on_ids
@@ -172,12 +173,12 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     """
     description = describe(model)
     labels = _labels(description, labels)
-    row = None if description.signatures is not None else signatures_of(description.head)
+    row = None if description.signatures is not None else answering(description.head)
     if pair and not (row and row.takes_pair):
         raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
     if row is None:
         return with_options(description.signatures, description, options, model, preprocessor)
-    return row.build(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
+    return row.signatures(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
 
 
 def _labels(description, labels):

@@ -7,7 +7,6 @@ import keras
 from onnx import TensorProto, checker, helper
 
 from keras_bert import layers
-from keras_bert.exporting.head_signatures import signatures_of
 from keras_bert.exporting.onnx_graph import (
     Graph,
     activate,
@@ -22,7 +21,7 @@ from keras_bert.exporting.onnx_graph import (
     weight,
 )
 from keras_bert.heads.multiple_choice import fold_choices
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import answering, head_named
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.forward import run_encoder
 from keras_bert.version import __version__
@@ -39,7 +38,7 @@ def build_onnx(model, description):
     """
     graph = Graph()
     outputs = _outputs(graph, description, {name: name for name in model.input})
-    axes = signatures_of(description.head).axes
+    axes = answering(description.head).axes
     graph.rename({tensor: name for name, tensor in outputs.items()})
     tensors = [
         [helper.make_tensor_value_info(name, dtype, _dimensions(axes(name), sides[name])) for name in names]

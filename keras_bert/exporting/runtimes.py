@@ -8,8 +8,8 @@ import time
 import keras
 import numpy as np
 
-from keras_bert.exporting.head_signatures import signatures_of
 from keras_bert.exporting.verification import TOLERANCES, compare, scale_of
+from keras_bert.heads.registry import answering
 
 _ANY_LENGTH = ((1, 1), (3, 17), (2, 64))  # Rows and lengths of the probes of a model for any length.
 _ROWS = (1, 3)  # Those of a model for one length.
@@ -84,7 +84,7 @@ def _probe(model, description, rows, length):
     rng, config = np.random.default_rng(rows * length), description.config
     sizes, axes = (
         {"batch": rows, "choices": 2, "length": length, "predictions": 2},
-        signatures_of(description.head).axes,
+        answering(description.head).axes,
     )
     shapes = {name: [sizes[axis] for axis in axes(name)] for name in model.input}
     real = rng.integers(1, length + 1, (*shapes["token_ids"][:-1], 1))

@@ -5,7 +5,7 @@ import re
 import keras
 
 from keras_bert.checks import is_count
-from keras_bert.heads.head import Head, classes_of
+from keras_bert.heads.head import Head, classes_of, with_options
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -90,6 +90,7 @@ class BiLSTMTagging(Head):
     name, layer, reads = "bilstm_tagging", "features", ("sequence",)
     tensors = {"token_classifier": "classifier"}
     has_classes, has_prefix = True, False
+    text_options, takes_words = ("stride",), True
 
     def build(self, encoder, options):
         names = ("features", "width", "num_layers", "dropout")
@@ -99,3 +100,8 @@ class BiLSTMTagging(Head):
         depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", name) is not None for name in tensors)
         width = 2 * tensors["bilstm.weight_hh_l0"].shape[1]
         return {**classes_of(tensors), "width": width, "num_layers": depth}
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.token_classification_signatures import tagger
+
+        return with_options(tagger, description, options, model, preprocessor, labels)

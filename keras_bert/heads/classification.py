@@ -4,7 +4,7 @@ from typing import Literal
 
 import keras
 
-from keras_bert.heads.head import Head, classes_of, dense_head
+from keras_bert.heads.head import PAIR, TEXT, Head, classes_of, dense_head, is_regression, with_options
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
 
@@ -69,9 +69,26 @@ class Classification(Head):
     tensors = {"classifier": "classifier"}
     packs = has_classes = True
     google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
+    text_options = ("rows_together", "logits", "thresholds", "zero_shot")
+    takes_pair = True
     run = staticmethod(classify)
     sizes = staticmethod(classes_of)
 
     def build(self, encoder, options):
         names = ("dropout", "multi_label", "score_activation")
         return build_classifier(encoder, options.num_classes, **{name: getattr(options, name) for name in names})
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads import classification_signatures as classify
+
+        if is_regression(description):
+            arguments = model, preprocessor, pair, description.score_activation
+            return with_options(classify.regressor, description, options, *arguments)
+        build = classify.multi_label_classifier if description.multi_label else classify.classifier
+        return with_options(build, description, options, model, preprocessor, labels, pair)
+
+    def inputs(self, bert):
+        return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
+
+    def defaults(self, bert, n_best):
+        return {"thresholds": bert.thresholds} if bert.multi_label else {}

@@ -6,7 +6,7 @@ from typing import Literal
 import keras
 
 from keras_bert.checks import is_count
-from keras_bert.heads.head import Head
+from keras_bert.heads.head import Head, with_options
 from keras_bert.layers import Dense, SentencePooling, UnitLength
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -88,8 +88,14 @@ class Embedding(Head):
     tensors = {"sentence_projection": "sentence_projection"}
     settings = ("prompts", "default_prompt_name", "similarity_function")
     sentence_transformers = "SentenceTransformer"
+    text_options = ("rows_together", "zero_shot", "prompts", "default_prompt_name")
     run = staticmethod(embed)
 
     def build(self, encoder, options):
         names = ("normalize", "sequence_length", "projection", "projection_activation")
         return build_embedder(encoder, options.pooling or "mean", **{name: getattr(options, name) for name in names})
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.embedding_signatures import sentence_embedder
+
+        return with_options(sentence_embedder, description, options, model, preprocessor)

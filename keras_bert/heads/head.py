@@ -1,5 +1,6 @@
 """What the package knows about a kind of head, in one class."""
 
+import inspect
 from typing import Any
 
 import keras
@@ -7,6 +8,8 @@ import keras
 from keras_bert.checks import check_count
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.encoder import describe_encoder
+
+TEXT, PAIR = ("text",), ("text", "pair")
 
 
 class Head:
@@ -29,6 +32,11 @@ class Head:
             for it. Defaults to `None`.
         peft: str, peft's task, "" for none; `None` if its adapters are not saved. Defaults to `None`.
         sentence_transformers: str, the class of sentence-transformers that opens the model. Defaults to `None`.
+        text_options: tuple of the options of `export` and `predict`.
+        takes_pair: bool, whether the `pair` of `export` may be true. Defaults to `False`.
+        takes_words: bool, whether there is the signature `words`. Defaults to `False`.
+        pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
+        keeps: tuple of special tokens that stay intact in texts.
     """
 
     name: str
@@ -43,6 +51,10 @@ class Head:
     google: str | None = None
     peft: str | None = None
     sentence_transformers: str | None = None
+    text_options: tuple = ()
+    takes_pair = takes_words = False
+    pair_signature = "serving_default"
+    keeps: tuple = ()
 
     def build(self, encoder: keras.Model, options: Any) -> keras.Model:
         """Returns the model of an encoder; `options` has `num_classes`, `dropout` and the fields of `Metadata`."""
@@ -51,6 +63,44 @@ class Head:
     def sizes(self, tensors: dict) -> dict:
         """Returns those options that only the tensors of a checkpoint tell."""
         return {}
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
+        """Returns the signatures on raw text by name; for the arguments see `export`. Needs TensorFlow."""
+        raise NotImplementedError
+
+    def inputs(self, bert) -> list:
+        """Returns the inputs that `predict` takes, tuples of their names."""
+        return [TEXT]
+
+    def defaults(self, bert, n_best: int | None) -> dict:
+        """Returns the options that `predict` sets."""
+        return {}
+
+    def axes(self, name: str) -> tuple:
+        """Returns the names of the free axes of an input or an output."""
+        return "batch", "length"
+
+    def stored(self, bert) -> dict:
+        """Returns the options that the checkpoint of a `LoadedBert` has."""
+        names = ["null_threshold", "prompts", "default_prompt_name", *(["thresholds"] if bert.multi_label else [])]
+        return {name: getattr(bert, name) for name in names if name in self.text_options}
+
+
+def is_regression(description):
+    """Returns whether a model's only output is a number rather than a class."""
+    return description.head == "classification" and description.num_classes == 1 and not description.multi_label
+
+
+def with_options(build, description, options, *arguments):
+    """Returns the signatures that a function builds; raises an error for an option that it does not have."""
+    known = list(inspect.signature(build).parameters)[len(arguments) :]
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(
+                f"a model with head={description.head!r} has no option {name!r} of its signatures. Expected one of: "
+                f"{', '.join(known) or 'none'}. Received: {name}={value!r:.200}"
+            )
+    return build(*arguments, **options)
 
 
 def classes_of(tensors):

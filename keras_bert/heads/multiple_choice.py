@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.heads.head import Head, dense_head
+from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.models.description import built
 
@@ -59,3 +59,14 @@ class MultipleChoice(Head):
 
     def build(self, encoder, options):
         return build_multiple_choice(encoder, options.dropout)
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.multiple_choice_signatures import chooser
+
+        return with_options(chooser, description, options, model, preprocessor)
+
+    def inputs(self, bert):
+        return [("text", "choices")]
+
+    def axes(self, name):
+        return "batch", "choices", "length"

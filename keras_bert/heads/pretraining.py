@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.heads.head import Head
+from keras_bert.heads.head import PAIR, TEXT, Head, with_options
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -117,6 +117,14 @@ class NextSentence(Head):
     def build(self, encoder, options):
         return build_next_sentence(encoder)
 
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.pretraining_signatures import follower
+
+        return with_options(follower, description, options, model, preprocessor)
+
+    def inputs(self, bert):
+        return [PAIR]
+
 
 class Pretraining(Head):
     """The tokens at masked positions, and next sentence prediction."""
@@ -126,7 +134,23 @@ class Pretraining(Head):
     tensors = {"next_sentence": "cls.seq_relationship"}
     packs = True
     google = "cls.predictions.bias"
+    text_options = ("top",)
+    pair_signature, keeps = "next_sentence", ("[MASK]",)
     run = staticmethod(pretrain)
 
     def build(self, encoder, options):
         return build_pretrainer(encoder, options.next_sentence, tied=options.tied)
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.pretraining_signatures import mask_filler
+
+        return with_options(mask_filler, description, options, model, preprocessor)
+
+    def inputs(self, bert):
+        return [TEXT, PAIR] if "nsp_logits" in bert.model().output else [TEXT]
+
+    def defaults(self, bert, n_best):
+        return {"top": n_best or 5}
+
+    def axes(self, name):
+        return "batch", "predictions" if name in ("mask_positions", "mlm_logits") else "length"

@@ -2,8 +2,10 @@
 
 import keras
 
-from keras_bert.heads.head import Head, dense_head
+from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.models.description import built
+
+_CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 
 
 def build_span_labeler(encoder: keras.Model) -> keras.Model:
@@ -42,7 +44,19 @@ class QuestionAnswering(Head):
     tensors = {"span": "qa_outputs"}
     settings = ("null_threshold",)
     google, peft = "qa_outputs.weight", "QUESTION_ANS"
+    text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
     run = staticmethod(label_spans)
 
     def build(self, encoder, options):
         return build_span_labeler(encoder)
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.question_answering_signatures import answerer
+
+        return with_options(answerer, description, options, model, preprocessor)
+
+    def inputs(self, bert):
+        return [("question", "context")]
+
+    def defaults(self, bert, n_best):
+        return {"top": max(n_best or 1, _CANDIDATES), "null_threshold": bert.null_threshold}

@@ -31,3 +31,10 @@ def head_named(name):
         known = ", ".join(head.name for head in HEADS)
         raise ValueError(f"`head` must be one of {known}. Received: head={name!r}")
     return found
+
+
+def answering(name):
+    """Returns a head whose models answer texts."""
+    if all(head.name != name for head in HEADS):  # A language model of `build_bilm`.
+        raise ValueError(f"a model with head={name!r} answers no texts: export the model that reads its hidden states")
+    return head_named(name)

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.heads.head import Head
+from keras_bert.heads.head import Head, with_options
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -47,7 +47,13 @@ class ReplacedTokenDetection(Head):
         "discriminator.output_dense": "discriminator_predictions.dense_prediction",
     }
     packs = True
+    text_options = ("stride",)
     run = staticmethod(detect_replaced_tokens)
 
     def build(self, encoder, options):
         return build_replaced_token_detector(encoder)
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.replaced_token_detection_signatures import replaced_token_detector
+
+        return with_options(replaced_token_detector, description, options, model, preprocessor)

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.heads.head import Head, classes_of, dense_head
+from keras_bert.heads.head import Head, classes_of, dense_head, with_options
 from keras_bert.models.description import built
 
 
@@ -43,8 +43,14 @@ class TokenClassification(Head):
     tensors = {"token_classifier": "classifier"}
     packs = has_classes = True
     peft = "TOKEN_CLS"
+    text_options, takes_words = ("stride",), True
     run = staticmethod(classify_tokens)
     sizes = staticmethod(classes_of)
 
     def build(self, encoder, options):
         return build_token_classifier(encoder, options.num_classes, dropout=options.dropout)
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.token_classification_signatures import tagger
+
+        return with_options(tagger, description, options, model, preprocessor, labels)

@@ -1,6 +1,6 @@
 """The encoder alone, whose hidden states are vectors of its tokens."""
 
-from keras_bert.heads.head import Head
+from keras_bert.heads.head import Head, with_options
 
 
 class Vectors(Head):
@@ -10,9 +10,15 @@ class Vectors(Head):
     architectures = ("BertModel",)
     packs, has_prefix = True, False
     google, peft = "", "FEATURE_EXTRACTION"
+    text_options = ("pooling", "layers", "normalize", "rows_together")
 
     def run(self, layers, encoded, inputs):
         return encoded
 
     def build(self, encoder, options):
         return encoder
+
+    def signatures(self, model, description, preprocessor, labels, pair, **options):
+        from keras_bert.heads.embedding_signatures import embedder
+
+        return with_options(embedder, description, options, model, preprocessor)

@@ -44,7 +44,7 @@ class Description:
     Attributes:
         formats: tuple of the formats of `save` that the model has, first the default.
         write: function that writes the model instead of `save`, with its arguments; `None` for none.
-        signatures: function that returns the signatures instead of those of `HEAD_SIGNATURES`; `None` for these.
+        signatures: function that returns the signatures instead of those of its head; `None` for these.
     """
 
     formats, write, signatures = ("huggingface", "google", "keras", "peft"), None, None

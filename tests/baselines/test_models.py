@@ -6,13 +6,13 @@ import keras
 import numpy as np
 import pytest
 import scipy.special
-from tests.heads.test_bilstm_tagging import lstm
 
 from keras_bert import layers
 from keras_bert.baselines.bidaf import build_bidaf
 from keras_bert.baselines.bilm import build_bilm
 from keras_bert.baselines.bilstm_classifier import build_bilstm_classifier
 from tests.conftest import to_numpy
+from tests.heads.test_bilstm_tagging import lstm
 
 SIZES = {"embedding_size": 8, "width": 6}
 

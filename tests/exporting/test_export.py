@@ -22,12 +22,14 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
-from keras_bert.exporting import fill_mask, verification  # noqa: E402
-from keras_bert.tasks.classification import signature as classify  # noqa: E402
-from keras_bert.tasks.embedding import signature as embed  # noqa: E402
-from keras_bert.tasks.multiple_choice import signature as choose  # noqa: E402
-from keras_bert.tasks.questions import signature as answer  # noqa: E402
-from keras_bert.tasks.tagging import signature as tag  # noqa: E402
+from keras_bert.exporting import verification  # noqa: E402
+from keras_bert.heads import classification_signatures as classify  # noqa: E402
+from keras_bert.heads import embedding_signatures as embed  # noqa: E402
+from keras_bert.heads import multiple_choice_signatures as choose  # noqa: E402
+from keras_bert.heads import pretraining_signatures as fill_mask  # noqa: E402
+from keras_bert.heads import question_answering_signatures as answer  # noqa: E402
+from keras_bert.heads import replaced_token_detection_signatures as detect  # noqa: E402
+from keras_bert.heads import token_classification_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
@@ -44,7 +46,7 @@ FUNCTIONS = {
         answer.answerer, stride=5, max_question_length=4, max_answer_length=3, top=3, null_threshold=NULL_THRESHOLD
     ),
     "pretraining": fill_mask.mask_filler,
-    "replaced_token_detection": functools.partial(fill_mask.replaced_token_detector, stride=7),
+    "replaced_token_detection": functools.partial(detect.replaced_token_detector, stride=7),
     "multiple_choice": choose.chooser,
     "encoder": embed.embedder,
     "next_sentence": fill_mask.follower,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.exporting.head_signatures import signatures_of
 from keras_bert.exporting.verification import verify
+from keras_bert.heads.registry import answering
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -130,7 +130,7 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatc
         assert task.build(saved) is saved.model()
     options = task.export_options(saved)
     example = options["example"]
-    assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(signatures_of(saved.head).options)
+    assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(answering(saved.head).text_options)
     if exported:
         monkeypatch.setenv("HOME", str(tmp_path))
         keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), "~/saved/1", **options)

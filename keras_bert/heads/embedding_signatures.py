@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
 from keras_bert.layers.sentence_pooling import checked_pooling
-from keras_bert.tasks.classification.zero_shot import with_vectors
 from keras_bert.text.prompts import check_prompts, chosen_prompt
 from keras_bert.text.signatures import in_groups, texts
 
