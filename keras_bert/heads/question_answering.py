@@ -5,7 +5,7 @@ import keras
 from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.models.description import built
 
-_CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
+CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 
 
 def build_span_labeler(encoder: keras.Model) -> keras.Model:
@@ -59,4 +59,4 @@ class QuestionAnswering(Head):
         return [("question", "context")]
 
     def defaults(self, bert, n_best):
-        return {"top": max(n_best or 1, _CANDIDATES), "null_threshold": bert.null_threshold}
+        return {"top": max(n_best or 1, CANDIDATES), "null_threshold": bert.null_threshold}

@@ -3,13 +3,12 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
+from keras_bert.heads.question_answering import CANDIDATES
 from keras_bert.text import packing
 from keras_bert.text.long_texts import run_windows
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import best_spans, max_context, span_probabilities
 from keras_bert.text.thresholds import checked_null_threshold
-
-_CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
@@ -37,9 +36,7 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         ids, starts, ends = tokenizer.with_offsets(context)
         windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
         logits = outputs["start_logits"], outputs["end_logits"]
-        spans = best_spans(
-            *logits, windows, first, max_context(windows), max_answer_length, count=max(top, _CANDIDATES)
-        )
+        spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, count=max(top, CANDIDATES))
         found, scores = (spans.start >= 0)[:, :top], spans.score
         if null_threshold is not None:
             found &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
