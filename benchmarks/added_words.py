@@ -26,8 +26,8 @@ import tensorflow as tf
 from absl import app, flags
 
 import keras_bert
+from keras_bert.data.bucketing import Batches
 from keras_bert.training import losses
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.trainer import Trainer
 
 _DATA = flags.DEFINE_string("data", None, "Folder that contains corpus/books/.")

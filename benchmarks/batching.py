@@ -20,7 +20,7 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
-from keras_bert.training.bucketing import Batches
+from keras_bert.data.bucketing import Batches
 
 _DATA = flags.DEFINE_string("data", None, "Folder that contains glue/ and vocab/.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Epochs to time.")

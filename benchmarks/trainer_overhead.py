@@ -18,7 +18,7 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
-from keras_bert.training.input_pipeline import Stream
+from keras_bert.data.batch_source import Stream
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.trainer import Trainer
 

@@ -15,6 +15,7 @@ from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_choice, check_count, check_not_negative
+from keras_bert.data.batch_source import as_source
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.grid import setting_text
@@ -30,7 +31,6 @@ from keras_bert.tasks.class_names import class_name
 from keras_bert.text.labels import placeholders
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.keras_callbacks import check_callbacks, with_loss
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.

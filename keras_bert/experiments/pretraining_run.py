@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
+from keras_bert.data.batch_source import Phases
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.fit_trainer import FitTrainer
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
@@ -20,7 +21,6 @@ from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.feature_cache import weights_fingerprint
-from keras_bert.training.input_pipeline import Phases
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer

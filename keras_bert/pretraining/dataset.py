@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
+from keras_bert.data.batch_source import BatchSource
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.record_files import content_hash, find_records, records_vocabulary
-from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.packed_batches import draw_texts, pack, plan_rows
 from keras_bert.pretraining.dataset import OPEN_FILES, Records, read_records, with_masks
-from keras_bert.training.packed_batches import draw_texts, pack, plan_rows
 from keras_bert.training.progress import track
 
 _WINDOW = 2**14  # Examples of a file that are packed together.

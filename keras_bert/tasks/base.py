@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.config import BertConfig
+from keras_bert.data.bucketing import Batches
+from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import for_width
 from keras_bert.tasks.logits import mean_logits
-from keras_bert.training.bucketing import Batches
-from keras_bert.training.packed_batches import PackedBatches
 
 _NEW_MODEL_RATE = 1e-3
 

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.bucketing import Batches
 from keras_bert.files import add_array, read_json, replacing, write_json
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.progress import track
 
 

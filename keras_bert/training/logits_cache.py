@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.bucketing import Batches
 from keras_bert.files import replacing
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.feature_cache import rows_fingerprint
 

@@ -10,16 +10,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_bert.data.batch_source import as_source
+from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import keep_freed_memory
 from keras_bert.training.callbacks import TensorBoard
 from keras_bert.training.calls import Calls, explaining_out_of_memory
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.keras_callbacks import adapted
 from keras_bert.training.losses import Loss, Score
-from keras_bert.training.packed_batches import PackedBatches
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings

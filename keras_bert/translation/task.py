@@ -7,11 +7,11 @@ import types
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.pair_bucketing import PairBatches
 from keras_bert.files import write_text
 from keras_bert.tasks.base import Findings, FinetuningTask, Split
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
-from keras_bert.training.pair_bucketing import PairBatches
 from keras_bert.training.progress import announced
 from keras_bert.translation import data, metrics
 from keras_bert.translation.beams import Beam

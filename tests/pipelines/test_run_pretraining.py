@@ -16,13 +16,13 @@ from safetensors.numpy import load_file
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from keras_bert.data.bucketing import Batches  # noqa: E402
 from keras_bert.experiments import pretraining_run  # noqa: E402
 from keras_bert.experiments.unchanged_inputs import data_facts  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
-from keras_bert.training.bucketing import Batches  # noqa: E402
 from keras_bert.training.feature_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402

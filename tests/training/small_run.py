@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.bucketing import Batches
-from keras_bert.training.input_pipeline import Stream
+from keras_bert.data.batch_source import Stream
+from keras_bert.data.bucketing import Batches
 from keras_bert.training.losses import Loss, pretraining_losses, regression_loss
 from keras_bert.training.trainer import Trainer
 

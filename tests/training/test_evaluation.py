@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data.batch_source import Stream
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.input_pipeline import Stream
 from keras_bert.training.losses import Loss, classification_loss, token_loss
 from keras_bert.training.trainer import Trainer
 from tests.training.small_run import linear, numbered

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.bucketing import Batches
+from keras_bert.data.bucketing import Batches
 from keras_bert.training.callbacks import Callback
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data.batch_source import Phases
 from keras_bert.training import memory_estimate
-from keras_bert.training.input_pipeline import Phases
 from tests.training import small_run, small_towers
 
 ROWS, LENGTH, HEADS, WIDTH, INNER = 3, 5, 2, 4, 8

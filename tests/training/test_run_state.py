@@ -6,8 +6,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from keras_bert.data.batch_source import Stream
 from keras_bert.training import run_state
-from keras_bert.training.input_pipeline import Stream
 from tests.training.small_run import steps_of
 
 NAN = float("nan")

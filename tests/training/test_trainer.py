@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data.batch_source import Phases, Stream
 from keras_bert.training import calls, run_state, trainer
 from keras_bert.training.callbacks import Callback
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.input_pipeline import Phases, Stream
 from keras_bert.training.losses import Loss
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule
 from keras_bert.training.trainer import Trainer

@@ -8,6 +8,7 @@ import scipy.special
 import tensorflow as tf
 
 from keras_bert.checks import check_not_negative
+from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
 from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
@@ -27,7 +28,6 @@ from keras_bert.tasks.classification.report import classification_report, regres
 from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
 from keras_bert.text.thresholds import THRESHOLD
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
 

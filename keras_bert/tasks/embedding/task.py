@@ -6,6 +6,7 @@ import functools
 import keras
 import numpy as np
 
+from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.rewirings.bi_encoder import build_bi_encoder
 from keras_bert.similarity import paired
@@ -19,7 +20,6 @@ from keras_bert.tasks.examples import Examples
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
-from keras_bert.training.tower_bucketing import TowerBatches
 
 _LOSSES = {  # And the settings that they take.
     "cosine": (cosine_loss, ()),

@@ -7,13 +7,13 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.data.bucketing import Batches
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import predictions, published
 from keras_bert.tasks.questions import summary as question_summary
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import question_report
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced
 

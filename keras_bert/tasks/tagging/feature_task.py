@@ -5,11 +5,11 @@ import functools
 import logging
 import pathlib
 
+from keras_bert.data.bucketing import token_batches
 from keras_bert.heads.bilstm_tagging import build_bilstm_tagger
 from keras_bert.heads.describe import describe
 from keras_bert.rewirings.split_tagger import split_bilstm_tagger
 from keras_bert.tasks.tagging.task import TaggingTask
-from keras_bert.training.bucketing import token_batches
 from keras_bert.training.feature_cache import FeatureBatches, FeatureCache, weights_fingerprint
 
 _LOG = logging.getLogger("keras_bert")

@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import scipy.special
 
+from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.token_classification import build_token_classifier
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
@@ -16,7 +17,6 @@ from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.words_report import word_report
-from keras_bert.training.bucketing import Batches, token_batches
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
 

@@ -1,4 +1,4 @@
-"""Batches of pairs of sequences: sources and targets are padded to lengths of their own."""
+"""Batches of pairs of sequences and of several towers, each side padded to lengths of its own."""
 
 import functools
 from collections.abc import Sequence
@@ -8,14 +8,25 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.training.batch_plans import GroupPlan, even_batches
-from keras_bert.training.boundaries import fit_boundaries
-from keras_bert.training.bucketing import PlannedBatches
-from keras_bert.training.padding import pad_rows, to_tensors
+from keras_bert.data.bucketing import (
+    Batches,
+    GroupPlan,
+    PlannedBatches,
+    batch_rows,
+    even_batches,
+    first_within,
+    fit_boundaries,
+    longest_sequences,
+    pad_rows,
+    to_tensors,
+)
 
 _MOST_SOURCE, _MOST_TARGET = 12, 6
 _PADDING_RATIO = 1.15  # Target ratio of computed to real tokens.
 _RATIOS = (1.08, 1.06, 1.04, 1.02, 1.0)
+# Of `TowerBatches`.
+_GROUPS = 16  # Of similar rows; more than in `Batches`, since the towers of a row differ in length.
+_LENGTHS = 24  # That a tower is padded to.
 
 
 class PairBatches(PlannedBatches):
@@ -60,8 +71,9 @@ class PairBatches(PlannedBatches):
         self._labels = to_tensors(labels)
         lengths = self._check()
         self.num_examples, self.tokens = len(lengths), int(lengths.sum())
-        self.boundaries, self._plan = self._fit(lengths)
-        self.sequence_length, self.computed = int(np.max(self.boundaries)), _computed(self._plan)
+        self._plan = first_within((self._planned(lengths, ratio) for ratio in _RATIOS), _PADDING_RATIO * self.tokens)
+        self.boundaries = [tuple(pair) for pair in self._plan.boundaries.tolist()]
+        self.sequence_length, self.computed = int(np.max(self.boundaries)), self._plan.computed()
 
     def _check(self):
         """Returns the lengths of both sides, `(rows, 2)`."""
@@ -83,31 +95,20 @@ class PairBatches(PlannedBatches):
             )
         return np.maximum(np.stack(lengths[:2], axis=1), 1)
 
-    def _fit(self, lengths):
-        """Returns the boundaries and the plan."""
-        fits = []
-        for ratio in _RATIOS:
-            boundaries, group = _boundaries(lengths, ratio)
-            counts = np.bincount(group, minlength=len(boundaries))
-            batches = even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1))
-            fits.append((boundaries, GroupPlan(boundaries, group, *batches)))
-            if _computed(fits[-1][1]) <= _PADDING_RATIO * self.tokens:
-                return fits[-1]
-        return min(fits, key=lambda fit: _computed(fit[1]))
+    def _planned(self, lengths, ratio):
+        boundaries, group = _boundaries(lengths, ratio)
+        counts = np.bincount(group, minlength=len(boundaries))
+        return GroupPlan(boundaries, group, *even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1)))
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, lengths):
-        rows = rows[start : start + size]
-        take = functools.partial(pad_rows, rows=tf.where(rows < 0, rows[0], rows))
+        rows, weights = batch_rows(rows, start, size)
+        take = functools.partial(pad_rows, rows=rows)
         inputs = {}
         for (side, ids), length in zip(self._sides.items(), tf.unstack(lengths, 2), strict=True):
             inputs[f"{side}_ids"] = take(ids, length=length)
             inputs[f"{side}_mask"] = take(ids.with_values(tf.ones_like(ids.values)), length=length)
-        return inputs, take(self._labels, length=lengths[1], padding=-1), tf.cast(rows >= 0, tf.float32)
-
-
-def _computed(plan):
-    return int(plan.sizes @ plan.lengths().sum(axis=1))
+        return inputs, take(self._labels, length=lengths[1], padding=-1), weights
 
 
 def _boundaries(lengths, ratio):
@@ -122,3 +123,44 @@ def _boundaries(lengths, ratio):
         group[here] = len(boundaries) + np.searchsorted(fits, targets[here])
         boundaries += [(source, target) for target in fits]
     return boundaries, group
+
+
+class TowerBatches(Batches):
+    """`Batches` whose features are those of several towers: the part of a name before the first `_` is the tower.
+
+    The features of a tower are padded to the longest row of the batch in this tower, rounded up to one of at most 24
+    lengths: questions are not padded to the length of passages.
+
+    Example:
+        batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)
+    """
+
+    def __init__(self, inputs: Any, targets: Any = None, *, batch_size: int = 32, **options):
+        super().__init__(inputs, targets, batch_size=batch_size, **options)
+        self._tower_lengths = {}
+        for name, feature in self._features[0].items():
+            tower = _tower(name)
+            self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), longest_sequences(feature))
+        self._tower_boundaries = {
+            tower: fit_boundaries(values, _LENGTHS) for tower, values in self._tower_lengths.items()
+        }
+
+    def longest(self, name):
+        return int(self._tower_boundaries[_tower(name)][-1])
+
+    def _fit(self, lengths):
+        return self._planned(fit_boundaries(lengths, _GROUPS), lengths)
+
+    def _inputs(self, rows, length):
+        lengths = {tower: self._length(tower, rows) for tower in self._tower_lengths}
+        return {name: pad_rows(feature, rows, lengths[_tower(name)]) for name, feature in self._features[0].items()}
+
+    def _length(self, tower, rows):
+        """Returns the length to pad some rows of a tower to."""
+        longest = tf.reduce_max(tf.gather(self._tower_lengths[tower].astype("int32"), rows))
+        boundaries = tf.constant(self._tower_boundaries[tower], tf.int32)
+        return tf.gather(boundaries, tf.searchsorted(boundaries, longest[None])[0])
+
+
+def _tower(name):
+    return name.partition("_")[0]

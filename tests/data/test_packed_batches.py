@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.training import losses
-from keras_bert.training.packed_batches import PackedBatches
 
 
 def texts(lengths, tag=False):

@@ -7,9 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.training.batch_source import BatchSource
-from keras_bert.training.bucketing import epoch_generator, planned_dataset
-from keras_bert.training.padding import row_lengths, to_tensors
+from keras_bert.data.batch_source import BatchSource
+from keras_bert.data.bucketing import epoch_generator, planned_dataset, row_lengths, to_tensors
 
 MOST_TEXTS = 64  # In a row.
 _FACTORS = (1, 1.1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
