@@ -89,6 +89,6 @@ def program(words):
     """Returns the module and the arguments of one of this package's commands; `None` for any other program."""
     if words[:1] == ["keras-bert"] and len(words) > 1:
         return f"pipelines.{words[1]}", words[2:]
-    if words[1:2] == ["-m"] and words[2].startswith("pipelines."):
+    if words[1:2] == ["-m"] and words[2].startswith(("pipelines.", "research.")):
         return words[2], words[3:]
     return None

@@ -66,7 +66,8 @@ def workspace(page, small, minilm, tmp_path, monkeypatch):
         path.symlink_to(folder)
     monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
     (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "pipelines").symlink_to(ROOT / "pipelines")
+    for folder in ("pipelines", "research"):
+        (tmp_path / "work" / folder).symlink_to(ROOT / folder)
     (tmp_path / "work" / "transformer.json").write_text(json.dumps(TRANSFORMER))
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"
@@ -233,18 +234,22 @@ def test_the_reference_names_what_exists():
 def test_commands_are_listed():
     page = (ROOT / "docs" / "guides" / "commands.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(commands())
+    guests = {path.stem for path in (ROOT / "research").glob("*.py") if "__main__" in path.read_text()}
+    assert set(re.findall(r"^\| `python -m research\.(\w+)` \|", page, re.MULTILINE)) == guests
 
 
 def test_the_architecture_names_every_file():
     named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / "docs" / "architecture.md").read_text()))
-    found = {path.name for path in (ROOT / "keras_bert").rglob("*.py")} - {"__init__.py", "version.py"}
+    files = [path for folder in ("keras_bert", "research") for path in (ROOT / folder).rglob("*.py")]
+    found = {path.name for path in files} - {"__init__.py", "version.py"}
     assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
     server = {path.name for path in (ROOT / "keras_bert").rglob("server/*.py")}  # Listed as a folder.
     assert found - named - server == set()
 
 
 def test_every_deviation_is_listed():
-    marks = sum(path.read_text().count("# Differs from BERT:") for path in (ROOT / "keras_bert").rglob("*.py"))
+    files = [path for folder in ("keras_bert", "research") for path in (ROOT / folder).rglob("*.py")]
+    marks = sum(path.read_text().count("# Differs from BERT:") for path in files)
     assert marks == (ROOT / "docs" / "differences.md").read_text().count("\n- ")
 
 

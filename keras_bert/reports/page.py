@@ -52,9 +52,16 @@ def _contents(body):
     return [(anchor, markupsafe.Markup(name)) for anchor, name in _SECTION.findall(body)]
 
 
+def _elsewhere(path):
+    """Returns the template at an absolute path, one of a report outside of this package."""
+    file = pathlib.Path(path)
+    return file.read_text(encoding="utf-8") if file.is_absolute() else None
+
+
+# Shared templates, and those beside the modules that fill them, such as "tasks/tagging/report.html".
+_TEMPLATES = jinja2.FileSystemLoader([_ROOM / "templates", _ROOM.parent])
 _ENVIRONMENT = jinja2.Environment(
-    # Shared templates, and those beside the modules that fill them, such as "tasks/tagging/report.html".
-    loader=jinja2.FileSystemLoader([_ROOM / "templates", _ROOM.parent]),
+    loader=jinja2.ChoiceLoader([_TEMPLATES, jinja2.FunctionLoader(_elsewhere)]),
     autoescape=True,
     finalize=_clean,
     lstrip_blocks=True,
@@ -68,7 +75,7 @@ _ENVIRONMENT.globals["nothing"] = NOTHING
 
 
 def render(template, **values):
-    """Renders a template as HTML."""
+    """Renders a template, by its name or absolute path, as HTML."""
     return markupsafe.Markup(_ENVIRONMENT.get_template(template).render(values))
 
 

@@ -15,13 +15,13 @@ sys.modules["tensorflow"] = None
 for name, *sys.argv[1:] in json.load(sys.stdin):
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
-        runpy.run_module(f"pipelines.{name}", run_name="__main__", alter_sys=True)
+        runpy.run_module(name if "." in name else f"pipelines.{name}", run_name="__main__", alter_sys=True)
     print(json.dumps(printed.getvalue()))
 """
 OWN, BOOKS, OUTPUT = ["--train_file=t.csv", "--dev_file=t.csv"], "--model=bert_tiny_books", "--output_dir=o"
 GLUE = ["run_glue", "--task=classification", *OWN]
 PRETRAINING = ["run_pretraining", "--data=.", OUTPUT]
-STUDY = ["run_study", "--study=masking", "--data=*.txt", OUTPUT]
+STUDY = ["research.run_study", "--study=masking", "--data=*.txt", OUTPUT]
 TEXTS = ["--input=texts.txt", BOOKS]
 CASES = [
     ([*GLUE, OUTPUT, "--model=bert_tiny_bookz"], "bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books?"),
@@ -46,7 +46,7 @@ CASES += [  # Another run writes to the folder.
     for command in (
         [*GLUE, BOOKS],
         ["run_pretraining", "--data=.", BOOKS, "--phase=length:8,steps:1,batch:1"],
-        ["run_study", "--study=masking", "--data=*.txt"],
+        ["research.run_study", "--study=masking", "--data=*.txt"],
     )
 ]
 

@@ -1,8 +1,8 @@
 """Repeats a study of the BERT paper at any scale: pre-trains, fine-tunes and compares all its rows.
 
-    python -m pipelines.run_study --study=pretraining_tasks --scale=mini --data="books/*.txt" --glue_dir=glue_data \\
+    python -m research.run_study --study=pretraining_tasks --scale=mini --data="books/*.txt" --glue_dir=glue_data \\
         --squad_train=train-v1.1.json --squad_dev=dev-v1.1.json --output_dir=runs/pretraining_tasks
-    python -m pipelines.run_study --study=masking --scale=demo --data="books/*.txt" --glue_dir=glue_data \\
+    python -m research.run_study --study=masking --scale=demo --data="books/*.txt" --glue_dir=glue_data \\
         --ner_train=eng.train --ner_dev=eng.testa --output_dir=runs/masking
 
 Studies: `pretraining_tasks` (table 5: without next sentence prediction, left to right, with a BiLSTM on top),
@@ -26,11 +26,10 @@ import pathlib
 import time
 
 import keras_bert
-from keras_bert.experiments.studies.definitions import TASKS, define
 from keras_bert.files import write_text
-
-from . import command, common_flags, wings
-from .arguments import CommandArguments, flag
+from pipelines import command, common_flags, wings
+from pipelines.arguments import CommandArguments, flag
+from research.studies.definitions import TASKS, define
 
 _STUDIES = ["pretraining_tasks", "model_size", "features", "masking", "steps", "positions", "rivals"]
 _LOG = logging.getLogger("keras_bert")
@@ -117,7 +116,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.experiments.studies.results import write_results
+    from research.studies.results import write_results
 
     began, output = time.monotonic(), pathlib.Path(arguments.output_dir)
     runner = _create_runner(arguments, output)
@@ -142,7 +141,7 @@ def main(arguments):
 
 
 def _tell_cost(arguments, runner, recipes, pairs):
-    from keras_bert.experiments.studies import cost
+    from research.studies import cost
 
     _LOG.info("%s, %s: %s", runner.definition.title, arguments.scale, cost.work_text(runner, recipes, pairs))
     if recipes or pairs:
@@ -160,10 +159,10 @@ def _hours(seconds):
 
 
 def _create_runner(arguments, output):
-    from keras_bert.experiments.studies.columns import Sources, open_columns
-    from keras_bert.experiments.studies.corpus import Corpus
-    from keras_bert.experiments.studies.runner import StudyRunner
-    from keras_bert.experiments.studies.scales import SCALES
+    from research.studies.columns import Sources, open_columns
+    from research.studies.corpus import Corpus
+    from research.studies.runner import StudyRunner
+    from research.studies.scales import SCALES
 
     scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
     definition = define(arguments.study, arguments.scale == "base")

@@ -1,5 +1,7 @@
 """report.html of a study: its table beside the paper's, differences between rows, curves of the pre-trainings."""
 
+import pathlib
+
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
 
@@ -18,7 +20,7 @@ def write_study_report(path, head, table, differences, notes, runs, steps):
         steps: list of `(task, {model: [(steps, score), ...]})` of scores over pre-training steps; may be empty.
     """
     text = page.render(
-        "experiments/studies/report.html",
+        str(pathlib.Path(__file__).with_name("report.html")),
         head=head,
         heads=table[0],
         ours=table[1],

@@ -9,11 +9,11 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.pretraining_model import open_config
-from keras_bert.experiments.studies.columns import Heading
-from keras_bert.experiments.studies.corpus import StudyData
-from keras_bert.experiments.studies.definitions import TASKS
-from keras_bert.experiments.studies.pretrained import PretrainedModels
 from keras_bert.files import difference, file_hash, read_json, write_json
+from research.studies.columns import Heading
+from research.studies.corpus import StudyData
+from research.studies.definitions import TASKS
+from research.studies.pretrained import PretrainedModels
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.

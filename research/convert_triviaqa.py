@@ -1,6 +1,6 @@
 """Converts TriviaQA to the format of SQuAD 1.1, to train on before SQuAD.
 
-    python -m pipelines.convert_triviaqa --qa=triviaqa-rc/qa/wikipedia-train.json --evidence=triviaqa-rc/evidence \\
+    python -m research.convert_triviaqa --qa=triviaqa-rc/qa/wikipedia-train.json --evidence=triviaqa-rc/evidence \\
         --output=triviaqa.json
     python -m pipelines.run_squad --train_file=triviaqa.json,train-v1.1.json --dev_file=dev-v1.1.json \\
         --model=google-bert/bert-large-uncased --output_dir=runs/squad
@@ -12,10 +12,9 @@ take about a second.
 
 import dataclasses
 
-from keras_bert.tasks.questions import triviaqa
-
-from . import command
-from .arguments import CommandArguments, flag
+from pipelines import command
+from pipelines.arguments import CommandArguments, flag
+from research import triviaqa
 
 _REASONS = {
     "no_answer": "without an answer in the first {} words",

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions import triviaqa
+from research import triviaqa
 
 
 def answer(*aliases, **rest):

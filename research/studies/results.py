@@ -2,11 +2,11 @@
 
 import math
 
-from keras_bert.experiments.studies import tables
-from keras_bert.experiments.studies.report import write_study_report
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
+from research.studies import tables
+from research.studies.report import write_study_report
 
 
 def write_results(runner, output, seconds=0.0):

@@ -5,7 +5,7 @@ import json
 from keras_bert.tasks.questions import data as squad
 from tests.pipelines.programs import call
 
-PROGRAM = "pipelines.convert_triviaqa"
+PROGRAM = "research.convert_triviaqa"
 
 
 def write(folder):

@@ -18,10 +18,10 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
-from keras_bert.experiments.studies import cost, pretrained
-from keras_bert.experiments.studies.scales import SCALES
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.tagging import feature_task
+from research.studies import cost, pretrained
+from research.studies.scales import SCALES
 from tests.conftest import eagerly
 from tests.documents import ROOT
 from tests.pipelines.programs import call, cut_if, flags_of, mistake
@@ -29,7 +29,7 @@ from tests.tasks.classification.glue_files import write_task
 
 pytestmark = pytest.mark.tensorflow
 
-PROGRAM = "pipelines.run_study"
+PROGRAM = "research.run_study"
 LETTERS = "abcdefgh"
 CONFIG = {"vocab_size": 100, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
 CONFIG |= {"intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 64}

@@ -7,12 +7,12 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from keras_bert.config import named_config
-from keras_bert.experiments.studies import tables
-from keras_bert.experiments.studies.columns import Heading
-from keras_bert.experiments.studies.definitions import STUDIES, TASKS, Recipe, Row, StudyDefinition, define
-from keras_bert.experiments.studies.runner import StudyRunner
-from keras_bert.experiments.studies.scales import SCALES
 from keras_bert.files import write_json
+from research.studies import tables
+from research.studies.columns import Heading
+from research.studies.definitions import STUDIES, TASKS, Recipe, Row, StudyDefinition, define
+from research.studies.runner import StudyRunner
+from research.studies.scales import SCALES
 
 pytestmark = pytest.mark.tensorflow
 
