@@ -26,10 +26,12 @@ from keras_bert.exporting.export import export as export
 from keras_bert.heads.classification import build_classifier as build_classifier
 from keras_bert.heads.describe import describe as describe
 from keras_bert.heads.embedding import build_embedder as build_embedder
+from keras_bert.heads.head import Head as Head
 from keras_bert.heads.multiple_choice import build_multiple_choice as build_multiple_choice
 from keras_bert.heads.pretraining import build_next_sentence as build_next_sentence
 from keras_bert.heads.pretraining import build_pretrainer as build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler as build_span_labeler
+from keras_bert.heads.registry import register_head as register_head
 from keras_bert.heads.replaced_token_detection import build_replaced_token_detector as build_replaced_token_detector
 from keras_bert.heads.token_classification import build_token_classifier as build_token_classifier
 from keras_bert.heads.zero_shot import ZeroShot as ZeroShot

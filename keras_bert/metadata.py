@@ -16,6 +16,7 @@ _STORED = {
     "positions": _STRING,
     "bilstm": _BOOL,
     "features": _STRING,
+    "head_options": ("an object", (dict,)),
 }
 # What neither the weights nor the layers of a model tell, but its user.
 _SETTINGS: tuple[str, ...] = (
@@ -56,6 +57,7 @@ class Metadata:
         similarity_function: str, what compares two vectors, see `save`. Defaults to "cosine".
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
         features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
+        head_options: dict of other options of the head, see `Head.saved`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
         bilstm: bool, whether a BiLSTM is on top of the encoder. Defaults to `False`.
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
@@ -83,6 +85,7 @@ class Metadata:
     default_prompt_name: str | None = None
     similarity_function: str = "cosine"
     features: str | None = None
+    head_options: dict | None = None
     causal: bool = False
     positions: str = "learned"
     bilstm: bool = False

@@ -278,13 +278,14 @@ def _ask(arguments, client, names, rows, signature=None):
     """Returns the answers of a server to rows with inputs of these names."""
     import numpy as np
 
-    from keras_bert.exporting.results import results
+    from keras_bert.heads.answers import each_text
 
     answers = []
     for part in rectangles(rows, arguments.batch_size):
         inputs = {name: [row[name] for row in part] for name in names}
         outputs = client.predict(arguments.model, inputs, signature=signature)
-        answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, arguments.n_best)
+        outputs = {name: np.asarray(values) for name, values in outputs.items()}
+        answers += each_text(wings.answer_of(outputs), outputs, part, arguments.n_best)
     return answers
 
 

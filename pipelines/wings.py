@@ -1,8 +1,10 @@
 """Other models than BERT behind the commands of the core. Their packages may be missing: each can be deleted."""
 
+import contextlib
 import inspect
 
 import keras_bert
+from keras_bert.heads.answers import of_outputs
 
 try:
     from keras_bert.baselines.config import explain_names, named_baseline
@@ -38,6 +40,16 @@ def _load_of(error):
     except ModuleNotFoundError:
         raise error from None
     return load
+
+
+def answer_of(outputs):
+    """Returns what converts the outputs of a server, by their names, to answers, see `Head.answer`."""
+    if "translations" in outputs:
+        with contextlib.suppress(ModuleNotFoundError):
+            from keras_bert.translation.answer import answer
+
+            return answer
+    return of_outputs(outputs)
 
 
 def is_new(model):

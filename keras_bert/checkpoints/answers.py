@@ -13,11 +13,10 @@ import tensorflow as tf
 from keras_bert.checkpoints import other_names
 from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures, export
-from keras_bert.exporting.results import results
+from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.describe import describe
 from keras_bert.heads.embedding import build_embedder
-from keras_bert.heads.head import is_regression
-from keras_bert.heads.registry import answering
+from keras_bert.heads.registry import answering, is_regression
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
@@ -67,8 +66,8 @@ class Answerer:
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
-        signatures = self._build(head.name, sequence_length, pair=pair and head.takes_pair, **options)
-        answers = answer_rows(signatures[name], names, rows, batch_size, n_best)
+        signatures = self._build(sequence_length, pair and head.takes_pair, **options)
+        answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -88,8 +87,8 @@ class Answerer:
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
         labels = _candidates(candidate_labels, zero_shot.multi_label, self._row)
         rows = [{**row, "labels": labels} for row in rows]
-        signatures = self._build(bert.head, sequence_length, self._row.takes_pair, **options)
-        answers = answer_rows(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
+        signatures = self._build(sequence_length, self._row.takes_pair, **options)
+        answers = answer_rows(classes, signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -98,7 +97,7 @@ class Answerer:
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
         rows = self._with_prompt(rows, prompt, prompt_name)
-        signature = self._build("embedding", sequence_length, **_grouping())["serving_default"]
+        signature = self._build(sequence_length, vectors=not self._row.embeds, **_grouping())["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
         for numbers, part in _shown(rows, batch_size):
@@ -140,16 +139,19 @@ class Answerer:
                     f"`predict` has no option {name!r} for head={head!r}. {hint} Received: {name}={options[name]!r}"
                 )
 
-    def _build(self, head, sequence_length, pair=False, **options):
-        """Returns the signatures of a head, built on first use and after any change but that of weights."""
+    def _build(self, sequence_length, pair=False, vectors=False, **options):
+        """Returns the signatures of the model, or with `vectors` those of an embedder on its encoder.
+
+        They are built on first use and after any change but that of weights.
+        """
         bert = self._bert
         length = answer_length(bert, sequence_length)
-        key = repr((head, length, pair, bert.labels, bert.lowercase, sorted(options.items())))
-        model = bert.model() if head == bert.head else bert.encoder
+        key = repr((vectors, length, pair, bert.labels, bert.lowercase, sorted(options.items())))
+        model = bert.encoder if vectors else bert.model()
         state = [bert.vocabulary, *_parts(model)]
         before, signatures = self._signatures.get(key, ((), None))
         if len(before) != len(state) or not all(map(operator.is_, before, state)):
-            model = model if head == bert.head else build_embedder(model)
+            model = build_embedder(model) if vectors else model
             warn_of_emulation(model._flatten_layers())
             preprocessor = bert.preprocessor(length, padding="longest")
             signatures = build_signatures(model, preprocessor, self._labels(model), pair, **options)
@@ -179,7 +181,7 @@ def _refuse(purpose, received, **options):
 def _described(bert):
     """Returns what a model is, for the message that it does not fit."""
     several = ", multi_label=True" if bert.multi_label else ""
-    labels = f", labels={bert.labels!s:.200}, pair={bert.pair}{several}" if bert.head == "classification" else ""
+    labels = f", labels={bert.labels!s:.200}, pair={bert.pair}{several}" if answering(bert.head).takes_pair else ""
     return f"a model with head={bert.head!r}{labels}"
 
 
@@ -200,12 +202,13 @@ def _candidates(labels, multi_label, head):
     return names
 
 
-def answer_rows(signature, names, rows, batch_size, n_best=None):
-    """Returns the answers of a signature to rows."""
+def answer_rows(answer, signature, names, rows, batch_size, n_best=None):
+    """Returns the answers of a signature to rows; `answer` is that of a `Head`."""
     answers = [None] * len(rows)
     for numbers, part in _shown(rows, batch_size):
-        for number, answer in zip(numbers, results(_call(signature, names, part), part, n_best), strict=True):
-            answers[number] = answer
+        found = each_text(answer, _call(signature, names, part), part, n_best)
+        for number, each in zip(numbers, found, strict=True):
+            answers[number] = each
     return answers
 
 
@@ -273,7 +276,7 @@ def check_rows(rows, allowed, taker):
     names = next((names for names in allowed if rows and rows[0].keys() == set(names)), allowed[0])
     for number, row in enumerate(rows):
         if row.keys() != set(names):
-            expected = " or ".join(_DESCRIPTIONS[names] for names in allowed)
+            expected = " or ".join(_DESCRIPTIONS.get(names, f"a dict with {', '.join(names)}") for names in allowed)
             mixed = ", the same for all of `texts`" if tuple(row) in allowed else ""
             given = {**_DESCRIPTIONS, ("text",): "only a text"}
             found = given.get(tuple(row), f"a dict with {', '.join(map(repr, row)) or 'no keys'}")

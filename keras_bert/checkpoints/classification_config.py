@@ -1,9 +1,9 @@
 """The classes of a model in `config.json`: names, transformers' `problem_type`, the activation of a cross-encoder."""
 
-from keras_bert.heads.registry import HEADS
+from keras_bert.heads.registry import NO_HEAD, head_named, opened_by
 from keras_bert.text.labels import placeholders
 
-_WITH_CLASSES = [head.name for head in HEADS if head.has_classes]
+_CROSS_ENCODER = "CrossEncoder"
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 _PROBLEMS = ("regression", _SINGLE_LABEL, _MULTI_LABEL)
 # What sentence-transformers applies to the logits of a cross-encoder.
@@ -15,11 +15,12 @@ _ACTIVATION, _OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_fun
 
 
 def read(config, head):
-    """Returns `labels`, `multi_label` and `score_activation`, see `Metadata`, for a model with this head."""
+    """Returns `labels`, `multi_label` and `score_activation`, see `Metadata`, for a model with a head of this name."""
+    row = head_named(head or NO_HEAD)
     labels, problem = _labels(config.get("id2label")), _problem_type(config)
-    values = {"labels": labels if head in _WITH_CLASSES else None, "multi_label": problem == _MULTI_LABEL}
+    values = {"labels": labels if row.has_classes else None, "multi_label": problem == _MULTI_LABEL}
     name, value = stored_activation(config)
-    if head != "classification" or value is None:
+    if row.sentence_transformers != _CROSS_ENCODER or value is None:
         return values
     activation = _activation(name, value)
     if activation == "sigmoid" and problem == _SINGLE_LABEL:
@@ -36,7 +37,7 @@ def of_cross_encoder(config, activation):
     """Returns the same of a whole cross-encoder, whose activation may be stored outside of `config.json`."""
     default = _ACTIVATIONS["sigmoid" if count(config) == 1 else "linear"]
     activation = activation or stored_activation(config)[1] or default
-    return read({**config, "sentence_transformers": {_ACTIVATION: activation}}, "classification")
+    return read({**config, "sentence_transformers": {_ACTIVATION: activation}}, opened_by(_CROSS_ENCODER))
 
 
 def config_entries(description, labels):
@@ -48,7 +49,8 @@ def config_entries(description, labels):
         names = labels or placeholders(description.num_classes)
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
-    if description.head == "classification" and (description.multi_label or description.num_classes == 1):
+    is_scored = description.multi_label or description.num_classes == 1
+    if is_scored and head_named(description.head).sentence_transformers == _CROSS_ENCODER:
         # sentence-transformers' default for one logit is the sigmoid, for several the identity.
         activation = "sigmoid" if description.multi_label else description.score_activation
         values["sentence_transformers"] = {_ACTIVATION: _ACTIVATIONS[activation]}

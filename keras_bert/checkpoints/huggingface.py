@@ -11,20 +11,14 @@ import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.json_files import CONFIG
-from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, tensors_of
+from keras_bert.checkpoints.layout import POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, is_of_head, tensors_of
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import read_object, write_json
-from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.text.thresholds import checked_thresholds
-
-UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
-
-# The head of each architecture; the tensors distinguish architectures with the same head.
-_HEADS = {architecture: head.name for head in HEADS for architecture in head.architectures}
-_ARCHITECTURES = {head.name: head.architectures[0] for head in HEADS if head.architectures}
 
 
 def read(directory, head=None):
@@ -34,7 +28,7 @@ def read(directory, head=None):
     if head is None and metadata.head is None and (head := _inferred_head(directory, tensors)):
         config, metadata = read_config(directory, head)
         metadata = metadata.replace(head=head)
-    reads = head_named(head or metadata.head or "encoder").reads
+    reads = head_named(head or metadata.head or NO_HEAD).reads
     if metadata.causal and reads == ("pooled",) and not is_ours(directory):
         raise ValueError(
             f"{directory / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
@@ -55,7 +49,8 @@ def read_config(directory, head=None):
             values = {key: value for key, value in values.items() if key not in OTHER_SETTINGS}
         causal = bool(values.pop("is_decoder", False))
         metadata = Metadata.from_json(values.get("keras_bert") or {})
-        metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
+        stored = _stored_head(metadata.head, values.get("architectures") or [], head)
+        metadata = metadata.replace(head=stored)
         config = BertConfig.from_dict(values, "huggingface")
         if model_type != "bert":
             RELATIVES[model_type].check_head(head or metadata.head, config.hidden_act)
@@ -67,14 +62,22 @@ def read_config(directory, head=None):
     return config, metadata.replace(causal=causal, tied=tied, model_type=model_type, **classes)
 
 
-def _stored_head(head, architectures):
-    """Returns the head that a config specifies, or `None`."""
-    known = [row.name for row in HEADS]
-    if head not in (None, *known):
-        raise ValueError(f"`head` in `keras_bert` must be one of {', '.join(known)}. Received: head={head!r}")
+def _stored_head(head, architectures, wanted):
+    """Returns the head that a config specifies, or `None`; it may be unknown if another one is wanted."""
+    if head is not None and wanted is None and all(row.name != head for row in HEADS):
+        raise ValueError(
+            f"`head` in `keras_bert` must be a registered head. Received: head={head!r}; register its class by "
+            "load(..., heads=[...]) or keras_bert.register_head, or omit the head by load(..., head='encoder')"
+        )
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
-    return head or next((_HEADS[name] for name in architectures if name in _HEADS), None)
+    heads = _heads()
+    return head or next((heads[name] for name in architectures if name in heads), None)
+
+
+def _heads():
+    """Returns the head of each architecture; the tensors distinguish architectures with the same head."""
+    return {architecture: head.name for head in HEADS for architecture in head.architectures}
 
 
 def is_ours(directory):
@@ -84,15 +87,15 @@ def is_ours(directory):
 
 def _inferred_head(directory, tensors):
     """Returns the head of a folder that does not name it, or `None`; that of an unknown architecture is not guessed."""
-    names = sorted(tensor.name for name, tensor in tensors.items() if name in HEAD_TENSORS)
+    names = sorted(tensor.name for name, tensor in tensors.items() if is_of_head(name))
     architectures = read_object(directory / CONFIG).get("architectures")
     if names and not architectures:
         return head_of_tensors(tensors)
     if names:
         raise ValueError(
             f"{directory / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
-            f"{', '.join(_HEADS)}. Received: architectures={architectures}; pass load(..., head='encoder') to omit the "
-            f"head, or another of {', '.join(_ARCHITECTURES)} to select it"
+            f"{', '.join(_heads())}. Received: architectures={architectures}; pass load(..., head='encoder') to omit "
+            f"the head, or another of {', '.join(head.name for head in HEADS if head.architectures)} to select it"
         )
     return None
 
@@ -104,19 +107,18 @@ def head_of_tensors(tensors):
     """
     names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
     own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
-    heads = [head.name for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
-    is_of_tokens = heads[-1:] == ["classification"] and not POOLER_TENSORS & tensors.keys()
-    return "token_classification" if is_of_tokens else heads[-1] if heads else None
+    found = [head for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
+    if found and "pooled" in found[-1].reads and not POOLER_TENSORS & tensors.keys():
+        alike = (head for head in HEADS if [*head.tensors.values()] == [*found[-1].tensors.values()])
+        found += [head for head in alike if "pooled" not in head.reads][:1]
+    return found[-1].name if found else None
 
 
 def write_config(description, metadata, directory):
     """Writes `config.json`."""
-    head = description.head
-    architecture = _ARCHITECTURES.get(head, "BertModel")
-    if head == "pretraining" and not description.next_sentence:
-        architecture = "BertLMHeadModel" if description.causal else "BertForMaskedLM"
+    head = head_named(description.head)
     values = {
-        "architectures": [architecture],
+        "architectures": [head.architecture(description)],
         **description.config.to_huggingface(),
         "is_decoder": description.causal,
         "pad_token_id": 0 if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
@@ -127,7 +129,7 @@ def write_config(description, metadata, directory):
     }
     if metadata.model_type != "bert":
         values = {**dataclasses.asdict(description.config), **values, "model_type": metadata.model_type}
-        values = RELATIVES[metadata.model_type].to_config(values, head)
+        values = RELATIVES[metadata.model_type].to_config(values, head.name)
     write_json(directory / CONFIG, values)
 
 
@@ -138,7 +140,7 @@ def write_weights(description, model_type, directory, dtype):
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if model_type == "bert":
         prefix = "bert." if head_named(description.head).has_prefix else ""
-        tensors = {name if name.startswith(UNPREFIXED) else prefix + name: tensors[name] for name in tensors}
+        tensors = {name if is_of_head(name) else prefix + name: tensors[name] for name in tensors}
     else:
         tensors = RELATIVES[model_type].to_tensors(tensors, description.head)
     write_tensors(tensors, directory, dtype)

@@ -5,7 +5,6 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 """
 
 import dataclasses
-import itertools
 import logging
 import re
 from collections.abc import Callable
@@ -14,25 +13,15 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.heads.registry import HEADS
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.metadata import Metadata
 
 KERAS_FILE = "model.keras"
 _LOG = logging.getLogger("keras_bert")
 POSITIONS = "embeddings.position_embeddings.weight"
-_DENSE = {layer: tensor for head in HEADS for layer, tensor in head.tensors.items()}  # Layers of heads.
-_DENSE_AND_NORM = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", *_DENSE.values())
-HEAD_TENSORS = {
-    "cls.predictions.bias",
-    "cls.predictions.decoder.weight",
-    *(f"{name}.{part}" for name in _DENSE_AND_NORM for part in ("weight", "bias")),
-}
 _ENCODER = ("embeddings.", "encoder.", "pooler.", "encoder_bilstm.")  # Prefixes of the encoder's tensors.
-_BILSTM = ("weighted_sum.", "bilstm.")  # Prefixes of the tensors of a BiLSTM tagger, besides its classifier.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
-# Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
-_OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 
 # The sizes of a config, each with a tensor and the axis that has this size.
 SIZES = {
@@ -117,34 +106,26 @@ def slots(description):
         found += _bilstm_layer("encoder_bilstm", 0, layers["encoder_bilstm"])
     if "pooler" in layers:
         found += _dense("pooler.dense", layers["pooler"].dense)
-    return found + _head(layers)
-
-
-def _head(layers):
-    found = []
-    if "mlm_transform" in layers:
-        found += _dense("cls.predictions.transform.dense", layers["mlm_transform"].dense)
-        found += _norm("cls.predictions.transform.LayerNorm", layers["mlm_transform"].norm)
-        found.append(Slot("cls.predictions.bias", layers["mlm_bias"].bias))
-    if "mlm_decoder" in layers:
-        found.append(_kernel("cls.predictions.decoder", layers["mlm_decoder"]))
-    for path, name in _DENSE.items():
-        layer, _, part = path.partition(".")
-        if layer in layers:
-            found += _dense(name, getattr(layers[layer], part) if part else layers[layer])
-    return found + _bilstm(layers)
-
-
-def _bilstm(layers):
-    """Returns the slots of a BiLSTM with the names of `torch.nn.LSTM`, which has a second bias, zero here."""
-    found = []
-    if "weighted_sum" in layers:
-        found += [
-            Slot(f"weighted_sum.{name}", getattr(layers["weighted_sum"], name)) for name in ("weighting", "scale")
-        ]
-    for index in itertools.takewhile(lambda index: f"bilstm_{index}" in layers, itertools.count()):
-        found += _bilstm_layer("bilstm", index, layers[f"bilstm_{index}"])
+    for name, part in head_named(description.head).parts(layers).items():
+        found += _slots(name, part)
     return found
+
+
+def _slots(name, part):
+    """Returns the slots of a layer or a variable of a head, or of a list of BiLSTMs."""
+    if isinstance(part, keras.Variable):
+        return [Slot(name, part)]
+    if isinstance(part, list):
+        return [slot for index, layer in enumerate(part) for slot in _bilstm_layer(name, index, layer)]
+    if hasattr(part, "gamma"):
+        return _norm(name, part)
+    return _dense(name, part) if part.use_bias else [_kernel(name, part)]
+
+
+def is_of_head(name):
+    """Returns whether a tensor is one of a head."""
+    known = {tensor for head in HEADS for tensor in head.tensors.values()}
+    return name in known or name.rpartition(".")[0] in known
 
 
 def is_bilstm(slot):
@@ -153,6 +134,7 @@ def is_bilstm(slot):
 
 
 def _bilstm_layer(name, index, layer):
+    """Returns the slots of a BiLSTM with the names of `torch.nn.LSTM`, which has a second bias, zero here."""
     return [
         slot
         for part, suffix in ((layer.forward, f"l{index}"), (layer.backward, f"l{index}_reverse"))
@@ -230,19 +212,18 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
 def encoder_of(checkpoint):
     """Returns a checkpoint without the tensors of any head; those of unknown ones are named."""
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
-    if unknown := sorted(checkpoint.tensors.keys() - tensors.keys() - HEAD_TENSORS):
+    if unknown := sorted(name for name in checkpoint.tensors if name not in tensors and not is_of_head(name)):
         _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
     return dataclasses.replace(checkpoint, tensors=tensors)
 
 
 def check_known(checkpoint, description):
-    """Raises if the checkpoint contains a tensor that neither the model nor a head of BERT has."""
-    known = _OPTIONAL | {slot.name for slot in slots(description)}
+    """Raises if the checkpoint contains a tensor that neither the model nor a head has."""
+    # A model may lack the pooler. Old versions of transformers wrote a buffer.
+    known = {slot.name for slot in slots(description)} | POOLER_TENSORS | {"embeddings.position_ids"}
     if description.positions != "learned":
         known.add(POSITIONS)
-    unknown = [
-        tensor for name, tensor in checkpoint.tensors.items() if name not in known and not name.startswith(_BILSTM)
-    ]
+    unknown = [tensor for name, tensor in checkpoint.tensors.items() if name not in known and not is_of_head(name)]
     if unknown:
         raise ValueError(
             f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: {_listing(unknown)}. "

@@ -3,7 +3,8 @@
 import math
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 
@@ -27,7 +28,7 @@ from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import explaining
 from keras_bert.files import read_object
 from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import NO_HEAD, head_named, register_head
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import wing_of
@@ -64,6 +65,7 @@ def load(
     revision: str | None = None,
     dtype: str | keras.DTypePolicy | None = None,
     head: str | None = None,
+    heads: Sequence[Any] = (),
     base: str | os.PathLike | None = None,
     tokenizer: str | os.PathLike | None = "auto",
     **encoder_options,
@@ -80,6 +82,8 @@ def load(
         dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
         head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
             checkpoint.
+        heads: list of heads of your own that the checkpoint may have, see `register_head`, which registers them for all
+            functions. No code is read from a checkpoint. Defaults to none.
         base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
             relative path may start at the adapter's folder.
         tokenizer: `None` loads the weights alone. "words" takes the vocabulary of a `BertJapaneseTokenizer`, for texts
@@ -97,6 +101,8 @@ def load(
         bert = keras_bert.load("google-bert/bert-base-uncased")
         model = keras_bert.build_classifier(bert.encoder, num_classes=2)
     """
+    for own in heads:
+        register_head(own)
     if head is not None:
         head_named(head)  # Raises an error.
     _check_dtype(dtype)
@@ -197,7 +203,7 @@ def _open_path(path, options):
             checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
-    return encoder_of(checkpoint) if head == "encoder" else checkpoint
+    return encoder_of(checkpoint) if head == NO_HEAD else checkpoint
 
 
 def _open_adapter(path, options):
@@ -253,7 +259,9 @@ def _open_keras(file, directory, tokenizer):
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
     names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")
-    metadata = metadata.replace(**{name: getattr(description, name) for name in names})
+    options = {name: description.options[name] for name in head_named(description.head).saved}
+    settings = {name: getattr(description, name) for name in names}
+    metadata = metadata.replace(**settings, head_options=options or None)
     if description.embedding:
         embedding = description.embedding
         length = metadata.sequence_length or embedding["sequence_length"]

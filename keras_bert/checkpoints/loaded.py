@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import types
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -18,9 +17,9 @@ from keras_bert.checks import check_count
 from keras_bert.extras import naming_extras
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.describe import describe
-from keras_bert.heads.pretraining import build_pretrainer
+from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.encoder import build_encoder
@@ -62,7 +61,7 @@ class LoadedBert(ModelMethods):
         self.encoder_options.pop("dtype", None)
         names = ("causal", "positions", "bilstm")
         changes = {name: encoder_options.pop(name) for name in names if name in encoder_options}
-        self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or "encoder", **changes)
+        self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
         vars(self).update(vars(self.metadata))
         self.strip_accents = self.metadata.strip_accents
         self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
@@ -196,8 +195,9 @@ class LoadedBert(ModelMethods):
 
     def pretrainer(self, next_sentence: bool | None = None) -> keras.Model:
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
-        next_sentence = self._has_next_sentence() if next_sentence is None else next_sentence
-        return self._fill_head(build_pretrainer(self.encoder, next_sentence, tied=self.tied))
+        options = {"tied": self.tied, **Pretraining().sizes(self._checkpoint.tensors)}
+        options |= {} if next_sentence is None else {"next_sentence": next_sentence}
+        return self._fill_head(build_pretrainer(self.encoder, **options))
 
     @other_names.CalledFirst
     def model(self) -> keras.Model:
@@ -207,9 +207,8 @@ class LoadedBert(ModelMethods):
         return self._model
 
     def _build_model(self):
-        head, options = head_named(self.head), {**vars(self.metadata), "dropout": self.config.head_dropout}
-        options["next_sentence"] = self._has_next_sentence()
-        name, tensors = self._checkpoint.name, self._checkpoint.tensors
+        head, name, tensors = head_named(self.head), self._checkpoint.name, self._checkpoint.tensors
+        options = {**vars(self.metadata), **(self.metadata.head_options or {}), "dropout": self.config.head_dropout}
         try:
             options |= head.sizes(tensors)
         except KeyError as error:
@@ -218,13 +217,10 @@ class LoadedBert(ModelMethods):
             ) from None
         if head.has_classes and self.labels and len(self.labels) != options["num_classes"]:
             raise ValueError(
-                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {options['num_classes']} "
-                "rows"
+                f"{name}: `id2label` has {len(self.labels)} labels, but the {head.name} head has "
+                f"{options['num_classes']} classes"
             )
-        return self._fill_head(head.build(self.encoder, types.SimpleNamespace(**options)))
-
-    def _has_next_sentence(self):
-        return "cls.seq_relationship.weight" in self._checkpoint.tensors
+        return self._fill_head(head.build(self.encoder, **head.options(options)))
 
     @property
     def name(self):

@@ -15,10 +15,10 @@ import safetensors.numpy
 
 from keras_bert.checkpoints import adapter_config, huggingface, locations
 from keras_bert.checkpoints.adapter_config import CONFIG
-from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
+from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, is_of_head, slots
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
-from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
 
@@ -26,7 +26,6 @@ WEIGHTS = "adapter_model.safetensors"
 _TORCH = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
-_TASKS = {head.peft: head.name for head in HEADS if head.peft and head.tensors}
 _TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
@@ -53,16 +52,18 @@ def read(directory, settings, base, head=None):
         kept = ("vocabulary", "lowercase", "tied")
         metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
     else:
-        metadata = _base_metadata(base.metadata, _TASKS.get(settings.get("task_type"), base.metadata.head))
+        task = settings.get("task_type")
+        heads = (row.name for row in HEADS if row.peft and row.peft == task and row.tensors)
+        metadata = _base_metadata(base.metadata, next(heads, base.metadata.head))
     metadata = metadata.replace(head=head or metadata.head)
     whole, pairs = _parts(directory)
     tensors = {**base.tensors, **whole}
     for module, pair in pairs.items():
         name = huggingface.our_name(f"{module}.weight")
         tensors[name] = _adapted(directory, module, tensors.get(name), pair, _scale(directory, settings, module, pair))
-    _check_complete(directory, settings, base, metadata.head or "encoder", whole, pairs)
-    if head != "encoder":  # That argument omits the head.
-        _check_unused(directory, metadata.head or "encoder", whole)
+    _check_complete(directory, settings, base, metadata.head or NO_HEAD, whole, pairs)
+    if head != NO_HEAD:  # That argument omits the head.
+        _check_unused(directory, metadata.head or NO_HEAD, whole)
     if _is_masked(metadata.head) and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
         # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
@@ -114,8 +115,9 @@ def _check_complete(directory, settings, base, head, whole, pairs):
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
     row = head_named(head)
     names += POOLER_TENSORS if row.peft is not None and "pooled" in row.reads else ()
-    known = base.tensors if _is_masked(head) else HEAD_TENSORS
-    names += [name for name in known if name.startswith(_own_tensors(head))]
+    dense = [] if row.peft is None else [tensor for path, tensor in row.tensors.items() if "." not in path]
+    own = [f"{tensor}.{part}" for tensor in dense for part in ("weight", "bias")]
+    names += [name for name in base.tensors if name.startswith("cls.")] if _is_masked(head) else own
     prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
     targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
     missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
@@ -133,7 +135,7 @@ def _own_tensors(head):
     row = head_named(head)
     if _is_masked(head):
         return ("cls.",)
-    return tuple(f"{name}." for name in row.tensors.values()) if row.peft is not None else ()
+    return tuple(row.tensors.values()) if row.peft is not None else ()
 
 
 def _is_masked(head):
@@ -143,7 +145,7 @@ def _is_masked(head):
 def _check_unused(directory, head, whole):
     """Raises if the adapter has tensors of another head."""
     ours = _own_tensors(head)
-    if unused := sorted(name for name in whole if name in HEAD_TENSORS and not name.startswith(ours)):
+    if unused := sorted(name for name in whole if is_of_head(name) and not name.startswith(ours)):
         raise ValueError(
             f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
             f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
@@ -226,7 +228,7 @@ def write(model, description, directory, base):
     tensors, targets = {}, {}
     for slot in slots(description):
         name = slot.name.removesuffix(".weight")
-        is_inner = head.has_prefix and not slot.name.startswith(huggingface.UNPREFIXED)
+        is_inner = head.has_prefix and not is_of_head(slot.name)
         prefix = _PREFIX + ("bert." if is_inner else "")
         if slot.layer is not None:
             a, b = (np.asarray(getattr(slot.layer, f"lora_kernel_{part}"), "float32") for part in "ab")

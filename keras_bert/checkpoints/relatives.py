@@ -23,13 +23,13 @@ class Relative:
         title: str, what its classes begin with.
         prefix: str, what the encoder's tensors begin with in models with a head.
         names: dict of parts of the names of tensors, BERT's to its own, in the order in which they are replaced.
-        head_names: dict of more of them by the head, which come first.
+        head_names: dict of more of them by transformers' class, without what it begins with, which come first.
         config_names: dict of keys of `config.json`, BERT's to its own.
         fixed: dict of its other keys of `config.json` with the values that are supported, the first one is written.
         implied: dict of settings of `BertConfig` that it always has.
         padding: int, the id of padding by default if positions are counted from it, `None` otherwise.
-        pooled: tuple of the heads that have the pooler.
-        gelu: tuple of the heads that have a GELU whatever `hidden_act` is.
+        pooled: bool, whether the encoder alone has the pooler, as models with a head on it have.
+        gelu: bool, whether the masked-LM head has a GELU whatever `hidden_act` is.
     """
 
     title: str
@@ -40,8 +40,8 @@ class Relative:
     fixed: dict = dataclasses.field(default_factory=dict)
     implied: dict = dataclasses.field(default_factory=dict)
     padding: int | None = None
-    pooled: tuple = ("classification", "multiple_choice")
-    gelu: tuple = ("pretraining",)
+    pooled: bool = False
+    gelu: bool = True
 
     def config(self, values):
         """Returns the content of a `config.json` with BERT's keys and classes."""
@@ -64,7 +64,7 @@ class Relative:
 
     def check_head(self, head, hidden_act):
         """Raises if the config has another activation than that of a head which always has a GELU."""
-        if head in self.gelu and hidden_act != "gelu":
+        if self.gelu and head and "masked" in head_named(head).reads and hidden_act != "gelu":
             raise ValueError(
                 f"`hidden_act` must be 'gelu' for {self.title} with head={head!r}, which has no other activation. "
                 f"Received: hidden_act={hidden_act!r}; without this head, every activation is supported"
@@ -88,7 +88,7 @@ class Relative:
             **self.implied,
         }
         for key, expected in implied.items():
-            if values[key] != expected and (key != "pooler_activation" or head in self.pooled):
+            if values[key] != expected and (key != "pooler_activation" or self._has_pooler(head_named(head))):
                 raise ValueError(
                     f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., "
                     "model_type='bert') writes a BERT"
@@ -122,13 +122,18 @@ class Relative:
 
     def to_tensors(self, tensors, head):
         """Returns arrays by its own names, without those that a model with this head lacks."""
-        held = [name for name in tensors if head in self.pooled or not name.startswith(_POOLER)]
-        return {self._own_name(name, head): tensors[name] for name in held}
+        row = head_named(head)
+        held = [name for name in tensors if self._has_pooler(row) or not name.startswith(_POOLER)]
+        return {self._own_name(name, row): tensors[name] for name in held}
+
+    def _has_pooler(self, head):
+        return self.pooled if head.is_encoder else "pooled" in head.reads and "masked" not in head.reads
 
     def _own_name(self, name, head):
-        own = _renamed(name, {**self.head_names.get(head, {}), **self.names})
+        kind = head.architectures[0].removeprefix("Bert") if head.architectures else None
+        own = _renamed(name, {**self.head_names.get(kind, {}), **self.names})
         is_encoder = name.startswith(("embeddings.", "encoder.")) or own.startswith(_POOLER)
-        return self.prefix + own if is_encoder and head not in ("encoder", "embedding") else own
+        return self.prefix + own if is_encoder and not head.is_encoder else own
 
 
 def _counted(rows, padding):
@@ -153,10 +158,10 @@ _ROBERTA = Relative(
         _DECODER: "lm_head.decoder.",
         _BIAS: "lm_head.bias",
     },
-    {"classification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."}},
+    {"ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."}},
     implied={"pooler_activation": "tanh", "embedding_size": None},
     padding=1,
-    pooled=("encoder", "embedding", "classification", "multiple_choice"),
+    pooled=True,
 )
 _ROBERTAS = {"xlm-roberta": "XLMRoberta", "roberta": "Roberta", "camembert": "Camembert"}  # With the same layout.
 
@@ -194,7 +199,7 @@ RELATIVES = {
         # The table of sinusoids is among the weights, too.
         {"is_decoder": (False,), "sinusoidal_pos_embds": (False, True)},
         {"type_vocab_size": 0, "pooler_activation": "relu", "layer_norm_eps": 1e-12, "embedding_size": None},
-        gelu=(),
+        gelu=False,
     ),
     "electra": Relative(
         "Electra",
@@ -206,8 +211,8 @@ RELATIVES = {
             _BIAS: "generator_lm_head.bias",
         },
         {
-            "classification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
-            "multiple_choice": {_POOLER: "sequence_summary.summary."},
+            "ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
+            "ForMultipleChoice": {_POOLER: "sequence_summary.summary."},
         },
         fixed={"summary_type": ("first",), "summary_use_proj": (True,), "summary_activation": ("gelu",)},
         implied={"pooler_activation": "gelu"},
@@ -219,7 +224,7 @@ RELATIVES = {
 def checked_model_type(config, head, model_type=None):
     """Returns whose layout a model is written in, by default that of the first one with its config and head; raises if
     it is not possible."""
-    is_berts = head_named(head).architectures != ("ElectraForPreTraining",)
+    is_berts = all(name.startswith("Bert") for name in head_named(head).architectures)
     if model_type is None:
         is_electra = config.embedding_size or config.pooler_activation == "gelu" or not is_berts
         is_roberta = config.position_padding_id is not None

@@ -14,7 +14,6 @@ from keras_bert.text.vocabulary import Vocabulary
 
 _SETTINGS: tuple[str, ...] = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md")
 _SETTINGS += sentence_transformers.FILES
-_HEADS = [head.name for head in HEADS if head.run is not None]
 
 
 def described(model, precision, precisions):
@@ -23,9 +22,10 @@ def described(model, precision, precisions):
         names = ", ".join(precisions)
         raise ValueError(f"`precision` must be one of {names}. Received: precision={precision!r}")
     description = describe(model)
-    if not isinstance(description, Description) or description.head not in _HEADS or description.bilstm:
+    known = [head.name for head in HEADS if head.run is not None]
+    if not isinstance(description, Description) or description.head not in known or description.bilstm:
         raise ValueError(
-            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(_HEADS)}; SavedModels, of "
+            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(known)}; SavedModels, of "
             f"`keras_bert.export` or --format=saved_model, have no such limits. Received: model={model.name!r}"
         )
     if description.dtype != "float32":

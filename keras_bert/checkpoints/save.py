@@ -144,6 +144,7 @@ def checked_metadata(description, metadata):
         positions=description.positions,
         bilstm=description.bilstm,
         features=description.features,
+        head_options=_options_to_store(description),
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
     if "huggingface" in description.formats:
@@ -152,6 +153,12 @@ def checked_metadata(description, metadata):
         )
     _check_metadata(description, metadata)
     return metadata
+
+
+def _options_to_store(description):
+    """Returns the options of a head that only `config.json` tells, or `None`."""
+    names = next((head.saved for head in HEADS if head.name == description.head), ())
+    return {name: description.options[name] for name in names} or None
 
 
 def write_settings(description, metadata, directory):

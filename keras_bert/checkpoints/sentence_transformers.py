@@ -10,6 +10,7 @@ from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
 from keras_bert.files import read_object, write_json
+from keras_bert.heads.registry import opened_by
 from keras_bert.similarity import check_function
 from keras_bert.text.prompts import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
@@ -70,9 +71,10 @@ def read(directory, checkpoint, head=None):
         head: str, the kind of head, if known. Defaults to `None`.
     """
     modules = _modules(directory)
-    if head != "embedding" and _is_cross_encoder(directory, modules, checkpoint):
+    embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
+    if head != embedding and _is_cross_encoder(directory, modules, checkpoint):
         return _cross_encoder(directory, modules, checkpoint)
-    if not modules or head == "classification":
+    if not modules or head == classification:
         return checkpoint
     kinds = _kinds(modules)
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
@@ -85,7 +87,7 @@ def read(directory, checkpoint, head=None):
     checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
     pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_object)
     metadata = read_settings(directory, checkpoint.metadata).replace(
-        head="embedding", pooling=_pooling(folders["Pooling"] / "config.json", pooling), normalize="Normalize" in kinds
+        head=embedding, pooling=_pooling(folders["Pooling"] / "config.json", pooling), normalize="Normalize" in kinds
     )
     if "Normalize" in kinds:
         _checked(folders["Normalize"] / "config.json", "Normalize")
@@ -97,7 +99,7 @@ def _is_cross_encoder(directory, modules, checkpoint):
     if modules:
         return read_object_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
     known = classification_config.stored_activation(read_object(directory / CONFIG))[1] and not is_ours(directory)
-    return known and checkpoint.metadata.head == "classification"
+    return known and checkpoint.metadata.head == opened_by("CrossEncoder")
 
 
 def _cross_encoder(directory, modules, checkpoint):

@@ -151,9 +151,8 @@ def _read(facts, directory, path, task, text, pair, label):
 
 
 def _predictions(outputs):
-    for name in ("value", "score"):  # The latter in exports of earlier versions.
-        if name in outputs:
-            return outputs[name].astype(float).tolist()
+    if "value" in outputs:
+        return outputs["value"].astype(float).tolist()
     if "predicted" in outputs:
         return outputs["predicted"].tolist()
     return outputs["probabilities"].argmax(-1).tolist()

@@ -17,8 +17,8 @@ from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.describe import describe
-from keras_bert.heads.head import is_regression, with_options
-from keras_bert.heads.registry import answering
+from keras_bert.heads.head import with_options
+from keras_bert.heads.registry import answering, is_regression
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import TracedOnce, on_ids

@@ -20,7 +20,6 @@ from keras_bert.exporting.onnx_graph import (
     unit_length,
     weight,
 )
-from keras_bert.heads.multiple_choice import fold_choices
 from keras_bert.heads.registry import answering, head_named
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.forward import run_encoder
@@ -62,12 +61,12 @@ def _dimensions(free, tensor):
 
 def _outputs(graph, description, inputs):
     """Adds the layers of a model; returns the names of the outputs for the names of the inputs."""
-    writers = _writers(graph, description.layers)
-    rows = fold_choices(writers, inputs) if "fold_choices" in writers else inputs
+    writers, head = _writers(graph, description.layers), head_named(description.head)
+    rows = head.encoder_inputs(writers, inputs)
     encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
     if "pooler" in writers:
         encoded["pooled_output"] = writers["pooler"](encoded["sequence_output"], rows["padding_mask"])
-    return head_named(description.head).run(writers, encoded, inputs)
+    return head.run(writers, encoded, inputs)
 
 
 def _writers(graph, sources):

@@ -1,10 +1,12 @@
 """The feature-based tagger (BERT, section 5.3): a BiLSTM on the hidden states of a frozen encoder."""
 
+import itertools
 import re
 
 import keras
 
 from keras_bert.checks import is_count
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, classes_of, with_options
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
 from keras_bert.models.description import built
@@ -79,22 +81,38 @@ def _check(**numbers):
 def tag(layers, features, padding_mask):
     """Returns the logits of the layers above the features."""
     hidden = layers["weighted_sum"](features) if "weighted_sum" in layers else features
-    for index in range(sum(isinstance(layer, BiLSTM) for layer in layers.values())):
-        hidden = layers[f"bilstm_{index}"](layers[f"bilstm_dropout_{index}"](hidden), padding_mask)
+    for index, bilstm in enumerate(_bilstms(layers)):
+        hidden = bilstm(layers[f"bilstm_dropout_{index}"](hidden), padding_mask)
     return layers["token_classifier"](layers["head_dropout"](hidden))
+
+
+def _bilstms(layers):
+    names = itertools.takewhile(layers.__contains__, map("bilstm_{}".format, itertools.count()))
+    return [layers[name] for name in names]
 
 
 class BiLSTMTagging(Head):
     """A tag of each token, by a BiLSTM."""
 
     name, layer, reads = "bilstm_tagging", "features", ("sequence",)
-    tensors = {"token_classifier": "classifier"}
+    tensors = {
+        "token_classifier": "classifier",
+        "weighted_sum.weighting": "weighted_sum.weighting",
+        "weighted_sum.scale": "weighted_sum.scale",
+        "bilstm": "bilstm",
+    }
     has_classes, has_prefix = True, False
     text_options, takes_words = ("stride",), True
 
-    def build(self, encoder, options):
-        names = ("features", "width", "num_layers", "dropout")
-        return build_bilstm_tagger(encoder, options.num_classes, **{name: getattr(options, name) for name in names})
+    build, answer = staticmethod(build_bilstm_tagger), staticmethod(answers.entities)
+
+    def described(self, layers):
+        units, features = layers["token_classifier"].units, layers["features"].features
+        # The width is a size, of which the smallest is enough to compare graphs.
+        return {"num_classes": units, "features": features, "num_layers": len(_bilstms(layers)), "width": 2}
+
+    def parts(self, layers):
+        return {**super().parts(layers), "bilstm": _bilstms(layers)}
 
     def sizes(self, tensors):
         depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", name) is not None for name in tensors)

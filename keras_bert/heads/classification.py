@@ -4,7 +4,8 @@ from typing import Literal
 
 import keras
 
-from keras_bert.heads.head import PAIR, TEXT, Head, classes_of, dense_head, is_regression, with_options
+from keras_bert.heads import answers
+from keras_bert.heads.head import Head, classes_of, dense_head, with_options
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
 
@@ -71,24 +72,30 @@ class Classification(Head):
     google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
     text_options = ("rows_together", "logits", "thresholds", "zero_shot")
     takes_pair = True
-    run = staticmethod(classify)
-    sizes = staticmethod(classes_of)
+    build, run, sizes = staticmethod(build_classifier), staticmethod(classify), staticmethod(classes_of)
 
-    def build(self, encoder, options):
-        names = ("dropout", "multi_label", "score_activation")
-        return build_classifier(encoder, options.num_classes, **{name: getattr(options, name) for name in names})
+    def described(self, layers):
+        classifier = layers["classifier"]
+        return {
+            "num_classes": classifier.units,
+            "multi_label": isinstance(classifier, MultiLabelDense),
+            "score_activation": "sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
+        }
+
+    def is_regression(self, description):
+        return description.num_classes == 1 and not description.multi_label
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads import classification_signatures as classify
 
-        if is_regression(description):
+        if self.is_regression(description):
             arguments = model, preprocessor, pair, description.score_activation
             return with_options(classify.regressor, description, options, *arguments)
         build = classify.multi_label_classifier if description.multi_label else classify.classifier
         return with_options(build, description, options, model, preprocessor, labels, pair)
 
-    def inputs(self, bert):
-        return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
+    def answer(self, output, row, n_best):
+        return (answers.classes if "labels" in output else answers.plain)(output, row, n_best)
 
     def defaults(self, bert, n_best):
         return {"thresholds": bert.thresholds} if bert.multi_label else {}

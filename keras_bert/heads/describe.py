@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
 from keras_bert.models.encoder import small_encoder
 from keras_bert.models.graph_comparison import Family, family_of
@@ -27,13 +27,14 @@ def describe(model: keras.Model) -> Description:
 
 
 def _read(layers):
-    head = next((head for head in reversed(HEADS) if head.layer in layers), HEADS[0])
-    return read(layers, head.name)
+    head = next((head for head in reversed(HEADS) if head.layer in layers), head_named(NO_HEAD))
+    return read(layers, head.name, head.described(layers))
 
 
 def _rebuild(description, model):
     encoder = small_encoder(description, nested_encoder(model))
-    return head_named(description.head).build(encoder, description.options())
+    head = head_named(description.head)
+    return head.build(encoder, **head.options({"dropout": description.config.head_dropout, **description.options}))
 
 
 _BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint)

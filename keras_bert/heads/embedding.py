@@ -6,6 +6,7 @@ from typing import Literal
 import keras
 
 from keras_bert.checks import is_count
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, with_options
 from keras_bert.layers import Dense, SentencePooling, UnitLength
 from keras_bert.models.description import built
@@ -89,11 +90,21 @@ class Embedding(Head):
     settings = ("prompts", "default_prompt_name", "similarity_function")
     sentence_transformers = "SentenceTransformer"
     text_options = ("rows_together", "zero_shot", "prompts", "default_prompt_name")
-    run = staticmethod(embed)
+    embeds = is_encoder = True
+    build, run = staticmethod(build_embedder), staticmethod(embed)
 
-    def build(self, encoder, options):
-        names = ("normalize", "sequence_length", "projection", "projection_activation")
-        return build_embedder(encoder, options.pooling or "mean", **{name: getattr(options, name) for name in names})
+    def described(self, layers):
+        pool, dense = layers["sentence_pooling"], layers.get("sentence_projection")
+        return {
+            "pooling": pool.pooling,
+            "normalize": pool.normalize or "unit_length" in layers,
+            "sequence_length": pool.sequence_length,
+            "projection": None if dense is None else dense.units,
+            "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
+        }
+
+    def answer(self, output, row, n_best):
+        return (answers.classes if "labels" in output else answers.embedding)(output, row, n_best)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.embedding_signatures import sentence_embedder

@@ -1,11 +1,13 @@
 """What the package knows about a kind of head, in one class."""
 
 import inspect
+import operator
 from typing import Any
 
 import keras
 
 from keras_bert.checks import check_count
+from keras_bert.heads import answers
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.encoder import describe_encoder
 
@@ -13,16 +15,22 @@ TEXT, PAIR = ("text",), ("text", "pair")
 
 
 class Head:
-    """A kind of head. A subclass states what differs, `HEADS` has an instance of each.
+    """A kind of head. A subclass states what differs from the defaults; `register_head` adds one of your own.
 
     Attributes:
         name: str.
         layer: str, the layer that only models with this head have; of several, the last one in `HEADS` counts.
         reads: tuple of what it reads of the encoder: "pooled", the "masked" positions, or the whole "sequence".
-        run: function from the layers by name, the outputs of the encoder and the inputs of the model to its outputs;
-            `None` if it is more than a head on top of the encoder. Defaults to `None`.
-        architectures: tuple of transformers' classes, first the one that is written.
-        tensors: dict of the names of its dense layers, also "layer.part", and of their tensors in a checkpoint.
+        build: function from the encoder and the options of the head, such as `num_classes` and `dropout`, to the model.
+        run: function from the layers by name, the outputs of the encoder and the inputs of the model to its outputs,
+            which only calls layers; `None` if it is more than a head on top of the encoder. Defaults to `None`.
+        tensors: dict of the names of its tensors in a checkpoint by those of its layers, variables and parts of layers,
+            such as "transform.dense" or "cutpoints.steps"; a dense layer has the tensors `.weight` and `.bias`.
+        saved: tuple of the options of `build` that `config.json` stores. Others follow from `sizes`.
+        architectures: tuple of transformers' classes, first the one that is written. Defaults to none: it opens the
+            encoder.
+        embeds: bool, whether its output is `embedding`, a vector of each text. Defaults to `False`.
+        is_encoder: bool, whether transformers opens the model as an encoder. Defaults to `False`.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
         settings: tuple of the arguments of `save` that only models with this head have.
@@ -42,10 +50,12 @@ class Head:
     name: str
     layer: str
     reads: tuple
+    build: Any = None
     run: Any = None
-    architectures: tuple = ()
     tensors: dict = {}
-    packs = has_classes = False
+    saved: tuple = ()
+    architectures: tuple = ()
+    embeds = is_encoder = packs = has_classes = False
     settings: tuple = ()
     has_prefix = True
     google: str | None = None
@@ -56,21 +66,53 @@ class Head:
     pair_signature = "serving_default"
     keeps: tuple = ()
 
-    def build(self, encoder: keras.Model, options: Any) -> keras.Model:
-        """Returns the model of an encoder; `options` has `num_classes`, `dropout` and the fields of `Metadata`."""
-        raise NotImplementedError
+    def described(self, layers: dict) -> dict:
+        """Returns the options of `build` that the layers of a model tell."""
+        return {}
 
     def sizes(self, tensors: dict) -> dict:
-        """Returns those options that only the tensors of a checkpoint tell."""
+        """Returns the options of `build` that only the tensors of a checkpoint tell."""
         return {}
+
+    def options(self, values: dict) -> dict:
+        """Returns those of some values that `build` takes; `None` stands for its default."""
+        names = list(inspect.signature(self.build).parameters)[1:]
+        return {name: values[name] for name in names if values.get(name) is not None}
+
+    def parts(self, layers: dict) -> dict:
+        """Returns layers, variables and parts of layers by the names of their tensors."""
+        paths = [(tensor, *path.partition(".")[::2]) for path, tensor in self.tensors.items()]
+        return {
+            tensor: operator.attrgetter(part)(layers[name]) if part else layers[name]
+            for tensor, name, part in paths
+            if name in layers
+        }
+
+    def architecture(self, description) -> str:
+        """Returns transformers' class of a model."""
+        return self.architectures[0] if self.architectures else "BertModel"
+
+    def is_regression(self, description) -> bool:
+        """Returns whether a model's only output is a number rather than a class."""
+        return False
+
+    def encoder_inputs(self, layers: dict, inputs: dict) -> dict:
+        """Returns the inputs of the encoder for those of the model."""
+        return inputs
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`. Needs TensorFlow."""
         raise NotImplementedError
 
+    def answer(self, output: dict, row: dict, n_best: int | None) -> dict:
+        """Returns the outputs of a signature for one text, a dict of arrays, as `predict` does."""
+        return answers.plain(output, row, n_best)
+
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""
-        return [TEXT]
+        if not self.takes_pair:
+            return [TEXT]
+        return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
 
     def defaults(self, bert, n_best: int | None) -> dict:
         """Returns the options that `predict` sets."""
@@ -84,11 +126,6 @@ class Head:
         """Returns the options that the checkpoint of a `LoadedBert` has."""
         names = ["null_threshold", "prompts", "default_prompt_name", *(["thresholds"] if bert.multi_label else [])]
         return {name: getattr(bert, name) for name in names if name in self.text_options}
-
-
-def is_regression(description):
-    """Returns whether a model's only output is a number rather than a class."""
-    return description.head == "classification" and description.num_classes == 1 and not description.multi_label
 
 
 def with_options(build, description, options, *arguments):

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.models.description import built
@@ -55,10 +56,8 @@ class MultipleChoice(Head):
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
     peft = ""
-    run = staticmethod(score_choices)
-
-    def build(self, encoder, options):
-        return build_multiple_choice(encoder, options.dropout)
+    build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
+    encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.multiple_choice_signatures import chooser

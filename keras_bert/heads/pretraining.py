@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import PAIR, TEXT, Head, with_options
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
@@ -112,10 +113,7 @@ class NextSentence(Head):
     tensors = {"next_sentence": "cls.seq_relationship"}
     packs = True
     google, peft = "cls.seq_relationship.weight", ""
-    run = staticmethod(follow)
-
-    def build(self, encoder, options):
-        return build_next_sentence(encoder)
+    build, run = staticmethod(build_next_sentence), staticmethod(follow)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.pretraining_signatures import follower
@@ -131,15 +129,28 @@ class Pretraining(Head):
 
     name, layer, reads = "pretraining", "mlm_bias", ("pooled", "masked")
     architectures = ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel")
-    tensors = {"next_sentence": "cls.seq_relationship"}
+    tensors = {
+        "mlm_transform.dense": "cls.predictions.transform.dense",
+        "mlm_transform.norm": "cls.predictions.transform.LayerNorm",
+        "mlm_bias.bias": "cls.predictions.bias",
+        "mlm_decoder": "cls.predictions.decoder",
+        "next_sentence": "cls.seq_relationship",
+    }
     packs = True
     google = "cls.predictions.bias"
     text_options = ("top",)
     pair_signature, keeps = "next_sentence", ("[MASK]",)
-    run = staticmethod(pretrain)
+    build, run = staticmethod(build_pretrainer), staticmethod(pretrain)
 
-    def build(self, encoder, options):
-        return build_pretrainer(encoder, options.next_sentence, tied=options.tied)
+    def described(self, layers):
+        return {"next_sentence": "next_sentence" in layers, "tied": "mlm_decoder" not in layers}
+
+    def sizes(self, tensors):
+        return {"next_sentence": "cls.seq_relationship.weight" in tensors}
+
+    def architecture(self, description):
+        with_nsp, masked, causal = self.architectures
+        return with_nsp if description.options["next_sentence"] else causal if description.causal else masked
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.pretraining_signatures import mask_filler
@@ -151,6 +162,9 @@ class Pretraining(Head):
 
     def defaults(self, bert, n_best):
         return {"top": n_best or 5}
+
+    def answer(self, output, row, n_best):
+        return (answers.fills if "mask_count" in output else answers.plain)(output, row, n_best)
 
     def axes(self, name):
         return "batch", "predictions" if name in ("mask_positions", "mlm_logits") else "length"

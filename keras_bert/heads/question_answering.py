@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.models.description import built
 
@@ -45,10 +46,7 @@ class QuestionAnswering(Head):
     settings = ("null_threshold",)
     google, peft = "qa_outputs.weight", "QUESTION_ANS"
     text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
-    run = staticmethod(label_spans)
-
-    def build(self, encoder, options):
-        return build_span_labeler(encoder)
+    build, run, answer = staticmethod(build_span_labeler), staticmethod(label_spans), staticmethod(answers.span)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.question_answering_signatures import answerer

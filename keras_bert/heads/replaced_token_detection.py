@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, with_options
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
@@ -48,10 +49,8 @@ class ReplacedTokenDetection(Head):
     }
     packs = True
     text_options = ("stride",)
-    run = staticmethod(detect_replaced_tokens)
-
-    def build(self, encoder, options):
-        return build_replaced_token_detector(encoder)
+    build, run = staticmethod(build_replaced_token_detector), staticmethod(detect_replaced_tokens)
+    answer = staticmethod(answers.replaced)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.replaced_token_detection_signatures import replaced_token_detector

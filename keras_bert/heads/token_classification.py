@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, classes_of, dense_head, with_options
 from keras_bert.models.description import built
 
@@ -44,11 +45,11 @@ class TokenClassification(Head):
     packs = has_classes = True
     peft = "TOKEN_CLS"
     text_options, takes_words = ("stride",), True
-    run = staticmethod(classify_tokens)
-    sizes = staticmethod(classes_of)
+    build, run = staticmethod(build_token_classifier), staticmethod(classify_tokens)
+    sizes, answer = staticmethod(classes_of), staticmethod(answers.entities)
 
-    def build(self, encoder, options):
-        return build_token_classifier(encoder, options.num_classes, dropout=options.dropout)
+    def described(self, layers):
+        return {"num_classes": layers["token_classifier"].units}
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):
         from keras_bert.heads.token_classification_signatures import tagger

@@ -1,5 +1,6 @@
 """The encoder alone, whose hidden states are vectors of its tokens."""
 
+from keras_bert.heads import answers
 from keras_bert.heads.head import Head, with_options
 
 
@@ -8,14 +9,16 @@ class Vectors(Head):
 
     name, layer, reads = "encoder", "embeddings", ("pooled", "sequence")
     architectures = ("BertModel",)
-    packs, has_prefix = True, False
+    packs, has_prefix, is_encoder = True, False, True
     google, peft = "", "FEATURE_EXTRACTION"
     text_options = ("pooling", "layers", "normalize", "rows_together")
+
+    answer = staticmethod(answers.embedding)
 
     def run(self, layers, encoded, inputs):
         return encoded
 
-    def build(self, encoder, options):
+    def build(self, encoder):
         return encoder
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):

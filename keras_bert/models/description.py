@@ -2,12 +2,11 @@
 
 import dataclasses
 import re
-import types
 
 import keras
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import BiLSTM, MultiLabelDense, SigmoidDense
+from keras_bert.layers import BiLSTM
 from keras_bert.models import graph_comparison
 from keras_bert.models.forward import blocks_of
 from keras_bert.models.text_check import check_texts
@@ -28,16 +27,16 @@ class Description:
     Attributes:
         config: the `BertConfig` of the encoder.
         head: str, the name of one of `HEADS`.
+        options: dict of the options of the head, as passed to its builder.
+        causal, positions: as passed to `build_encoder`.
+        bilstm: bool, whether a BiLSTM is on top of the encoder, see `build_bilstm_encoder`.
+        dtype: str, name of the encoder's dtype policy.
+        layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
         num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
         multi_label: bool, whether several classes may apply to one text.
         score_activation: str, as passed to `build_classifier`.
-        next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
-        causal, positions: as passed to `build_encoder`.
-        bilstm: bool, whether a BiLSTM is on top of the encoder, see `build_bilstm_encoder`.
         features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
-        dtype: str, name of the encoder's dtype policy.
-        layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
 
     The description of another model than a BERT has the same attributes where they apply, and three more.
 
@@ -51,37 +50,23 @@ class Description:
 
     config: BertConfig
     head: str
-    num_classes: int | None
-    multi_label: bool
-    score_activation: str
-    next_sentence: bool
-    tied: bool
+    options: dict
     causal: bool
     positions: str
     bilstm: bool
-    features: str | None
     dtype: str
     layers: dict
+    # Of the options, those that other programs' files have a place for.
+    num_classes: int | None = None
+    multi_label: bool = False
+    score_activation: str = "linear"
+    tied: bool = True
+    features: str | None = None
 
     @property
     def embedding(self):
         """The arguments of `build_embedder`, a dict; for other heads an empty one."""
-        if "sentence_pooling" not in self.layers:
-            return {}
-        pool, dense = self.layers["sentence_pooling"], self.layers.get("sentence_projection")
-        return {
-            "pooling": pool.pooling,
-            "normalize": pool.normalize or "unit_length" in self.layers,
-            "sequence_length": pool.sequence_length,
-            "projection": None if dense is None else dense.units,
-            "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
-        }
-
-    def options(self):
-        """Returns what `Head.build` needs, of the smallest size."""
-        depth = sum(re.fullmatch(r"bilstm_\d+", name) is not None for name in self.layers)
-        sizes = {"dropout": self.config.head_dropout, "width": 2, "num_layers": depth}
-        return types.SimpleNamespace(**vars(self), **self.embedding, **sizes)
+        return self.options if "sentence_pooling" in self.layers else {}
 
 
 def check_model(model):
@@ -133,8 +118,11 @@ def nested_encoder(model):
     return next((layer for layer in model.layers if isinstance(layer, keras.Model)), model)
 
 
-def read(layers, head):
-    """Returns the `Description` of a model with these layers, before they are compared with those of a builder."""
+def read(layers, head, options):
+    """Returns the `Description` of a model with these layers, before they are compared with those of a builder.
+
+    `head` is the name of a head, `options` are what it reads from its layers.
+    """
     embeddings, block, positions = layers["embeddings"], layers["block_0"], layers.get("positions")
     config = BertConfig(
         vocab_size=layers["token_embedding"].input_dim,
@@ -156,19 +144,17 @@ def read(layers, head):
     dropout = layers.get("head_dropout")
     if dropout is not None and dropout.rate != config.hidden_dropout_prob:
         config = dataclasses.replace(config, classifier_dropout=dropout.rate)
-    classifier = layers.get("classifier", layers.get("token_classifier"))
     return Description(
         config=config,
         head=head,
-        num_classes=None if classifier is None else classifier.units,
-        multi_label=isinstance(classifier, MultiLabelDense),
-        score_activation="sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
-        next_sentence="next_sentence" in layers,
-        tied="mlm_decoder" not in layers,
+        options=options,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
         bilstm=isinstance(layers.get("encoder_bilstm"), BiLSTM),
-        features=layers["features"].features if "features" in layers else None,
         dtype=block.dtype_policy.name,
         layers=layers,
+        **{name: value for name, value in options.items() if name in _FACTS},
     )
+
+
+_FACTS = [field.name for field in dataclasses.fields(Description) if field.default is not dataclasses.MISSING]

@@ -173,7 +173,11 @@ def small_encoder(description, encoder):
     config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
     model = build_encoder(config, causal=description.causal, positions=description.positions, **requested)
-    return add_bilstm(model, read(layers_of(model), "encoder")) if description.bilstm else model
+    return add_bilstm(model, _read(layers_of(model))) if description.bilstm else model
 
 
-_ENCODERS = Family(BUILDERS, layers_of, lambda layers: read(layers, "encoder"), small_encoder, hint)
+def _read(layers):
+    return read(layers, "encoder", {})
+
+
+_ENCODERS = Family(BUILDERS, layers_of, _read, small_encoder, hint)

@@ -20,7 +20,7 @@ def build_bi_encoder(embedder: keras.Model) -> keras.Model:
     Example:
         model = build_bi_encoder(build_embedder(build_encoder(named_config("tiny"))))
     """
-    if describe(embedder).head != "embedding":
+    if not describe(embedder).embedding:
         raise ValueError(f"`embedder` must be a model from build_embedder. Received: {embedder.name!r}")
 
     # Layers

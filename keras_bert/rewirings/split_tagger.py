@@ -24,7 +24,7 @@ def split_bilstm_tagger(model: keras.Model) -> tuple[keras.Model, keras.Model]:
     """
     # Layers
     description = describe(model)
-    if description.head != "bilstm_tagging":
+    if description.features is None:
         raise ValueError(
             f"`model` must come from build_bilstm_tagger. Received: a model with head={description.head!r}"
         )

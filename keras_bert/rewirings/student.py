@@ -7,6 +7,7 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import head_named
 from keras_bert.models.encoder import build_encoder, describe_encoder
 from keras_bert.models.lora import check_no_lora
 
@@ -59,7 +60,7 @@ def add_teacher(student: keras.Model, teacher: keras.Model) -> keras.Model:
     """
     # Layers
     for name, model in (("student", student), ("teacher", teacher)):
-        if (head := describe(model).head) != "pretraining":
+        if "masked" not in head_named(head := describe(model).head).reads:
             raise ValueError(f"`{name}` must be a model from build_pretrainer. Received: a model with head {head!r}")
     # Keras does not see the weights of a function.
     shapes = {f"{_TEACHER}{name}": output.shape for name, output in teacher.output.items()}

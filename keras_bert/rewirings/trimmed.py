@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from keras_bert.heads.describe import describe
-from keras_bert.heads.multiple_choice import fold_choices
 from keras_bert.heads.registry import head_named
 from keras_bert.models.description import Description, check_model
 from keras_bert.models.forward import run_encoder
@@ -29,19 +28,19 @@ def build_trimmed(model: keras.Model) -> keras.Model:
     description = _describe(model)
     if description is None:
         return model
-    layers = description.layers
+    layers, head = description.layers, head_named(description.head)
 
     # Wiring
     inputs = {
         name: keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=name) for name, tensor in model.input.items()
     }
-    rows = fold_choices(layers, inputs) if "fold_choices" in layers else inputs
+    rows = head.encoder_inputs(layers, inputs)
     first = ops.zeros_like(rows["token_ids"][:, :1]) if "pooler" in layers else None
     hidden, _, masked = run_trimmed(layers, rows, None, first, rows.get("mask_positions"))
     encoded = {"sequence_output": hidden} | ({"pooled_output": layers["pooler"](hidden)} if "pooler" in layers else {})
 
     # Model
-    outputs = head_named(description.head).run(layers, encoded, {**inputs, "mask_positions": masked})
+    outputs = head.run(layers, encoded, {**inputs, "mask_positions": masked})
     return keras.Model(inputs, {name: outputs[name] for name in model.output}, name=f"trimmed_{model.name}")
 
 

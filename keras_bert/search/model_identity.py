@@ -4,6 +4,7 @@ import keras
 
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.heads.registry import head_named
 
 # Metadata that has no influence on vectors.
 _WITHOUT_INFLUENCE = {
@@ -25,7 +26,7 @@ def model_facts(bert):
     """Returns a dict of what the vectors of `bert.encode` depend on, to be stored as JSON, without defaults."""
     if not isinstance(bert, LoadedBert):
         raise ValueError(f"an index needs a BERT that `keras_bert.load` returns. Received: {bert!r:.100}")
-    model = bert.model() if bert.head == "embedding" else bert.encoder
+    model = bert.model() if head_named(bert.head).embeds else bert.encoder
     # A pooler that the checkpoint lacks is random.
     weights = [weight for weight in model.weights if bert.has_pooler or "pooler/" not in weight.path]
     arrays = (keras.ops.convert_to_numpy(keras.ops.cast(weight.value, "float32")) for weight in weights)

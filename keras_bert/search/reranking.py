@@ -53,10 +53,12 @@ def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = N
 
 def _label(bert, label):
     """Returns the label whose probability is the score, `None` for regression; raises an error for other models."""
-    if bert.head != "classification" or bert.pair is False:
+    logits = bert.model().output.get("logits")
+    classifies = logits is not None and len(logits.shape) == 2 and logits.shape[-1] is not None
+    if not classifies or bert.pair is False:
         received = "single texts" if bert.pair is False else f"head={bert.head!r}"
         raise ValueError(f"a cross-encoder must be a classifier or a regression model of pairs. Received: {received}")
-    outputs = bert.model().output["logits"].shape[-1]
+    outputs = logits.shape[-1]
     if outputs == 1 and not bert.multi_label:
         if label is not None:
             raise ValueError(f"`label`: the cross-encoder is a regression model, without labels. Received: {label!r}")

@@ -12,6 +12,7 @@ from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
+from keras_bert.translation.answer import answer
 from keras_bert.translation.beams import Beam
 from keras_bert.translation.model import describe
 
@@ -78,7 +79,7 @@ class LoadedTransformer:
         if n_best is not None:
             check_count("n_best", n_best)
         beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
-        answers = answer_rows(self._signature(beam, n_best or 1), ("text",), rows, batch_size, n_best)
+        answers = answer_rows(answer, self._signature(beam, n_best or 1), ("text",), rows, batch_size, n_best)
         return answers[0] if is_single else answers
 
     def _signature(self, beam, n_best):

@@ -236,7 +236,7 @@ class TestNames:
             ({"d_type": "bfloat16"}, "`load` has no argument 'd_type'. Did you mean 'dtype'?"),
             (
                 {"xyz": 1},
-                "`load` has no argument 'xyz'. Expected one of: revision, dtype, head, base, tokenizer, causal,",
+                "`load` has no argument 'xyz'. Expected one of: revision, dtype, head, heads, base, tokenizer, causal,",
             ),
         ],
     )
@@ -381,7 +381,7 @@ def test_labels(copy):
         assert keras_bert.load(folder).labels == ["3", "x", "1.5"]
     assert keras_bert.load(folder, head="encoder").labels is None  # `save` takes none for an encoder.
     edit(folder / "config.json", id2label={"0": "a", "1": "b"})
-    with pytest.raises(ValueError, match="`id2label` has 2 labels, but classifier.weight has 3 rows"):
+    with pytest.raises(ValueError, match="`id2label` has 2 labels, but the classification head has 3 classes"):
         keras_bert.load(folder).model()
 
 

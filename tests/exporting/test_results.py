@@ -17,7 +17,8 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.results import results  # noqa: E402
+from keras_bert.heads.answers import each_text, of_outputs  # noqa: E402
+from keras_bert.heads.registry import head_named  # noqa: E402
 from keras_bert.training.progress import track  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
@@ -71,7 +72,13 @@ def test_predict_equals_the_signature(load, model_of, preprocessor, head):
     options |= {"labels": NAMES.get(head)} | ({} if n_best is None else {"top": 20})  # Candidates of `predict`.
     signature = build_signatures(model_of(head), preprocessor, **options)["serving_default"]
     outputs = {name: value.numpy() for name, value in signature(*map(tf.constant, columns.values())).items()}
+    assert_same(answers, each_text(head_named(load(head).head).answer, outputs, rows, n_best))
     assert_same(answers, results(outputs, rows, n_best))
+
+
+def results(outputs, rows, n_best=None):
+    """Returns the answers of a server, which only tells the names of outputs."""
+    return each_text(of_outputs(outputs), outputs, rows, n_best)
 
 
 def assert_same(value, expected):
@@ -94,7 +101,7 @@ def test_probabilities_of_answers():
     scores = np.log(np.array([[3.0, 1.0, 0.0]], "float32") + 1e-45)
     scores[0, 2] = np.finfo("float32").min
     spans = {"starts": [[3, 0, -1]], "ends": [[4, 2, -1]], "scores": scores}
-    best = {"answer": [b"b"], "start": [3], "end": [4]}
+    best = {"answer": [b"b"], "start": [3], "end": [4], "probability": [0.75]}
     outputs = {name: np.array(value) for name, value in {**spans, **best}.items()}
     rows = [{"context": "ü b"}]
     second = {"answer": "ü", "score": pytest.approx(0.25), "start": 0, "end": 1}
@@ -103,6 +110,7 @@ def test_probabilities_of_answers():
     assert results(outputs, rows) == [first]
     # No answer, which has the same score as the best one.
     outputs |= {"null_score": np.log(np.array([4.0])), "start": np.array([-1]), "end": np.array([-1])}
+    outputs["probability"] = np.array([0.5])
     none = {"answer": "", "score": pytest.approx(0.5), "start": -1, "end": -1, "null_score": pytest.approx(0.5)}
     assert results(outputs, rows) == [none]
 
@@ -129,7 +137,6 @@ DETECTED = {
         (FILLS, 1, {"fills": [[{"token": "a", "score": 0.5}]]}),
         ({"choice": [1], "probabilities": [[0.25, 0.75]]}, None, {"choice": 1, "scores": [0.25, 0.75]}),
         ({"value": [1.5]}, None, {"value": 1.5}),
-        ({"score": [1.5]}, None, {"value": 1.5}),  # Exported by an earlier version.
         ({"probability": [0.5]}, None, {"probability": 0.5}),
         (LABELLED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
         ({**LABELLED, "logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),

@@ -16,7 +16,7 @@ def test_describe_recovers_all_settings(config):
     assert description.config == config
     assert (description.head, description.num_classes) == ("classification", 5)
     assert (description.causal, description.positions) == (True, "sinusoid")
-    assert not keras_bert.describe(keras_bert.build_pretrainer(model, next_sentence=False)).next_sentence
+    assert not keras_bert.describe(keras_bert.build_pretrainer(model, next_sentence=False)).options["next_sentence"]
 
 
 def custom_models(config):

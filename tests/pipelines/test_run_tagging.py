@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.exporting.results import results
+from keras_bert.heads.answers import each_text, entities
 from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging import feature_task as feature_tagging_task
@@ -97,7 +97,7 @@ def test_scores_files_and_the_export(made):
     assert any(expected)
     for name in ("words", "serving_default"):
         outputs = {key: value.numpy() for key, value in signatures[name](tf.constant(texts)).items()}
-        answers = results(outputs, [{"text": text} for text in texts])
+        answers = each_text(entities, outputs, [{"text": text} for text in texts])
         assert places(answers) == expected
     answers, found = (
         [entity for answer in part for entity in answer["entities"]] for part in (answers, bert.predict(texts))

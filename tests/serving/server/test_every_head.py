@@ -10,8 +10,8 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints.answers import read_rows
-from keras_bert.exporting.results import results
 from keras_bert.files import read_json
+from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client
 
 pytest.importorskip("tensorflow")
@@ -58,7 +58,8 @@ def test_answers_have_the_keys_of_predict(head_models, heads, pieces, tmp_path):
             expected = keras_bert.load(tmp_path / name).predict(text := TEXTS.get(name, "a b"))
             ((row,), _) = read_rows(text)
             outputs = client.predict(name, {key: [value] for key, value in row.items()})
-            (answer,) = results({key: np.asarray(value) for key, value in outputs.items()}, [row])
+            outputs = {key: np.asarray(value) for key, value in outputs.items()}
+            (answer,) = each_text(of_outputs(outputs), outputs, [row])
             assert keys(answer) == keys(expected), name
 
 

@@ -1,0 +1,135 @@
+"""The outputs of signatures as Python dicts, one for each text: the `answer` of heads.
+
+Without Keras, so that a program that asks a server starts at once.
+"""
+
+import numpy as np
+
+_NONE = -1e30  # Lower scores of spans mean "none".
+
+
+def each_text(answer, outputs, rows, n_best=None):
+    """Returns the answers to texts, `rows`, from the outputs of a signature for all of them.
+
+    Without `n_best`, answers to questions have no list, and a mask all tokens.
+    """
+    parts = ({name: values[index] for name, values in outputs.items()} for index in range(len(rows)))
+    return [answer(output, row, n_best) for output, row in zip(parts, rows, strict=True)]
+
+
+def of_outputs(names):
+    """Returns what converts the outputs of a server, which does not tell the head, only the names of outputs."""
+    return next((convert for needed, convert in _BY_OUTPUTS if needed <= set(names)), plain)
+
+
+def classes(output, row, n_best):
+    labels, probabilities = strings(output["labels"]), output["probabilities"].tolist()
+    scores = {"scores": dict(zip(labels, probabilities, strict=True))}
+    if "logits" in output:
+        scores["logits"] = output["logits"].tolist()
+    if "predicted" in output:
+        return {"labels": [label for label, is_in in zip(labels, output["predicted"], strict=True) if is_in], **scores}
+    return {"label": labels[int(np.argmax(probabilities))], "score": max(probabilities), **scores}
+
+
+def entities(output, row, n_best):
+    text = row["text"]
+    characters = character_offsets(text)
+    count = int(output["entity_count"])
+    starts, ends = (characters[output[name][:count]].tolist() for name in ("entity_starts", "entity_ends"))
+    types, scores = strings(output["entity_types"][:count]), output["entity_scores"][:count].tolist()
+    found = [
+        {"text": text[start:end], "label": label, "start": start, "end": end, "score": score}
+        for start, end, label, score in zip(starts, ends, types, scores, strict=True)
+    ]
+    return {"entities": found}
+
+
+def replaced(output, row, n_best):
+    text, count = row["text"], int(output["token_count"])
+    starts, ends = (character_offsets(text)[output[name][:count]].tolist() for name in ("starts", "ends"))
+    flags, scores = (output[name][:count].tolist() for name in ("replaced", "scores"))
+    tokens = [
+        {"text": text[start:end], "replaced": flag, "start": start, "end": end, "score": score}
+        for start, end, flag, score in zip(starts, ends, flags, scores, strict=True)
+    ]
+    return {"tokens": tokens}
+
+
+def span(output, row, n_best):
+    context = row["context"]
+    characters = character_offsets(context)
+
+    def found(start, end, **score):
+        start, end = (int(characters[place]) if place >= 0 else -1 for place in (start, end))
+        return {"answer": context[start:end], **score, "start": start, "end": end}
+
+    *scores, null_score = _probabilities(output).tolist()
+    best = found(output["start"], output["end"], score=scores[0] if output["start"] >= 0 else null_score)
+    if "null_score" in output:
+        best["null_score"] = null_score
+    if n_best:
+        spans = zip(output["starts"], output["ends"], scores, strict=True)
+        best["answers"] = [found(start, end, score=score) for start, end, score in spans if start >= 0][:n_best]
+    return best
+
+
+def _probabilities(output):
+    """Returns the probabilities of the spans and of no answer, which comes last, as in Google's n-best list."""
+    scores = output.get("scores", output.get("score"))
+    scores = np.append(scores, output.get("null_score", -np.inf)).astype("float64")
+    powers = np.where(scores > _NONE, np.exp(scores - scores.max()), 0.0)
+    best = powers[0 if output["start"] >= 0 else -1]
+    return powers * (output["probability"] / best) if best else powers / powers.sum()
+
+
+def fills(output, row, n_best):
+    count = int(output["mask_count"])
+    tokens, probabilities = (output[name][:count, :n_best] for name in ("tokens", "probabilities"))
+    found = [
+        [{"token": token, "score": score} for token, score in zip(strings(words), scores.tolist(), strict=True)]
+        for words, scores in zip(tokens, probabilities, strict=True)
+    ]
+    return {"fills": found}
+
+
+def choice(output, row, n_best):
+    return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
+
+
+def embedding(output, row, n_best):
+    return {"embedding": output["embedding"]}
+
+
+def plain(output, row, n_best):
+    """Numbers and strings by the names of the outputs."""
+    return {name: _decoded(np.asarray(value).tolist()) for name, value in output.items()}
+
+
+def _decoded(value):
+    if isinstance(value, list):
+        return [_decoded(part) for part in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def character_offsets(text):
+    """Returns the character offset of each byte offset of a text, including that of its end."""
+    content = np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)
+    return np.cumsum(np.append(0, content & 0xC0 != 0x80))  # Continuation bytes of UTF-8 start with the bits 10.
+
+
+def strings(values):
+    """Decodes an array of strings; those of a client are decoded already."""
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+# The outputs that tell what a signature answers, and what converts its answers.
+_BY_OUTPUTS = (
+    ({"labels", "probabilities"}, classes),
+    ({"entities"}, entities),
+    ({"replaced"}, replaced),
+    ({"answer"}, span),
+    ({"mask_count"}, fills),
+    ({"choice"}, choice),
+    ({"embedding"}, embedding),
+)
