@@ -19,9 +19,7 @@ _EXPECTED = {
 }
 
 
-def flag(
-    default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False, old=None
-):
+def flag(default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False):
     """Returns a field of `CommandArguments` that is a flag: text, number, bool or list, by the annotation of the field.
 
     Args:
@@ -33,10 +31,9 @@ def flag(
         required: bool. Defaults to `False`.
         repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
             commas separate. Defaults to `False`.
-        old: str, a former name of the flag, which is accepted with a warning.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
-    metadata |= {"required": required, "repeatable": repeatable, "old": old}
+    metadata |= {"required": required, "repeatable": repeatable}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -101,7 +98,7 @@ def read(cls, arguments):
     texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
     positional = known(["", *texts])[1:]
     fields = flag_fields(cls)
-    given = {name: known[name].serialize() for name in (*fields, *old_names(cls)) if known[name].present}
+    given = {name: known[name].serialize() for name in fields if known[name].present}
     values = {name: _value(known[name], field) for name, field in fields.items()}
     return cls(**values, positional=tuple(positional), given=given)
 
@@ -111,8 +108,6 @@ def define(cls):
     known = flags.FlagValues()
     for name, field in flag_fields(cls).items():
         _define(known, name, field, cls.wording)
-        if old := field.metadata["old"]:
-            flags.DEFINE_alias(old, name, flag_values=known)
     return known
 
 
@@ -157,11 +152,6 @@ def _value(parsed, field):
     if least is not None and any(value < least for value in values):
         raise ValueError(f"--{parsed.name} must be at least {least}. Received: {received}")
     return values
-
-
-def old_names(cls):
-    """Returns the current names of renamed flags, by their old ones."""
-    return {field.metadata["old"]: name for name, field in flag_fields(cls).items() if field.metadata["old"]}
 
 
 def explain(error):

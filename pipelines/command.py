@@ -1,7 +1,6 @@
 """Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
-import logging
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from keras_bert.files import one_writer
 from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
-from .arguments import define, explain, flag_fields, old_names, read
+from .arguments import define, explain, flag_fields, read
 from .early_checks import check_shared, is_first_worker
 from .help_page import description, help_page, wrapped_command
 from .messages import show_messages, start_tensorflow
@@ -77,9 +76,6 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
-    for old in arguments.given.keys() & old_names(cls):
-        told = "--%s is now --%s; the old name will be removed in the next release"
-        logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
     if check:
         check(arguments)
     check_shared(arguments)

@@ -19,14 +19,14 @@ from .arguments import CommandArguments, flag
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
-    model: str = flag(None, "Directory or name of the checkpoint.", required=True, old="input", section="model")
+    model: str = flag(None, "Directory or name of the checkpoint.", required=True, section="model")
     revision: str = flag(None, "Branch, tag or commit on the Hugging Face hub.")
     tokenizer: str = flag(
         "auto",
         "auto: the checkpoint's own; none; words: for texts that are split into words, for BertJapaneseTokenizer; or "
         "another folder with a tokenizer.",
     )
-    output_dir: str = flag(None, "Output directory.", required=True, old="output", section="output")
+    output_dir: str = flag(None, "Output directory.", required=True, section="output")
     format: str = flag("huggingface", "Output format.", values=["huggingface", "google", "keras"])
     weights_dtype: str = flag(
         "float32", "Data type of the weights in the file.", values=["float32", "float16", "bfloat16"]

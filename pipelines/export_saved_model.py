@@ -61,8 +61,8 @@ class Arguments(CommandArguments):
         "Several labels per text: lowest probability of a predicted label, one or one for each label.",
         section="signature",
     )
-    doc_stride: int = flag(None, "Tagging, question answering: tokens from window to window.", least=1, old="stride")
-    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", least=1, old="top")
+    doc_stride: int = flag(None, "Tagging, question answering: tokens from window to window.", least=1)
+    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", least=1)
     max_answer_length: int = flag(None, "Question answering: maximum tokens of an answer.", least=1)
     null_threshold: float = flag(None, "Question answering: score margin by which no answer must beat the best.")
     hypothesis: str = flag(
@@ -76,7 +76,7 @@ class Arguments(CommandArguments):
         "saved_model", "Format; ONNX and LiteRT take token ids.", values=list(_PRECISIONS), section="output"
     )
     lengths: list[int] = flag(None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.")
-    output_dir: str = flag(None, "Folder of the model or, SavedModel, of a version.", required=True, old="output")
+    output_dir: str = flag(None, "Folder of the model or, SavedModel, of a version.", required=True)
 
     @property
     def options(self):

@@ -65,7 +65,7 @@ class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
     train_file: str = flag(None, "Your own training data: CSV, TSV or JSONL.")
     dev_file: str = flag(None, "File to select the best run on.")
     folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2)
-    predict_file: str = flag(None, "File to predict.", old="test_file")
+    predict_file: str = flag(None, "File to predict.")
     sequence_length: int = flag(128, "Maximum number of tokens of a sequence.", least=3)
     model: str = flag(None, "Directory or name of the model to start from; default: the teacher.", section="model")
     init_from: str = flag(

@@ -21,7 +21,7 @@ from .arguments import CommandArguments, flag
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
-    dev_file: str = flag(None, "File with the questions and their answers.", required=True, old="data", section="data")
+    dev_file: str = flag(None, "File with the questions and their answers.", required=True, section="data")
     predictions: str = flag(None, "Answers by id, JSON.", required=True)
     na_prob: str = flag(None, "Probabilities or odds of no answer by id, JSON.")
     na_prob_thresh: float = flag(1.0, "Threshold of no answer.")

@@ -11,7 +11,6 @@ from keras_bert.files import add_array
 
 _HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
 _NAMED = ("pieces", "strip_accents")  # Settings of a vocabulary that have facts of their own.
-_ADDED = {"tokenizer", "config"}  # Facts that indexes of earlier versions lack.
 
 
 def model_identity(metadata, config, arrays):
@@ -37,7 +36,7 @@ def differences(first, second):
     differing = []
     for name in dict.fromkeys([*first, *second]):
         value, other = first.get(name), second.get(name)
-        if value == other or (name in _ADDED and None in (value, other)):
+        if value == other:
             continue
         if isinstance(value, dict) and isinstance(other, dict):
             differing += differences(value, other)

@@ -81,7 +81,7 @@ def runs_table(results, metric):
     names = list(results[0]["scores"])
     lines = [f"| run | {' | '.join(names)} |".replace("_", " "), "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
-        missing = "diverged" if math.isnan(result["scores"][metric]) else ""  # Runs of earlier versions lack scores.
+        missing = "diverged" if math.isnan(result["scores"][metric]) else ""  # A run may lack scores of others.
         numbers = " | ".join(_cell(name, result["scores"][name], missing) for name in names)
         lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
     return "\n".join(lines) + "\n"

@@ -12,8 +12,6 @@ _FILE = "origins.json"
 def check_unchanged(folder, origins, write=True):
     """Raises an error if models or data differ from those that the runs of a folder started from.
 
-    Runs of earlier versions have not stored them and resume with those that there are now.
-
     Args:
         folder: path, where they are stored.
         origins: dict by name of dicts, such as `LoadedBert.identity`.

@@ -137,8 +137,7 @@ def _begin(output, header):
 def check_settings(output, stored, header):
     """Raises an error if the folder is from another run."""
     expected = json.loads(json.dumps(header))
-    stored = expected | stored  # Data of earlier versions has no `content`.
-    differing = [name for name in expected if stored[name] != expected[name]]
+    differing = [name for name in expected if stored.get(name) != expected[name]]
     if differing:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "

@@ -17,7 +17,7 @@ DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nW
 class Shared(CommandArguments):
     wording: typing.ClassVar = {"start": "none"}
 
-    model: str = flag(None, "Model; default: {start}.", section="model", required=True, old="checkpoint")
+    model: str = flag(None, "Model; default: {start}.", section="model", required=True)
     names: list[str] = flag(("a",), "Names {of} something.")
 
 
@@ -48,11 +48,10 @@ def test_values_and_defaults(tmp_path):
     assert (default.sizes, default.rates, default.names, default.phase) == (None, [0.5, 1.0], ["a"], None)
     assert (default.share, default.casing, default.fast, default.positional) == (0.25, "lower", True, ())
     (tmp_path / "flags.txt").write_text("\ufeff--sizes=1,2\n", encoding="utf-8")
-    given = ["--checkpoint=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast", "--phase=a,b", "--phase=c"]
+    given = ["--model=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast", "--phase=a,b", "--phase=c"]
     arguments = parse(DOCUMENT, Arguments, [*given, "--verbose"])
     assert (arguments.model, arguments.sizes, arguments.phase) == ("m", [1, 2], ["a,b", "c"])
     assert (arguments.fast, arguments.positional) == (False, ("text",))
-    assert "checkpoint" in arguments.given
     assert arguments.flagfile.splitlines() == ["--sizes=1,2", "--phase=a,b", "--phase=c", "--nofast", "--model=m"]
     assert arguments.fill(Settings, share=0.75) == Settings(0.75, False)
     arguments.only(False, "with a cat", "rates")
