@@ -40,8 +40,8 @@ def make_batches(data_dir, count, path):
     import keras_bert
     from keras_bert.text.lossless import LosslessTokenizer
     from keras_bert.translation import data
-    from keras_bert.translation.features import TranslationFeatures
-    from keras_bert.translation.learned_vocabulary import open_vocabulary
+    from keras_bert.translation.run import open_vocabulary
+    from keras_bert.translation.task import TranslationFeatures
 
     pairs = data.without_blank(data.read(data_dir / "train.de", data_dir / "train.en"))
     vocabulary = open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocabulary"))

@@ -105,7 +105,7 @@ def main(arguments):
 
 def _vocabulary(arguments):
     """Returns the vocabulary, with the words of --add_words."""
-    from keras_bert.text.added_words import add_words, without_known
+    from keras_bert.text.new_words import add_words, without_known
 
     vocabulary = Vocabulary(arguments.vocab, strip_accents=arguments.strip_accents)
     if not arguments.add_words:

@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from keras_bert.checkpoints import hub, locations, other_models
-from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
+from keras_bert.checkpoints.locations import CONFIG, read_object_if_exists
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
 

@@ -39,7 +39,7 @@ from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import OWN, own_data
 from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.examples import read_table
-from keras_bert.text.thresholds import THRESHOLD
+from keras_bert.text.labels import THRESHOLD
 
 from . import command, common_flags, wings
 from .arguments import flag

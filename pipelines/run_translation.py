@@ -70,8 +70,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.translation.learned_vocabulary import open_vocabulary
-    from keras_bert.translation.run import TranslationRuns
+    from keras_bert.translation.run import TranslationRuns, open_vocabulary
     from keras_bert.translation.task import TranslationSettings, TranslationTask
 
     strategy, output = arguments.create_strategy(), arguments.output

@@ -23,7 +23,7 @@ import shlex
 
 import keras_bert
 from keras_bert.files import replacing
-from keras_bert.search import data, metrics, squad
+from keras_bert.search import data, metrics
 from keras_bert.search.asking import ask, json_line, readable, warn_of_unknown
 from keras_bert.search.index_files import check_folder, find_facts
 from keras_bert.tasks.table_files import valid_text
@@ -67,7 +67,7 @@ class Arguments(CommandArguments):
     def sources(self):
         """The passages or their file, the queries, and which passages are relevant; `None` or empty without."""
         if self.squad:
-            data_set = squad.read_squad(self.squad)
+            data_set = data.read_squad(self.squad)
             return data_set.passages, data_set.queries, data_set.relevance
         queries = [data.Query(str(number), valid_text(text)) for number, text in enumerate(self.query or ())]
         if any(not query.text.strip() for query in queries):

@@ -32,7 +32,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.reports.attention import attention_page
+    from keras_bert.reports.page import attention_page
 
     bert, texts = keras_bert.load(arguments.model), arguments.positional
     tokens, attention = bert.attention(texts if len(texts) == 2 else texts[0])

@@ -68,7 +68,7 @@ NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.",
 NEED_TENSORFLOW += tuple(
     f"keras_bert.heads.{path.stem}" for path in (ROOT / "keras_bert" / "heads").glob("*_signatures.py")
 )
-NEED_TENSORFLOW += ("keras_bert.translation.signature.", "keras_bert.text.added_words.")
+NEED_TENSORFLOW += ("keras_bert.translation.signature.", "keras_bert.text.new_words.")
 TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.")  # Each needs other packages.
 
 

@@ -18,7 +18,7 @@ def with_words(checkpoint, words):
             f"{checkpoint.name} has no vocabulary. Expected a checkpoint with a vocab.txt or tokenizer.json"
         )
     with naming_extras("add_words"):
-        from keras_bert.text.added_words import add_words  # Needs TensorFlow, unlike the models.
+        from keras_bert.text.new_words import add_words  # Needs TensorFlow, unlike the models.
 
     vocabulary, before = add_words(metadata.vocabulary, words, metadata.lowercase)
     size = max(checkpoint.config.vocab_size, len(vocabulary))  # A table may have more rows than there are pieces.

@@ -10,15 +10,15 @@ import numpy as np
 import safetensors.numpy
 
 from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.json_files import CONFIG
 from keras_bert.checkpoints.layout import POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, is_of_head, tensors_of
+from keras_bert.checkpoints.locations import CONFIG
 from keras_bert.checkpoints.relatives import RELATIVES
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import read_object, write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.text.thresholds import checked_thresholds
+from keras_bert.text.labels import checked_thresholds
 
 
 def read(directory, head=None):

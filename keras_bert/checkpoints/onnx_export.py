@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import keras
 import onnx
+import onnxruntime
+from onnx import helper
+from onnxruntime.quantization import quantize_dynamic
 
 from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
 from keras_bert.exporting.onnx_model import build_onnx
-from keras_bert.exporting.onnx_runtime import onnx_runner, write_int8
 from keras_bert.exporting.runtimes import check_runtime
 
 _FILE = "model.onnx"
@@ -62,3 +64,21 @@ def export_onnx(
         tolerance = "dynamic_int8" if rounded else precision
         report = check_runtime(model, description, path, [(onnx_runner(path), None)], tolerance)
     return dataclasses.replace(report, path=pathlib.Path(directory) / _FILE)
+
+
+def write_int8(proto, path):
+    """Writes a float32 ONNX model with dynamic quantization, in standard operators.
+
+    Tables have one scale, kernels one for each output channel, activations one for each batch.
+    """
+    # The tool asks for pre-processing, which means shape inference and constant folding: there is nothing to fold.
+    helper.set_model_props(proto, {"onnx.quant.pre_process": "onnxruntime.quant"})
+    # With 8 bits, processors without VNNI (Intel before 2019, AMD before 2022) would silently overflow.
+    quantize_dynamic(proto, str(path), per_channel=True, reduce_range=True)
+
+
+def onnx_runner(path):
+    """Returns a function from a dict of int32 arrays to the dict of outputs, computed by ONNX Runtime on the CPU."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda batch: dict(zip(names, session.run(names, batch), strict=True))

@@ -1,6 +1,6 @@
 """Checkpoints of other models than BERT. Their modules are named as text: this one works without them."""
 
-from keras_bert.checkpoints.json_files import CONFIG, read_object_if_exists
+from keras_bert.checkpoints.locations import CONFIG, read_object_if_exists
 
 # What `keras_bert.load` opens, by `model_type` of config.json.
 BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert")

@@ -17,9 +17,8 @@ from keras_bert.heads.describe import describe
 from keras_bert.heads.registry import HEADS
 from keras_bert.metadata import Metadata
 from keras_bert.similarity import check_function
-from keras_bert.text.labels import checked_labels
+from keras_bert.text.labels import checked_labels, checked_null_threshold, checked_thresholds
 from keras_bert.text.prompts import check_prompts
-from keras_bert.text.thresholds import checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")

@@ -5,8 +5,8 @@ import json
 
 from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.huggingface import CONFIG, is_ours, write_tensors
-from keras_bert.checkpoints.json_files import inner_path, read_object_if_exists
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
+from keras_bert.checkpoints.locations import inner_path, read_object_if_exists
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
 from keras_bert.files import read_object, write_json

@@ -19,7 +19,7 @@ options and their keys.
 import logging
 
 from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.json_files import read_object_if_exists
+from keras_bert.checkpoints.locations import read_object_if_exists
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json

@@ -6,8 +6,8 @@ from functools import partial
 import safetensors
 
 from keras_bert.checkpoints.h5_file import read_h5_file
-from keras_bert.checkpoints.json_files import inner_path
 from keras_bert.checkpoints.layout import Tensor
+from keras_bert.checkpoints.locations import inner_path
 from keras_bert.checkpoints.torch_file import read_torch_file
 from keras_bert.files import read_object
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.checks import check_count
-from keras_bert.text.extended_vocabulary import check_extendable, extend, unused_ids
 from keras_bert.text.tokenizer_options import LONGEST_WORD
-from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary
+from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary, check_extendable, extend, unused_ids
 
 _LOG = logging.getLogger("keras_bert")
 _FEWER = "the corpus gives only %s tokens instead of %s. Add text or lower the minimum count, which is %d"

@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
-from keras_bert.training.calls import rates
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
+from keras_bert.training.step_loop import rates
 
 _FIT_S = 10.0  # Approximate limit of the duration of a call of `fit`, so that progress is shown.
 

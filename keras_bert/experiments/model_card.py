@@ -8,7 +8,7 @@ import re
 import keras
 import tensorflow as tf
 
-from keras_bert.reports.names import base_name, is_hub_name
+from keras_bert.reports.page import base_name, is_hub_name
 from keras_bert.tasks.summary import headline, warnings
 from keras_bert.version import __version__
 

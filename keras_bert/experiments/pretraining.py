@@ -6,9 +6,8 @@ from keras_bert.experiments.pretraining_model import check_held_out, check_pairs
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.files import read_lines
 from keras_bert.heads.describe import describe
-from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage, sequence_length
-from keras_bert.pretraining.fills import sample_fills
-from keras_bert.pretraining.packed_records import PackedRecords
+from keras_bert.pretraining.dataset import BidirectionalRecords, PackedRecords, Records, find_damage, sequence_length
+from keras_bert.pretraining.inspection import sample_fills
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
 from keras_bert.rewirings.student import without_teacher

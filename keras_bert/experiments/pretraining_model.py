@@ -10,7 +10,7 @@ from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import build_pretrainer
 from keras_bert.models.encoder import build_encoder
 from keras_bert.pretraining.masking import Masking
-from keras_bert.text.added_words import without_known
+from keras_bert.text.new_words import without_known
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,7 @@ from keras_bert.experiments.report import write_report
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.environment import environment
-from keras_bert.reports.names import short_name
-from keras_bert.reports.page import Head
+from keras_bert.reports.page import Head, short_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.thresholds import threshold_text
 from keras_bert.training.progress import announced

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
-from keras_bert.exporting.calibration import calibrated, probed
+from keras_bert.exporting.activation_ranges import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing

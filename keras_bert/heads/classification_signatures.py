@@ -4,9 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
-from keras_bert.text.labels import placeholders
+from keras_bert.text.labels import THRESHOLD, checked_thresholds, cuts, placeholders
 from keras_bert.text.signatures import in_groups, texts
-from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
 
 
 def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):

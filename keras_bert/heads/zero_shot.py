@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_bert.checks import is_finite
 from keras_bert.layers.masks import FORBIDDEN
-from keras_bert.text.thresholds import THRESHOLD
+from keras_bert.text.labels import THRESHOLD
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -17,8 +17,7 @@ from keras_bert.layers.head_layers import (
     UnfoldPassages,
 )
 from keras_bert.layers.layer_norm import LayerNorm
-from keras_bert.layers.masks import AttentionMask
-from keras_bert.layers.packed import FirstTokens, PackedMask
+from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
 from keras_bert.layers.pairs import AttentionFlow, Highway, JoinLogits, MaskedMax, PairAttention, SplitPair
 from keras_bert.layers.recurrent import BiLSTM, BothDirections, EncoderFeatures, NextAndPrevious, WeightedSum
 from keras_bert.layers.sentence_pooling import SentencePooling, UnitLength

@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_bert.layers.configured import Configured
 from keras_bert.layers.dense import Dense
+from keras_bert.layers.quantization import Configured
 
 
 class Composite(Configured, keras.layers.Layer):

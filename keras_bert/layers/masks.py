@@ -1,8 +1,9 @@
-"""Attention masks."""
+"""Attention masks, and layers for packed rows: several texts, none of which sees another (Krell et al., 2021)."""
 
 import keras
 from keras import ops
 
+from keras_bert.layers.positions import take_positions
 from keras_bert.layers.quantization import Unquantized
 
 # Added to the float32 score of a masked position: its probability becomes exactly zero, and a fully masked row stays
@@ -48,3 +49,59 @@ class AttentionMask(Unquantized, keras.layers.Layer):
 def attention_bias(mask):
     """Returns the float32 tensor to add to the attention scores for a boolean mask."""
     return (1.0 - ops.cast(mask, "float32")) * FORBIDDEN
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PackedMask(Unquantized, keras.layers.Layer):
+    """Returns the attention mask of packed rows: each token attends to the tokens of its own text.
+
+    Args:
+        causal: bool, whether each token attends only to itself and its left context. Defaults to `False`.
+
+    Call arguments:
+        text_numbers: integers `(batch, length)`, the number of each token's text in its row; 0 for padding.
+
+    Returns:
+        A boolean tensor `(batch, 1, query length, key length)`, true where attention is allowed.
+
+    Example:
+        mask = PackedMask()([[1, 1, 1, 2, 2, 0]])
+    """
+
+    def __init__(self, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.causal = causal
+        self.built = True
+
+    def call(self, text_numbers):
+        mask = ops.equal(ops.expand_dims(text_numbers, (1, 3)), ops.expand_dims(text_numbers, (1, 2)))
+        if self.causal:
+            positions = ops.arange(ops.shape(text_numbers)[1])
+            mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
+        return mask
+
+    def compute_output_spec(self, text_numbers):
+        batch, length = text_numbers.shape
+        return keras.KerasTensor((batch, 1, length, length), "bool")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FirstTokens(Unquantized, keras.layers.Layer):
+    """Gathers the first token of each text of packed rows, its [CLS], as sequences of one token.
+
+    Call arguments:
+        sequence_output: `(batch, length, width)`.
+        text_starts: integers `(batch, texts)`, the position of each text in its row; 0 for absent texts.
+
+    Returns:
+        `(batch * texts, 1, width)`.
+
+    Example:
+        pooled_output = Pooler(768)(FirstTokens()(sequence_output, text_starts))
+    """
+
+    def call(self, sequence_output, text_starts):
+        return ops.reshape(take_positions(sequence_output, text_starts), (-1, 1, sequence_output.shape[-1]))
+
+    def compute_output_shape(self, sequence_output_shape, text_starts_shape):
+        return (None, 1, sequence_output_shape[-1])

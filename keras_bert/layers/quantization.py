@@ -1,10 +1,24 @@
-"""Support for `model.quantize`, and the float tables of quantized and LoRA-adapted layers."""
+"""Configs of layers, support for `model.quantize`, and the float tables of quantized and LoRA-adapted layers."""
+
+import inspect
 
 from keras import ops, quantizers
 
-from keras_bert.layers.configured import Configured
-
 _MODES = ("int8", "int4")
+
+
+class Configured:
+    """Mixin for layers whose config contains the arguments of `__init__`, each stored under its own name."""
+
+    def get_config(self):
+        kinds = [
+            kind for kind in reversed(type(self).__mro__) if issubclass(kind, Configured) and "__init__" in vars(kind)
+        ]
+        names = [name for kind in kinds for name in inspect.signature(kind.__init__).parameters]
+        arguments = {
+            name: getattr(self, name) for name in names if name not in ("self", "kwargs") and hasattr(self, name)
+        }
+        return {**super().get_config(), **arguments}
 
 
 def _check_mode(mode):

@@ -11,7 +11,7 @@ from keras_bert.corpus import documents
 from keras_bert.pretraining import sentence_pairs, token_store
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.randomness import uniforms
-from keras_bert.pretraining.records import serialize
+from keras_bert.pretraining.record_files import serialize
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 

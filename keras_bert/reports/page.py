@@ -1,18 +1,20 @@
-"""Renders the report templates, with autoescaping."""
+"""Renders the templates of reports, with autoescaping: their head, numbers, settings and names of models as text."""
 
+import base64
 import dataclasses
+import math
 import pathlib
 import re
 
 import jinja2
 import markupsafe
-
-from keras_bert.reports.headline import Headline
+import numpy as np
 
 NOTHING = "\N{EN DASH}"
 _ROOM = pathlib.Path(__file__).parent
 _SECTION = re.compile(r'<section id="(.+?)"><h2>(.+?)</h2>')
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+LONGEST = 256  # Tokens of a page of attention; with 12 layers and 12 heads it then has 13 MB.
 
 
 def _clean(value):
@@ -85,6 +87,58 @@ def draw(chart, **values):
 
 
 @dataclasses.dataclass(frozen=True)
+class Headline:
+    """A score and the baseline that it should exceed.
+
+    Example:
+        Headline("accuracy on dev", 0.74, "always negative", 0.5).text
+    """
+
+    name: str  # What the score is.
+    score: float  # From 0 to 1; correlations from -1.
+    baseline: str = ""  # What the baseline predicts.
+    reference: float | None = None  # Score of the baseline.
+    rows: int | None = None  # Number of the rows of which the score is a share.
+
+    @property
+    def percent(self):
+        return f"{100 * self.score:.1f}%"
+
+    @property
+    def comparison(self):
+        """How far the score is above the baseline; empty without one."""
+        if self.reference is None:
+            return ""
+        points = round(100 * self.score, 1) - round(100 * self.reference, 1)
+        side = "above" if points > 0 else "below"
+        return f"{abs(points):.1f} points {side} the baseline" if round(points, 1) else "no better than the baseline"
+
+    @property
+    def interval(self):
+        """The 95% interval of the share of few rows (Wilson, 1927); empty otherwise."""
+        if self.rows is None or self.rows > 1000:
+            return ""
+        z = 1.96
+        middle, width = self.score + z**2 / (2 * self.rows), self.score * (1 - self.score) + z**2 / (4 * self.rows)
+        ends = (middle + sign * z * math.sqrt(width / self.rows) for sign in (-1, 1))
+        low, high = (100 * end / (1 + z**2 / self.rows) for end in ends)
+        return f"95% interval {low:.0f} to {high:.0f}%, of {self.rows} rows"
+
+    @property
+    def text(self):
+        """The headline as a sentence."""
+        compared = f", {self.comparison} ({self.baseline}: {100 * self.reference:.1f}%)" if self.comparison else ""
+        interval = f" ({self.interval})" if self.interval else ""
+        return f"{self.percent} {self.name}{interval}{compared}."
+
+    @property
+    def bars(self):
+        """Name, number and share of the width of both bars; none without a baseline."""
+        rows = [("this model", self.score), (self.baseline, self.reference)] if self.comparison else []
+        return [(name, f"{100 * value:.1f}%", min(max(value, 0.0), 1.0)) for name, value in rows]
+
+
+@dataclasses.dataclass(frozen=True)
 class Head:
     """The head of a report."""
 
@@ -94,3 +148,39 @@ class Head:
     settings: dict = dataclasses.field(default_factory=dict)
     warnings: list = dataclasses.field(default_factory=list)  # Sentences to show first.
     headline: Headline | None = None  # Shown before all else.
+
+
+def short_name(model):
+    """Returns the last part of a model's name or path; of `NAME/model`, as a run has it, and of `NAME/4`, both."""
+    parts = pathlib.PurePath(model).parts
+    return "/".join(parts[-2:] if parts[-1] == "model" or parts[-1].isdigit() else parts[-1:])
+
+
+def is_hub_name(name):
+    """Whether a model that was loaded by this name came from the Hugging Face hub, judging by the name."""
+    is_name = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(name)) is not None
+    return is_name and not pathlib.Path(name).exists()
+
+
+def base_name(name):
+    """Returns a name of the hub unchanged, and the last part of a path; of `NAME/model`, as a run has it, both."""
+    return str(name) if is_hub_name(name) else short_name(name)
+
+
+def attention_page(title: str, tokens: list[str], attention):
+    """Renders the attention of a text as one HTML file without references to others.
+
+    `attention` are probabilities `(layers, heads, tokens, tokens)`, shown in steps of 0.4%.
+    """
+    if len(tokens) > LONGEST:
+        raise ValueError(f"the page shows texts of at most {LONGEST} tokens. Received: {len(tokens)} tokens")
+    layers, heads = attention.shape[:2]
+    steps = np.round(np.asarray(attention, "float64") * 255).astype(np.uint8)
+    data = {
+        "layers": layers,
+        "heads": heads,
+        "tokens": tokens,
+        "values": base64.b64encode(steps.tobytes()).decode(),
+    }
+    facts = f"{layers} layers with {heads} heads each, {len(tokens)} tokens"
+    return render("attention.html", title=title, facts=facts, data=data)

@@ -25,8 +25,7 @@ from keras_bert.search.index_files import (
     write_facts,
     write_passages,
 )
-from keras_bert.search.model_identity import model_facts
-from keras_bert.search.vectors import SIMILARITIES, embed, model_similarity
+from keras_bert.search.vectors import SIMILARITIES, embed, model_facts, model_similarity
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.reports.headline import Headline
+from keras_bert.reports.page import Headline
 from keras_bert.tasks.class_names import MANY, REGRESSION, alike, are_numbers, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
-from keras_bert.text import sentencepiece_model, tokenizer_steps, vocabulary_file
+from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
 from keras_bert.text.added_tokens import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
@@ -17,6 +17,7 @@ REVERSIBLE = ("[PAD]", "[UNK]", "[START]", "[END]")
 _DEFAULTS = {option.name: option.default for option in VOCABULARY_OPTIONS}
 _UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
+_UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class Vocabulary:
@@ -234,7 +235,7 @@ def _open(pieces):
     """Returns the source of a vocabulary, and its values by argument name."""
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
-        return str(path), vocabulary_file.read(path)
+        return str(path), _read(path)
     source = "the list of pieces"
     if isinstance(pieces, dict) and "pieces" not in pieces:
         raise ValueError(
@@ -260,3 +261,50 @@ def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
 def is_special(piece):
     """Returns whether a piece is special, such as `[CLS]` or `[unused1]`."""
     return bool(_SPECIAL.fullmatch(piece))
+
+
+def _read(path):
+    """Returns a dict of arguments of `Vocabulary`, from `vocab.txt` or `tokenizer.json`."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such vocabulary file")
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start :][:8]!r}"
+        ) from None
+    if path.suffix == ".json":
+        return tokenizer_json.read(path, text)
+    # Not splitlines(): the multilingual vocabulary contains pieces such as U+2028.
+    pieces = [line.strip(" \t\r") for line in text.removeprefix("\ufeff").split("\n")]
+    while pieces and not pieces[-1]:  # A newline at the end, and blank lines after it.
+        pieces.pop()
+    if "" in pieces:
+        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece per line")
+    return {"pieces": pieces}
+
+
+def check_extendable(vocabulary):
+    """Raises unless pieces can be added."""
+    if vocabulary.unigram is not None:
+        raise ValueError(
+            f"{vocabulary.source}: pieces are added to WordPiece vocabularies. Received: a Unigram model of "
+            "SentencePiece"
+        )
+
+
+def unused_ids(vocabulary):
+    """Returns the ids of the pieces `[unused1]`, ..., but for added tokens."""
+    added = {token.content for token in vocabulary.added_tokens}
+    return vocabulary.ids(piece for piece in vocabulary.pieces if _UNUSED.fullmatch(piece) and piece not in added)
+
+
+def extend(vocabulary, pieces):
+    """Returns a vocabulary with more pieces, in the place of unused ones first, then at the end."""
+    settings, unused = vocabulary.get_config(), unused_ids(vocabulary)[: len(pieces)]
+    replaced = dict(zip(unused, pieces, strict=False))
+    kept = [replaced.get(index, piece) for index, piece in enumerate(vocabulary.pieces)]
+    settings = settings if isinstance(settings, dict) else {}
+    return Vocabulary({**settings, "pieces": [*kept, *pieces[len(unused) :]]})

@@ -7,13 +7,12 @@ import keras
 import tensorflow as tf
 
 from keras_bert.training.adamw import assign, is_narrow
-from keras_bert.training.collectives import all_reduce
-from keras_bert.training.gradient_cache import GradientCache
-from keras_bert.training.loss_scale import LossScale
+from keras_bert.training.collectives import all_reduce, gather_rows, own_rows
 from keras_bert.training.losses import mean_losses
 from keras_bert.training.optimizer import check_optimizer
 
 PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss`.
+_START, _STEPS_TO_DOUBLE = 2.0**15, 2000  # Of the scale of float16 losses.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,3 +275,86 @@ def _check_inputs(model, inputs):
             "`rewire=keras_bert.models.build_packed`, all others for a trainer without it. Received: batches with "
             f"{', '.join(sorted(inputs))}"
         )
+
+
+class LossScale:
+    """Multiplies the loss, so that small gradients do not vanish in float16 (Micikevicius et al., 2018).
+
+    A step with gradients that are not finite is skipped and halves the scale; 2,000 others in sequence double it.
+    Unless `active`, for models that compute in float16, the scale is 1, and no step is skipped.
+
+    Attributes:
+        value: the scale, a variable if active.
+        variables: list of variables to save with a run.
+        names: list of the names of the numbers that `update` returns.
+    """
+
+    def __init__(self, active):
+        self.active, self.value, self.variables, self.names = active, 1.0, [], []
+        if active:
+            self.value, self._good_steps = tf.Variable(_START, trainable=False), tf.Variable(0, trainable=False)
+            self.variables, self.names = [self.value, self._good_steps], ["skipped"]
+
+    def update(self, norm, apply):
+        """Calls `apply`, or skips it if the global norm of the gradients is not finite.
+
+        If active, returns a list of 1 if skipped, else 0.
+        """
+        if not self.active:
+            apply()
+            return []
+
+        def apply_step():
+            apply()
+            return 0.0
+
+        finite = tf.math.is_finite(norm)
+        skipped = tf.cond(finite, apply_step, lambda: 1.0)
+        good = tf.where(finite, self._good_steps + 1, 0)
+        doubled = tf.where(good == _STEPS_TO_DOUBLE, self.value * 2, self.value)
+        assign(self.value, tf.where(finite, doubled, self.value / 2))
+        assign(self._good_steps, good % _STEPS_TO_DOUBLE)
+        return [skipped]
+
+
+class GradientCache:
+    """Computes a loss of the whole global batch, such as in-batch negatives, and the gradients of a model's outputs.
+
+    The loss needs the outputs of all rows, while the activations of only one micro-batch fit into memory. Two passes:
+
+    1. `outputs` computes all micro-batches and keeps only the outputs; `gradients` computes the loss and its gradients
+       with respect to these.
+    2. Each micro-batch is computed again, with the same dropout masks, and the backward pass continues from there: the
+       weights receive the same gradients as from the whole batch.
+
+    One micro-batch of a replica needs no first pass.
+    """
+
+    def __init__(self, losses, scale, micro_batches):
+        self._losses, self._scale, self._micro_batches = losses, scale, micro_batches
+
+    def outputs(self, forward, specs):
+        """Returns the outputs for all rows of this replica, without what gradients need.
+
+        `forward` maps the index of a micro-batch to its outputs; `specs` are the symbolic outputs of the model.
+        """
+
+        def add(index, arrays):
+            return index + 1, tf.nest.map_structure(
+                lambda array, value: array.write(index, value), arrays, forward(index)
+            )
+
+        arrays = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
+        more = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}  # See `TrainStep`.
+        _, arrays = tf.while_loop(body=add, loop_vars=(0, arrays), **more)
+        return tf.nest.map_structure(lambda array, spec: tf.ensure_shape(array.concat(), spec.shape), arrays, specs)
+
+    def gradients(self, targets, weights, outputs, totals):
+        """Returns this replica's share of each loss, and the gradients of its outputs, scaled."""
+        targets, weights, outputs = gather_rows((targets, weights, outputs))
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            losses = mean_losses(self._losses, targets, outputs, weights, totals)
+            loss = tf.reduce_sum(losses) * self._scale.value
+        gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return losses / tf.distribute.get_replica_context().num_replicas_in_sync, own_rows(gradients)

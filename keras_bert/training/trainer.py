@@ -14,7 +14,6 @@ from keras_bert.data.batch_source import as_source
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import keep_freed_memory
 from keras_bert.training.callbacks import TensorBoard
-from keras_bert.training.calls import Calls, explaining_out_of_memory
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
@@ -24,6 +23,7 @@ from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
 from keras_bert.training.step import StepOptions, TrainStep
+from keras_bert.training.step_loop import Calls, explaining_out_of_memory
 
 
 class Trainer:

@@ -5,21 +5,23 @@ import functools
 import types
 
 import numpy as np
+import sacrebleu
 import tensorflow as tf
 
 from keras_bert.data.pair_bucketing import PairBatches
 from keras_bert.files import write_text
+from keras_bert.reports import page
 from keras_bert.tasks.base import Findings, FinetuningTask, Split
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
-from keras_bert.translation import data, metrics
+from keras_bert.translation import data
 from keras_bert.translation.beams import Beam
-from keras_bert.translation.features import TranslationFeatures
 from keras_bert.translation.loaded import load
 from keras_bert.translation.model import build_transformer
-from keras_bert.translation.report import translation_sections
 from keras_bert.translation.signature import Translator
+
+_EXAMPLES, _TYPICAL = 8, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class TranslationSettings:
     patience: int | None = None  # Epochs without a better BLEU, or loss at the same BLEU, before stopping.
     beam_size: int = 4  # Of the final translations.
     length_penalty: float = 0.6
-    bleu_tokenizer: str = "13a"  # See `metrics.bleu`.
+    bleu_tokenizer: str = "13a"  # See `bleu`.
     gradient_accumulation: int = 1  # Micro-batches per batch.
     precision: str = "float32"
 
@@ -96,7 +98,7 @@ class TranslationTask(FinetuningTask):
 
     def score(self, targets, outputs):
         """Returns BLEU of translations, from 0 to 1, like all scores of a study."""
-        return {"bleu": metrics.bleu(outputs, targets, self._settings.bleu_tokenizer)[0] / 100}
+        return {"bleu": bleu(outputs, targets, self._settings.bleu_tokenizer)[0] / 100}
 
     def dev_score(self, translations):
         """Returns BLEU on dev, from 0 to 1."""
@@ -135,21 +137,41 @@ class TranslationTask(FinetuningTask):
             _write_lines(output / "test.txt", translated)
             if split.examples.targets is not None:
                 scores["test"] = self.score(split.examples.targets, translated)["bleu"]
-        bleu, signature = metrics.bleu(translations, self._dev.targets, self._settings.bleu_tokenizer)
+        best, signature = bleu(translations, self._dev.targets, self._settings.bleu_tokenizer)
         weights = names[int(np.argmax(dev["scores"]))]
         align = functools.partial(_alignments, Translator(load(output / "model").model(), self.tokenizer, self.beam))
         listed = [f"{name}: BLEU {100 * score:.2f}" for name, score in scores.items()]
-        measured = {"bleu": bleu / 100}
+        measured = {"bleu": best / 100}
         return Findings(
             measured,
             translation_sections(scores, self._dev, translations, align),
             errors=[],
             results={"scores": measured, "bleu": scores, "weights": weights, "signature": signature},
-            scores=f"BLEU {bleu:.2f}, {weights}",
+            scores=f"BLEU {best:.2f}, {weights}",
             facts={"weights": weights, "signature of BLEU": signature},
             messages=[*listed, f"signature: {signature}"],
             same=repr(translations[0]) if len(set(translations)) == 1 < len(translations) else None,
         )
+
+
+class TranslationFeatures:
+    """Ids of pairs. Pairs with a side of more than `max_length` tokens, with `[END]`, are left out, with a warning.
+
+    No side of `pairs` is blank.
+
+    Attributes:
+        pairs: the `Pairs` that are used.
+        sources, labels: `tf.RaggedTensor`s of ids, each row ending with `[END]`.
+        targets: the labels shifted right, as the decoder reads them: `[START]` and all but the last label.
+    """
+
+    def __init__(self, pairs, tokenizer, max_length: int):
+        sources, labels = (tokenizer.with_end(texts) for texts in (pairs.sources, pairs.targets))
+        is_long = np.maximum(*(ids.row_lengths().numpy() for ids in (sources, labels))) > max_length
+        self.pairs = data.drop(pairs, is_long.tolist(), f"longer than {max_length} tokens")
+        self.sources, self.labels = (tf.ragged.boolean_mask(ids, ~is_long) for ids in (sources, labels))
+        starts = tf.fill([self.labels.nrows(), 1], tokenizer.start_id)
+        self.targets = tf.concat([starts, self.labels[:, :-1]], axis=1)
 
 
 def _alignments(translator, texts):
@@ -177,3 +199,42 @@ def _card(train, dev):
         "trained_on": f"{train.source_path.name} and {train.target_path.name}",
         "example": '["A text.", "Another one."]',
     }
+
+
+def bleu(translations: list[str], references: list[str], tokenizer: str = "13a"):
+    """Returns sacreBLEU's BLEU of a corpus, and the signature that names its settings.
+
+    `tokenizer` is one of sacreBLEU's, "char" or "zh" if words have no spaces.
+    """
+    metric = sacrebleu.BLEU(tokenize=tokenizer)
+    score = metric.corpus_score(translations, [references]).score
+    return score, str(metric.get_signature())
+
+
+def chrf(translation, reference):
+    """Returns sacreBLEU's chrF of one translation."""
+    return sacrebleu.CHRF().sentence_score(translation, [reference]).score
+
+
+def translation_sections(scores, dev, translations, align):
+    """Returns HTML sections about the translations of dev.
+
+    `scores` has BLEU, from 0 to 1, by what was translated. `align` maps a list of texts to dicts with `source` and
+    `target`, lists of pieces, and `attention`, a row of probabilities for each target piece.
+    """
+    chrf = [chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
+    order = [index for index in np.argsort(chrf, kind="stable") if dev.sources[index].strip()]
+    typical = order[_EXAMPLES :: max(1, len(order) // _EXAMPLES)]
+    examples = [
+        {
+            "row": dev.lines[index],
+            "source": dev.sources[index],
+            "reference": dev.targets[index],
+            "translation": translations[index],
+            "score": chrf[index],
+        }
+        for index in [*order[:_EXAMPLES], *typical[:_EXAMPLES]]
+    ]
+    rows = [(name, f"{100 * score:.2f}") for name, score in scores.items()]
+    alignments = align([dev.sources[index] for index in order[len(order) // 2 :][:_TYPICAL]])
+    return [page.render("translation/report.html", scores=rows, examples=examples, alignments=alignments)]

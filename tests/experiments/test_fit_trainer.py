@@ -17,7 +17,7 @@ from keras_bert.experiments import fit_trainer, pretraining  # noqa: E402
 from keras_bert.experiments.fit_trainer import FitTrainer  # noqa: E402
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings  # noqa: E402
 from keras_bert.experiments.pretraining_run import PretrainingRun  # noqa: E402
-from keras_bert.pretraining.records import serialize  # noqa: E402
+from keras_bert.pretraining.record_files import serialize  # noqa: E402
 from keras_bert.rewirings.packed import build_packed  # noqa: E402
 from keras_bert.training.losses import pretraining_losses, pretraining_metrics  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402

@@ -14,9 +14,7 @@ from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, preci
 from keras_bert.experiments import grid
 from keras_bert.experiments.report import write_report
 from keras_bert.reports.environment import command, duration, environment
-from keras_bert.reports.headline import Headline
-from keras_bert.reports.names import short_name
-from keras_bert.reports.page import NOTHING, Head
+from keras_bert.reports.page import NOTHING, Head, Headline, short_name
 from keras_bert.tasks.classification.multi_label_report import label_set_report
 from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.examples import Examples

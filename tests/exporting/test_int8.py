@@ -16,7 +16,7 @@ from tests.conftest import relative
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
 
-from keras_bert.exporting.calibration import calibrated, probed  # noqa: E402
+from keras_bert.exporting.activation_ranges import calibrated, probed  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, layer_norm  # noqa: E402
 from keras_bert.exporting.int8_layers import in_int8, observed  # noqa: E402

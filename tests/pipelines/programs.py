@@ -104,7 +104,7 @@ class CutError(RuntimeError):
 @contextlib.contextmanager
 def cut_if(condition):
     """Ends training in this process before a step; `condition` is a function of the name of its folder and the step."""
-    from keras_bert.training.calls import Calls
+    from keras_bert.training.step_loop import Calls
     from keras_bert.training.trainer import Trainer
 
     train, fit, folders = Calls._call, Trainer.fit, []

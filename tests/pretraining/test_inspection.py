@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.pretraining.inspection import describe
-from keras_bert.pretraining.records import serialize
+from keras_bert.pretraining.record_files import serialize
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "burn", "##ing", "##s", "tree", "."]
 

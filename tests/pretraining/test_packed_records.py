@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.pretraining.dataset import PackedRecords
 from keras_bert.pretraining.generation import generate
-from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 from tests.pretraining.numbered import Numbered, batches, random_documents

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from keras_bert.search.data import Passage, Query, read_passages, read_queries, read_relevance
-from keras_bert.search.squad import read_squad
+from keras_bert.search.data import Passage, Query, read_passages, read_queries, read_relevance, read_squad
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.reports.names import base_name
+from keras_bert.reports.page import base_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import FinetuningTask, start_text
 from keras_bert.tasks.classification.task import texts

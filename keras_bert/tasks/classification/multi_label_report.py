@@ -6,8 +6,7 @@ import functools
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.calibration import calibration_section
-from keras_bert.reports.lengths import length_section, share_bar
+from keras_bert.reports.sections import calibration_section, length_section, share_bar
 from keras_bert.tasks.classification import thresholds as threshold_choice
 from keras_bert.tasks.classification.multi_label import SEPARATOR
 from keras_bert.tasks.classification.report import (

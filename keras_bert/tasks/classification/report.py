@@ -6,8 +6,7 @@ import functools
 import numpy as np
 
 from keras_bert.reports import charts, page
-from keras_bert.reports.calibration import calibration_section
-from keras_bert.reports.lengths import length_section
+from keras_bert.reports.sections import calibration_section, length_section
 
 HARDEST = 20
 MANY_CLASSES = 40  # Maximum number of classes of a confusion matrix.

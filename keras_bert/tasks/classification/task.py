@@ -27,7 +27,7 @@ from keras_bert.tasks.classification.data import (
 from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
-from keras_bert.text.thresholds import THRESHOLD
+from keras_bert.text.labels import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
 

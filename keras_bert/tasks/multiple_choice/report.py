@@ -3,8 +3,7 @@
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.calibration import calibration_section
-from keras_bert.reports.lengths import length_section, share_bar
+from keras_bert.reports.sections import calibration_section, length_section, share_bar
 from keras_bert.tasks.classification.report import judge
 
 _MANY = 12  # Maximum number of choices of a table of positions.

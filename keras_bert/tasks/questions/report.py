@@ -5,9 +5,8 @@ import re
 import statistics
 
 from keras_bert.reports import charts, page
-from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.excerpts import excerpts
-from keras_bert.reports.lengths import length_rows, share_bar
+from keras_bert.reports.sections import calibration_section, length_rows, share_bar
 
 _HARDEST = 20
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")

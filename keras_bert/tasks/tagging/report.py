@@ -6,9 +6,8 @@ import math
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.excerpts import excerpts
-from keras_bert.reports.lengths import length_rows, share_bar
+from keras_bert.reports.sections import calibration_section, length_rows, share_bar
 from keras_bert.tasks.classification.report import CONFUSIONS, MANY_CLASSES, confusions, share
 from keras_bert.tasks.tagging import matches as entity_matches
 from keras_bert.tasks.tagging.matches import (

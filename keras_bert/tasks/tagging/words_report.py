@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from keras_bert.reports.calibration import calibration_section
-from keras_bert.reports.lengths import length_section
+from keras_bert.reports.sections import calibration_section, length_section
 from keras_bert.tasks.classification.report import class_sections
 from keras_bert.tasks.tagging.matches import CORRECT, Match, wrong
 from keras_bert.tasks.tagging.schemes import Entity

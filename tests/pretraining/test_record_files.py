@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.records import serialize
+from keras_bert.pretraining.record_files import serialize
 
 
 def by_protobuf(row):

@@ -1,7 +1,7 @@
 import pytest
 
 from keras_bert import AddedToken, Vocabulary
-from keras_bert.text.added_words import add_words
+from keras_bert.text.new_words import add_words
 from keras_bert.text.tokenizer import BertTokenizer
 
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[unused7]", "ab", "a", "##b", "##a", "ς", "<e>", "O", "##o"]

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from keras_bert.text import tokenizer_json
-from keras_bert.text.extended_vocabulary import check_extendable, extend
 from keras_bert.text.normalization import replace_final_sigma
 from keras_bert.text.pre_tokenizer import PreTokenizer
 from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.vocabulary import is_special
+from keras_bert.text.vocabulary import check_extendable, extend, is_special
 
 _LOG = logging.getLogger("keras_bert")
 _CONTINUATION = "##"
