@@ -3,7 +3,9 @@
 They are imported on first use (PEP 562), so that `import keras_bert` takes a few milliseconds.
 """
 
+import importlib
 import os
+import pathlib
 
 from keras_bert.lazy import lazy_names, register_classes
 from keras_bert.processor import use_onednn
@@ -16,3 +18,7 @@ use_onednn()
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 register_classes()
+
+# The wings say which models they open.
+for _file in sorted(pathlib.Path(__file__).parent.glob("*/wing.py")):
+    importlib.import_module(f"{__name__}.{_file.parent.name}.wing")

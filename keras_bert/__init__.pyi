@@ -1,4 +1,3 @@
-from keras_bert import baselines as baselines
 from keras_bert import data as data
 from keras_bert import layers as layers
 from keras_bert import losses as losses
@@ -39,6 +38,7 @@ from keras_bert.models.encoder import build_encoder as build_encoder
 from keras_bert.models.freezing import freeze_layers as freeze_layers
 from keras_bert.models.lora import enable_lora as enable_lora
 from keras_bert.models.lora import merge_lora as merge_lora
+from keras_bert.other_models import register_models as register_models
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
 from keras_bert.text.tokenizer_json import AddedToken as AddedToken

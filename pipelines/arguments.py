@@ -43,6 +43,7 @@ class CommandArguments:
 
     Args:
         verbose: bool, whether all messages are shown.
+        plugins: list of str, the modules to import first.
         positional: tuple of str, the arguments that are not flags.
         given: dict of the flags that are given, by name, as in a command: `{"seed": "--seed=1,2"}`.
 
@@ -58,6 +59,7 @@ class CommandArguments:
     wording: typing.ClassVar = {}  # What a command says in the description of a shared flag, by the name there.
 
     verbose: bool = flag(False, "Shows the messages of TensorFlow and other libraries.", section="other")
+    plugins: list[str] = flag((), "Modules to import first, which register models of their own.")
     positional: tuple = ()
     given: dict = dataclasses.field(default_factory=dict)
 

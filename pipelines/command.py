@@ -1,6 +1,7 @@
 """Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
+import importlib
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ from .messages import show_messages, start_tensorflow
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
+_PLUGINS = []  # The modules of `--plugins`.
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 # Flags by the parameters of the library that they set, where the names differ, or may be something else.
 _PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
@@ -76,6 +78,7 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
+    _import(arguments.plugins)
     if check:
         check(arguments)
     check_shared(arguments)
@@ -85,6 +88,20 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
         with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
             main(arguments)
             sys.stdout.flush()
+
+
+def _import(plugins):
+    """Imports modules that register models of their own; those of the working directory, too."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    for name in plugins:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise ValueError(f"--plugins must be modules that Python finds. Received: --plugins={name}") from None
+    _PLUGINS[:] = plugins
 
 
 def parse(document, cls, arguments):
@@ -146,9 +163,10 @@ def ignoring_closed_pipes():
 
 
 def spelling(name):
-    """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`."""
+    """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`, with plugins."""
     program, rest = _spelling()
-    return f"{_program(program)}{rest}{name}"
+    plugins = f" --plugins={','.join(_PLUGINS)}" if _PLUGINS else ""
+    return f"{_program(program)}{rest}{name}{plugins}"
 
 
 def _spelling():

@@ -1,19 +1,20 @@
 """Flags that several commands share, as dataclasses, and what the commands do with them."""
 
 import dataclasses
+import inspect
 import os
 import pathlib
 import shlex
 import typing
 
 import keras_bert
+from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.files import check_writable, write_text
 from keras_bert.tasks import table_files
 
 from .arguments import CommandArguments, flag
 from .command import spelling
-from .wings import explain_names, is_new, named_baseline
 
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
 
@@ -104,48 +105,16 @@ class FinetuningFlags(Training):
                     "--lora_rank starts from a whole model, such as model/ beside adapter/. "
                     f"Received: --model={model}, an adapter"
                 )
-            if path is None and is_new(model):
+            if path is None and other_models.creating(model):
                 raise ValueError(f"--lora_rank adapts the attention of BERT. Received: --model={model}")
+
+    def load_options(self, models):
+        """Returns options of `load` for the models to start from; commands for other models have some."""
+        return {}
 
     def options(self, strategy):
         """Returns arguments of `Finetuning` that say how it runs."""
         return {"strategy": strategy, "log_every": self.log_every, "report_to": self.report_to}
-
-
-@dataclasses.dataclass(frozen=True)
-class NewModels(CommandArguments):
-    """Flags of the models that BERT is compared with."""
-
-    vocab: str = flag(None, "vocab.txt of a new model, such as --model=bilstm.", section="model")
-    lowercase: bool = flag(None, "Whether --vocab is uncased; default: judged by its pieces.")
-    language_model: str = flag(None, "A bilm of run_pretraining, whose states are features of a new model: ELMo.")
-
-    def load_options(self, models, kind):
-        """Returns the options of `wings.load`.
-
-        Raises an error if new models and others are mixed, or for a new model of another kind than `kind`.
-        """
-        flags = {"vocabulary": "vocab", "lowercase": "lowercase", "language_model": "language_model"}
-        values = {option: getattr(self, name) for option, name in flags.items()}
-        options = {option: value for option, value in values.items() if value is not None}
-        missing = [model for model in models if not locations.find(model)]
-        new = [model for model in missing if is_new(model)]
-        for model in missing:
-            if model not in new and (sentence := explain_names(model)):
-                raise ValueError(f"--model={model}: no such model{sentence}")
-        if new and len(new) < len(models):
-            raise ValueError(f"--model: new models are trained on their own. Received: --model={','.join(models)}")
-        if wrong := [model for model in new if named_baseline(model, 1).kind != kind]:
-            expected = f"a {kind} for this task, such as {kind}_H-256"
-            raise ValueError(f"--model must be {expected}. Received: --model={wrong[0]}")
-        if new:
-            check_paths(self.language_model, vocab=self.vocab)
-            if not (self.vocab or self.language_model):
-                raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
-        elif options:
-            names = ", ".join(f"--{flags[option]}" for option in options)
-            raise ValueError(f"{names}: only for new models, such as --model={kind}. Received: --model={models[0]}")
-        return options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +143,18 @@ class TableColumns(CommandArguments):
     label_column: str = flag(
         "label", "Column with the label; for multi_label, with labels separated by |, or columns of 0 and 1."
     )
+
+
+def load_model(path_or_name, **options):
+    """Loads a checkpoint of any model: as `keras_bert.load`, or by the `load` that other models have registered."""
+    try:
+        return keras_bert.load(path_or_name, **options)
+    except other_models.OtherModelError as error:
+        load_other = error.models.load
+    options = {name: value for name, value in options.items() if value}
+    if unknown := options.keys() - inspect.signature(load_other).parameters:
+        raise ValueError(f"{path_or_name} is not a BERT and does not take {', '.join(sorted(unknown))}")
+    return load_other(path_or_name, **options)
 
 
 def finetune(arguments, task, choices, strategy, texts, predictions=None):

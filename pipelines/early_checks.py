@@ -6,12 +6,11 @@ import os
 import pathlib
 import re
 
-from keras_bert.checkpoints import hub, locations, other_models
+from keras_bert import other_models
+from keras_bert.checkpoints import hub, locations
 from keras_bert.checkpoints.locations import CONFIG, read_object_if_exists
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
-
-from .wings import is_new
 
 _PLACES = ("output_dir", "output", "index")
 _PRESET = re.compile(r"kaggle://.*|bert_\w+_(en|zh|multi)(_\w+)?")  # KerasHub's, which needs TensorFlow to list them.
@@ -24,7 +23,7 @@ def check_shared(arguments):
         _check_place(name, getattr(arguments, name, None))
     check_report_to(getattr(arguments, "report_to", ()))
     config = getattr(arguments, "config", None)
-    if config and not (os.path.exists(config) or is_new(config) or hasattr(arguments, "train_source")):
+    if config and not (os.path.exists(config) or other_models.creating(config) or hasattr(arguments, "train_source")):
         named_config(config)  # Raises an error.
     if getattr(arguments, "server", None):  # Its models are not here.
         return
@@ -60,7 +59,7 @@ def _check_place(name, path):
 def _config(model, revision=None):
     """Returns the content of the config of a model of this package, empty if it has another layout."""
     path = locations.find(model)
-    if path is None and (is_new(model) or _PRESET.fullmatch(model)):
+    if path is None and (other_models.creating(model) or _PRESET.fullmatch(model)):
         return {}
     path = path or hub.download(model, revision, lambda files: [CONFIG])
     config = read_object_if_exists(path / CONFIG) or read_object_if_exists(path / "bert_config.json")

@@ -22,7 +22,7 @@ import pathlib
 import keras_bert
 from keras_bert.metadata import answer_length
 
-from . import command, common_flags, wings
+from . import command, common_flags
 from .arguments import CommandArguments, flag
 
 _PRECISIONS = {
@@ -117,7 +117,7 @@ def _export_on_ids(arguments):
 
     to_onnx = arguments.format == "onnx"
     write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
-    bert = wings.load(arguments.model, dtype="float32")
+    bert = common_flags.load_model(arguments.model, dtype="float32")
     if bert.head not in (head.name for head in HEADS):
         received = f"--model={arguments.model}, {bert!r}"
         raise ValueError(f"--format={arguments.format} is for BERT models. Received: {received}")
@@ -133,7 +133,7 @@ def _export_saved_model(arguments):
 
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision
-    bert = wings.load(arguments.model, dtype=dtype, hidden_states=bool(layers))
+    bert = common_flags.load_model(arguments.model, dtype=dtype, hidden_states=bool(layers))
     # These flags override the pooling settings of a sentence encoder's checkpoint.
     own = bool({"pooling", "layers", "normalize"} & arguments.options.keys()) and bert.pooling is not None
     model = bert.encoder if own else bert.model()

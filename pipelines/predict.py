@@ -28,10 +28,11 @@ import os
 import pathlib
 import sys
 
+from keras_bert import other_models
 from keras_bert.files import replacing
 from keras_bert.tasks.table_files import decoded
 
-from . import command, common_flags, wings
+from . import command, common_flags
 from .arguments import CommandArguments, flag
 
 _CHUNK = 64  # Batches whose texts are sorted by length together.
@@ -222,7 +223,7 @@ def _loaded_model(arguments):
     """Returns the names of the inputs that the model takes, and its function from rows to answers."""
     from keras_bert.heads.registry import answering
 
-    bert = wings.load(arguments.model)
+    bert = common_flags.load_model(arguments.model)
     names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
     options = arguments.values(*names)
     translates = "beam_size" in inspect.signature(bert.predict).parameters
@@ -278,14 +279,15 @@ def _ask(arguments, client, names, rows, signature=None):
     """Returns the answers of a server to rows with inputs of these names."""
     import numpy as np
 
-    from keras_bert.heads.answers import each_text
+    from keras_bert.heads.answers import each_text, of_outputs
 
     answers = []
     for part in rectangles(rows, arguments.batch_size):
         inputs = {name: [row[name] for row in part] for name in names}
         outputs = client.predict(arguments.model, inputs, signature=signature)
         outputs = {name: np.asarray(values) for name, values in outputs.items()}
-        answers += each_text(wings.answer_of(outputs), outputs, part, arguments.n_best)
+        convert = other_models.answering(outputs) or of_outputs(outputs)
+        answers += each_text(convert, outputs, part, arguments.n_best)
     return answers
 
 

@@ -34,6 +34,7 @@ import logging
 import pathlib
 import typing
 
+from keras_bert import other_models
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import OWN, own_data
@@ -41,18 +42,18 @@ from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.examples import read_table
 from keras_bert.text.labels import THRESHOLD
 
-from . import command, common_flags, wings
+from . import command, common_flags
 from .arguments import flag
-from .common_flags import Distillation, FinetuningFlags, NewModels, TableColumns
+from .common_flags import Distillation, FinetuningFlags, TableColumns
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
+class Arguments(TableColumns, Distillation, FinetuningFlags):
     wording: typing.ClassVar = {
-        "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{common_flags.NARROW}; 1e-3 for new models",
+        "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{common_flags.NARROW}",
         "batches": "32",
         "epochs": "3",
         "teacher": "such as the output of this command for the same task; the default of --model",
@@ -167,7 +168,7 @@ def check(arguments):
     arguments.only(own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
     arguments.only(own, f"for --task={_OWN}", "label_column")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
-    arguments.load_options(starts[:1], "bilstm")
+    arguments.load_options(starts[:1])
     common_flags.check_paths(arguments.model)
     arguments.check_adapters(starts[:1])
     _check_losses(arguments, starts)
@@ -184,7 +185,7 @@ def _check_losses(arguments, starts):
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(arguments.task)}")
     if language_model and is_multi_label:
         raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
-    if arguments.pack and (language_model or any(map(wings.is_new, starts))):
+    if arguments.pack and (language_model or any(map(other_models.creating, starts))):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     if arguments.folds and arguments.ensemble > 1:
         raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
@@ -212,7 +213,7 @@ def main(arguments):
     everything, several = arguments.data, len(arguments.tasks) > 1
     if is_chief(strategy):
         write_text(output / "flags.txt", arguments.flagfile)
-    load, scores = functools.cache(wings.load), {}
+    load, scores = functools.cache(common_flags.load_model), {}
     for data in everything:
         folder = output / data.task.name if several else output
         task = _create_task(arguments, data, load, folder)
@@ -242,12 +243,12 @@ def _create_task(arguments, data, load, folder):
     else:
         options["language_model_weight"] = arguments.language_model_weight
     kind = MultiLabelTask if data.task.multi_label else ClassificationTask
-    load_options = arguments.load_options([start], "bilstm") if start == arguments.model else {}
+    load_options = arguments.load_options([start]) if start == arguments.model else {}
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
     bert, submissions = load(start, **load_options), arguments.output / "submission"
     task = kind(data, start, bert, arguments.sequence_length, submissions, **options)
-    task.load, task.load_options = wings.load, load_options
+    task.load, task.load_options = common_flags.load_model, load_options
     if not arguments.teacher:
         return task
     softness = {name: getattr(arguments, name) for name in ("temperature", "alpha")}

@@ -23,7 +23,7 @@ import typing
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
 
-from . import command, common_flags, wings
+from . import command, common_flags
 from .arguments import flag
 
 
@@ -40,7 +40,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
     vocab: str = flag(None, "vocab.txt for records without one.")
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
-    config: str = flag(None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.", section="model")
+    config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
     add_words: str = flag(None, "File of words to add to --model, one per line, as in create_pretraining_data.")
     phase: list[str] = flag(
@@ -75,10 +75,21 @@ class Arguments(common_flags.Distillation, common_flags.Training):
         """The models that exist before the run."""
         return list(filter(None, {self.start, self.teacher}))
 
-    @property
-    def is_bilm(self):
-        """Whether ELMo's language model is trained."""
-        return self.config is not None and wings.is_new(self.config)
+    def new_model(self):
+        """Returns the `config` of `PretrainingSettings`, which differs for other models, as does the objective."""
+        return self.config
+
+    def objective(self):
+        """Returns the `Objective`."""
+        from keras_bert.experiments.pretraining_model import Objective
+
+        return self.fill(Objective, masking=None)
+
+    def next_step(self):
+        """Returns what trains from the model, and the command."""
+        files = "--task=classification --train_file=train.csv --dev_file=dev.csv"
+        model = f"--model={shlex.quote(self.output_dir)}/model"
+        return "Fine-tunes it", f"{command.spelling('run_glue')} {files} {model}"
 
     @property
     def sources(self):
@@ -98,10 +109,8 @@ def check(arguments):
     arguments.only(arguments.model and not arguments.teacher, "with --model and without --teacher", "add_words")
     if arguments.student_layers and not arguments.start:
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")
-    if arguments.teacher and arguments.is_bilm:
-        raise ValueError(f"--teacher: not for a bilm. Received: --config={arguments.config}")
-    if arguments.pack and (arguments.teacher or arguments.is_bilm):
-        raise ValueError("--pack: not with --teacher and not for a bilm")
+    if arguments.pack and arguments.teacher:
+        raise ValueError("--pack: not with --teacher. Received: both")
     if _backend() not in ("tensorflow", "jax"):
         raise ValueError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {_backend()}")
     if _backend() == "jax" and "strategy" in arguments.given:
@@ -141,13 +150,12 @@ def main(arguments):
 def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
     from keras_bert.experiments import pretraining
-    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
+    from keras_bert.experiments.pretraining_model import PretrainingSettings
     from keras_bert.experiments.pretraining_run import PretrainingRun
 
     phases, held_out = arguments.phases, None
-    objective = arguments.fill(Objective, masking=None, both_directions=arguments.is_bilm)
-    config = wings.language_model(arguments.config) if arguments.is_bilm else arguments.config
-    values = {"phases": phases, "objective": objective, "model": arguments.start, "config": config}
+    objective = arguments.objective()
+    values = {"phases": phases, "objective": objective, "model": arguments.start, "config": arguments.new_model()}
     settings = arguments.fill(PretrainingSettings, add_words=common_flags.words(arguments.add_words), **values)
     options = arguments.vocab, arguments.seed, arguments.pack
     records = pretraining.open_phases(phases, arguments.data, objective, *options)
@@ -165,10 +173,7 @@ def _backend():
 def _next_steps(arguments):
     """Returns the next steps: what they do, and a command."""
     output = shlex.quote(arguments.output_dir)
-    files = "--train_file=train.csv --dev_file=dev.csv"
-    model = f"--model=bilstm --language_model={output}/model" if arguments.is_bilm else f"--model={output}/model"
-    tune = f"{command.spelling('run_glue')} --task=classification {files} {model}"
-    what = "Trains a BiLSTM with its states as features" if arguments.is_bilm else "Fine-tunes it"
+    what, tune = arguments.next_step()
     extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
     return [
         (f"{what} on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),

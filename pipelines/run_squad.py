@@ -19,13 +19,13 @@ import dataclasses
 import pathlib
 import typing
 
-from . import command, common_flags, wings
+from . import command, common_flags
 from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.NewModels, common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": f"5e-5{common_flags.NARROW}, or 1e-3 for new models"}
+class Arguments(common_flags.FinetuningFlags):
+    wording: typing.ClassVar = {"rates": f"5e-5{common_flags.NARROW}"}
     wording |= {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
     train_file: list[str] = flag(
@@ -56,7 +56,7 @@ def check(arguments):
     """Finds mistakes in flags and files."""
     for model in arguments.models:
         common_flags.check_paths(model)
-    arguments.load_options(arguments.models, "bidaf")
+    arguments.load_options(arguments.models)
     arguments.check_adapters(arguments.models)
     for path in arguments.train_file:
         common_flags.check_paths(train_file=path)
@@ -69,12 +69,15 @@ def main(arguments):
     from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
     strategy, models = arguments.create_strategy(), arguments.models
-    load_options = arguments.load_options(models, "bidaf")
+    load_options = arguments.load_options(models)
     files = arguments.train_file, arguments.dev_file, arguments.predict_file
     questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
-    origins, settings = load_compatible(models, wings.load, **load_options), arguments.fill(QuestionSettings)
+    origins, settings = (
+        load_compatible(models, common_flags.load_model, **load_options),
+        arguments.fill(QuestionSettings),
+    )
     task = QuestionAnsweringTask(questions, *origins, settings)
-    task.load, task.load_options = wings.load, load_options
+    task.load, task.load_options = common_flags.load_model, load_options
     choices = {**({"model": models} if len(models) > 1 else {}), **arguments.choices(task)}
     texts = '--question="Who?" --context_file=article.txt'
     predictions = arguments.predict_file and "test/predictions.json"

@@ -27,7 +27,7 @@ import time
 
 import keras_bert
 from keras_bert.files import write_text
-from pipelines import command, common_flags, wings
+from pipelines import command, common_flags
 from pipelines.arguments import CommandArguments, flag
 from research.studies.definitions import TASKS, define
 
@@ -167,12 +167,10 @@ def _create_runner(arguments, output):
     scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
     definition = define(arguments.study, arguments.scale == "base")
     sources = arguments.fill(Sources)
-    columns = open_columns(arguments.tasks or definition.tasks, scale, sources, definition.metrics, wings.load)
+    columns = open_columns(arguments.tasks or definition.tasks, scale, sources, definition.metrics)
     corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)
     strategy = keras_bert.create_strategy(arguments.strategy)
-    runner = StudyRunner(definition, scale, columns, corpus, output, rows, strategy, arguments.precision)
-    runner.models.language_model = wings.language_model
-    return runner
+    return StudyRunner(definition, scale, columns, corpus, output, rows, strategy, arguments.precision)
 
 
 if __name__ == "__main__":

@@ -4,21 +4,22 @@ That no other room of the package imports one is tested by tests/test_architectu
 """
 
 import ast
-import importlib.util
 import json
 import shutil
 import sys
+import types
 
 import pytest
 
 import keras_bert
+from keras_bert import other_models
+from pipelines import common_flags
 from tests.pipelines.programs import EAGERLY, run
 from tests.test_architecture import ROOT, imports, violations
 
-# Commands that use a wing. `wings` catches that it is missing, and `predict` needs it for the address of a server only.
+# Commands that use a wing; `predict` needs it for the address of a server only.
 USERS = {
-    "translation": {"run_translation", "wings"},
-    "baselines": {"wings"},
+    "translation": {"run_translation"},
     "search": {"search"},
     "serving": {"serve", "predict"},
 }
@@ -43,18 +44,21 @@ def test_commands_that_use_a_wing(wing):
     assert users == USERS[wing]
 
 
-def test_models_of_commands_without_wings(checkpoint, tmp_path, monkeypatch):
-    for module in ("baselines", "baselines.config", "baselines.loaded", "baselines.models", "translation.loaded"):
-        monkeypatch.setitem(sys.modules, f"keras_bert.{module}", None)
-    spec = importlib.util.spec_from_file_location("pipelines.wings_alone", ROOT / "pipelines" / "wings.py")
-    wings = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(wings)
-    assert (wings.explain_names("bilstm"), wings.is_new("bilstm"), wings.language_model("bilm")) == ("", False, None)
-    assert wings.load(checkpoint, head="encoder").config == keras_bert.load(checkpoint).config
-    for kind in ("marian", "keras_bert_bilstm"):
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
-        with pytest.raises(ValueError, match="is not a BERT: keras_bert.*load opens it"):
-            wings.load(tmp_path)
+def test_models_of_wings_and_guests(checkpoint, tmp_path, monkeypatch):
+    """They are known by what they register."""
+    monkeypatch.setattr(other_models, "_REGISTERED", [])
+    assert common_flags.load_model(checkpoint, head="encoder").config == keras_bert.load(checkpoint).config
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    with pytest.raises(ValueError, match="`model_type` must be one of bert, .*Received: model_type='marian'"):
+        common_flags.load_model(tmp_path)
+    guest = types.SimpleNamespace(load=lambda path, *, depth=1: (path, depth))
+    monkeypatch.setitem(sys.modules, "guest", guest)
+    keras_bert.register_models("guest", model_types=["marian"], names=[], is_new="new".__eq__)
+    with pytest.raises(ValueError, match="is not a BERT: guest.load opens it"):
+        keras_bert.load(tmp_path)
+    assert common_flags.load_model("new", depth=2, hidden_states=False) == ("new", 2)
+    with pytest.raises(ValueError, match="new is not a BERT and does not take remat"):
+        common_flags.load_model("new", remat=True)
 
 
 HERE = """

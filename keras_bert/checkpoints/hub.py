@@ -3,7 +3,8 @@
 import pathlib
 from functools import partial
 
-from keras_bert.checkpoints import locations, other_models
+from keras_bert import other_models
+from keras_bert.checkpoints import locations
 from keras_bert.checkpoints.locations import CONFIG
 
 _ANSWER_S = 10  # Seconds in which the hub must answer.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_bert import other_models
 from keras_bert.checkpoints import (
     adapter_config,
     chosen_tokenizer,
@@ -16,7 +17,6 @@ from keras_bert.checkpoints import (
     huggingface,
     keras_hub,
     locations,
-    other_models,
     other_names,
     peft,
     sentence_transformers,
@@ -31,7 +31,6 @@ from keras_bert.heads.describe import describe
 from keras_bert.heads.registry import NO_HEAD, head_named, register_head
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.description import wing_of
 from keras_bert.models.encoder import build_encoder
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
@@ -94,8 +93,8 @@ def load(
             `take_layers`.
 
     Returns:
-        A `LoadedBert`. Other models are refused with the name of the function that opens them: encoder-decoders,
-        `keras_bert.translation.load`, and the models that BERT is compared with, `keras_bert.baselines.load`.
+        A `LoadedBert`. Other models are refused with the name of the function that opens them, such as
+        `keras_bert.translation.load` for encoder-decoders.
 
     Example:
         bert = keras_bert.load("google-bert/bert-base-uncased")
@@ -253,8 +252,8 @@ def _open_keras(file, directory, tokenizer):
     try:
         description = describe(model)
     except ValueError:
-        if module := wing_of(model):
-            raise other_models.OtherModelError(file, module) from None
+        if models := other_models.named(model.name):
+            raise other_models.OtherModelError(file, models) from None
         raise
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()

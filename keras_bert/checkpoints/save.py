@@ -62,7 +62,7 @@ def save(
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
             Google's TF 1 code, which always uses a maximum word length of 200 characters), "keras" (`model.keras`) or
             "peft" (only the adapters of `enable_lora`, pooler and head, opens in peft). Defaults to "huggingface"; for
-            the models that BERT is compared with, such as `build_bidaf`, to "keras", the only one that they have.
+            models of other builders, see `Family`, to the first one that they have.
         strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
         weights_dtype: str, "float32", or "float16" or "bfloat16" for half the size: `load` and transformers compute in
             float32 either way. Only for the Hugging Face format. Defaults to "float32".

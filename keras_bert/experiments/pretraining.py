@@ -6,7 +6,7 @@ from keras_bert.experiments.pretraining_model import check_held_out, check_pairs
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.files import read_lines
 from keras_bert.heads.describe import describe
-from keras_bert.pretraining.dataset import BidirectionalRecords, PackedRecords, Records, find_damage, sequence_length
+from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.inspection import sample_fills
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
@@ -40,8 +40,9 @@ def open_held_out(source, records, objective, vocabulary=None, examples=2000):
 
 
 def _open(source, objective, vocabulary, kind=Records, **options):
-    kind = BidirectionalRecords if objective.both_directions else kind
-    records = kind(source, vocabulary, masking=objective.masking, causal=objective.causal, **options)
+    records = (objective.records or kind)(
+        source, vocabulary, masking=objective.masking, causal=objective.causal, **options
+    )
     return check_pairs(records, source, objective)
 
 
@@ -63,7 +64,7 @@ def report(trainer, results, phases, records, source, objective, steps):
         objective: the `Objective`.
         steps: list of `(what, command)`, the next steps.
     """
-    is_masked = not (objective.causal or objective.both_directions)
+    is_masked = not (objective.causal or objective.records)
     fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
     if not is_chief(trainer.strategy):
         return

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, ClassVar
 
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
@@ -15,26 +15,23 @@ from keras_bert.text.new_words import without_known
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """Pre-training objective.
+    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`.
 
     Args:
         next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
         causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
-        both_directions: bool, whether to train a language model in each direction, see `build_bilm`. Defaults to
-            `False`.
         masking: a `Masking` of records without masks. Defaults to that of their settings.
     """
 
     next_sentence: bool = True
     causal: bool = False
-    both_directions: bool = False
     masking: Masking | None = None
 
+    records: ClassVar[type | None] = None
+
     def __post_init__(self):
-        if self.causal and self.both_directions:
-            raise ValueError("a bilm reads in both directions. Received: --causal")
-        if self.next_sentence and (self.causal or self.both_directions):
-            kind = "--causal: left-to-right models are" if self.causal else "--config: a bilm is"
+        if self.next_sentence and self.causal:
+            kind = "--causal: left-to-right models are"
             raise ValueError(f"{kind} trained without next sentence prediction. Add --next_sentence=false")
 
 
@@ -45,8 +42,8 @@ class PretrainingSettings:
     Args:
         phases: list of dicts with `length`, `steps` and `batch`.
         objective: an `Objective`.
-        config: name of a size or path of a config file; another model than a BERT, with the methods of
-            `NewLanguageModel`; `None` if `model` is given.
+        config: name of a size or path of a config file; for another model than a BERT, an object whose methods `config`
+            and `build` take the size of the vocabulary; `None` if `model` is given.
         model: directory or name of a checkpoint to start from; `None` if `config` is given.
         add_words: list of words to add to `model`, see `LoadedBert.add_words`; those that it has are skipped.
         positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
@@ -146,7 +143,7 @@ def open_config(config, vocabulary=None):
     try:
         size = named_config(config)
     except ValueError as error:
-        raise ValueError(f"--config: {error}, or bilm, such as bilm_H-256") from None
+        raise ValueError(f"--config: {error}") from None
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 

@@ -15,9 +15,8 @@ def describe(model: keras.Model) -> Description:
     is never mistaken for one of ours.
 
     Returns:
-        A `Description`; for a model from `build_transformer`, a `TransformerDescription`; for one from `build_bilm`,
-        `build_bilstm_classifier` or `build_bidaf`, a `BaselineDescription`. Those that Keras loaded are described by
-        `keras_bert.translation.describe` and `keras_bert.baselines.describe`.
+        A `Description`; for a model from `build_transformer`, a `TransformerDescription`. One that Keras loaded is
+        described by `keras_bert.translation.describe`.
 
     Raises:
         ValueError: if no builder makes this graph.

@@ -1,6 +1,7 @@
 """Layers built only on `keras.ops`. Importing this package registers them, so that `.keras` files load."""
 
 from keras_bert.layers.attention import MultiHeadAttention
+from keras_bert.layers.composite import Composite
 from keras_bert.layers.decoder import DecoderBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
@@ -18,17 +19,15 @@ from keras_bert.layers.head_layers import (
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
-from keras_bert.layers.pairs import AttentionFlow, Highway, JoinLogits, MaskedMax, PairAttention, SplitPair
-from keras_bert.layers.recurrent import BiLSTM, BothDirections, EncoderFeatures, NextAndPrevious, WeightedSum
+from keras_bert.layers.recurrent import BiLSTM, EncoderFeatures, WeightedSum
 from keras_bert.layers.sentence_pooling import SentencePooling, UnitLength
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [
-    "AttentionFlow",
     "AttentionMask",
     "BertEmbeddings",
     "BiLSTM",
-    "BothDirections",
+    "Composite",
     "DecoderBlock",
     "Dense",
     "Discriminator",
@@ -37,23 +36,17 @@ __all__ = [
     "FeedForward",
     "FirstTokens",
     "FoldChoices",
-    "Highway",
-    "JoinLogits",
     "LayerNorm",
     "MaskedLMTransform",
-    "MaskedMax",
     "MultiHeadAttention",
     "MultiLabelDense",
-    "NextAndPrevious",
     "OutputBias",
     "PackedMask",
-    "PairAttention",
     "Pooler",
     "PositionIds",
     "ScaledEmbeddings",
     "SentencePooling",
     "SigmoidDense",
-    "SplitPair",
     "TokenEmbedding",
     "TransformerBlock",
     "UnfoldChoices",

@@ -5,6 +5,7 @@ import re
 
 import keras
 
+from keras_bert import other_models
 from keras_bert.config import BertConfig
 from keras_bert.layers import BiLSTM
 from keras_bert.models import graph_comparison
@@ -15,9 +16,6 @@ from keras_bert.models.text_check import check_texts
 _ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
 
 BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"
-# The models of the wings by name, and where they are described.
-_WINGS = {"transformer": "keras_bert.translation"}
-_WINGS |= dict.fromkeys(("bilm", "bilstm_classifier", "bidaf"), "keras_bert.baselines")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +80,9 @@ def hint(model):
     """Returns a sentence for the message that a model does not fit, or an empty string."""
     if model.name.startswith(("trimmed_", "packed_")):
         return " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
-    if module := wing_of(model):
-        return f" A {model.name} that Keras loaded: pass it to {module}.describe first."
+    if models := other_models.named(model.name):
+        return f" A {model.name} that Keras loaded: pass it to {models.module}.describe first."
     return ""
-
-
-def wing_of(model):
-    """Returns the name of the module that describes another model than a BERT, by the model's name, or `None`."""
-    return _WINGS.get(model.name)
 
 
 def layers_of(model):

@@ -155,23 +155,6 @@ class Records(BatchSource):
         }
 
 
-class BidirectionalRecords(Records):
-    """Batches of records without masks for a language model in each direction, see `build_bilm`."""
-
-    def __init__(self, source, *args, **options):
-        super().__init__(source, *args, **options)
-        if self.static:
-            raise ValueError(f"{source}: a bidirectional language model needs records without masks. Received: masks")
-
-    def _examples(self, epoch, step, features):
-        """The targets are the next tokens, then the previous ones; none at padding."""
-        ids, padding_mask = features["input_ids"], features["input_mask"]
-        real = tf.cast(padding_mask[:, 1:], tf.float32)
-        labels = tf.concat([ids[:, 1:], ids[:, :-1]], 1)
-        targets = {"mask_labels": labels, "mask_weights": tf.concat([real, real], 1)}
-        return {"token_ids": ids, "padding_mask": padding_mask}, targets
-
-
 class PackedRecords(Records):
     """Packs the examples of records without masks into rows of the same length, for `build_packed`.
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from keras_bert.checkpoints.load import load
+import keras_bert
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.questions import data as squad
@@ -11,6 +11,8 @@ from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSetti
 from keras_bert.tasks.tagging import data as tagging
 from keras_bert.tasks.tagging.feature_task import FeatureTaggingTask
 from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+from research import rivals
+from research.rivals.config import is_name
 
 # The metrics of the paper's tables, where they are not the main metrics of the tasks.
 _METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
@@ -64,7 +66,7 @@ class Column(Heading):
         return Heading(*(getattr(self, field.name) for field in dataclasses.fields(Heading)))
 
 
-def open_columns(names, scale, sources, metrics=None, load=load):
+def open_columns(names, scale, sources, metrics=None):
     """Reads the data of tasks.
 
     Args:
@@ -72,27 +74,26 @@ def open_columns(names, scale, sources, metrics=None, load=load):
         scale: a `Scale`.
         sources: `Sources`.
         metrics: dict of the metrics of GLUE tasks that differ from those of the paper's ablations. Defaults to none.
-        load: function that loads a model. Defaults to `keras_bert.load`.
 
     Returns:
         List of `Column`s.
     """
     metrics = {**_METRICS, **(metrics or {})}
     try:
-        return [_open(name, scale.recipe(name), sources, metrics, load) for name in names]
+        return [_open(name, scale.recipe(name), sources, metrics) for name in names]
     except (ValueError, FileNotFoundError) as error:
         raise type(error)(str(error).replace("`data_dir`", "--glue_dir")) from None
 
 
-def _open(name, recipe, sources, metrics, load):
+def _open(name, recipe, sources, metrics):
     if name == "squad":
-        return _open_squad(recipe, sources, load)
+        return _open_squad(recipe, sources)
     if name in ("ner", "ner_features"):
-        return _open_tagging(name, recipe, sources, load)
-    return _open_glue(name, recipe, sources, metrics, load)
+        return _open_tagging(name, recipe, sources)
+    return _open_glue(name, recipe, sources, metrics)
 
 
-def _open_glue(name, recipe, sources, metrics, load):
+def _open_glue(name, recipe, sources, metrics):
     task = glue.TASKS[name]
     data = glue.read_all(task, sources.glue_dir).first(recipe.train_examples)
     dev = {name: data.dev[name].first(recipe.dev_examples)}
@@ -102,15 +103,15 @@ def _open_glue(name, recipe, sources, metrics, load):
     content = [data.train.fingerprint(), dev[name].fingerprint()]
 
     def make(model, folder, load_options):
-        created = ClassificationTask(data, model, load(model, **load_options), recipe.sequence_length, folder)
-        created.load, created.load_options = load, load_options
+        created = ClassificationTask(data, model, _load(model, **load_options), recipe.sequence_length, folder)
+        created.load, created.load_options = _load, load_options
         return created
 
     heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
     return Column(*heading, recipe, _words(texts), content, make)
 
 
-def _open_squad(recipe, sources, load):
+def _open_squad(recipe, sources):
     files = _required("squad", train=sources.squad_train, dev=sources.squad_dev)
     limits = {"max_train_examples": recipe.train_examples, "max_dev_examples": recipe.dev_examples}
     data = squad.read_all([files["train"]], files["dev"], version_2=False, **limits)
@@ -120,15 +121,15 @@ def _open_squad(recipe, sources, load):
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
     def make(model, folder, load_options):
-        bert = load(model, **load_options)
+        bert = _load(model, **load_options)
         created = QuestionAnsweringTask(data, {model: bert.identity}, bert, settings)
-        created.load, created.load_options = load, load_options
+        created.load, created.load_options = _load, load_options
         return created
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
 
-def _open_tagging(name, recipe, sources, load):
+def _open_tagging(name, recipe, sources):
     files = _required("ner", train=sources.ner_train, dev=sources.ner_dev)
     train = tagging.read(files["train"]).first(recipe.train_examples)
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
@@ -136,15 +137,20 @@ def _open_tagging(name, recipe, sources, load):
     def make(model, folder, load_options, on_features=False):
         settings = TaggingSettings(recipe.sequence_length)
         if on_features:
-            features = {"folder": folder / "features", "load": load}
-            return FeatureTaggingTask(train, dev, None, model, load(model), settings, **features)
-        created = TaggingTask(train, dev, None, model, load(model, **load_options), settings)
+            features = {"folder": folder / "features", "load": _load}
+            return FeatureTaggingTask(train, dev, None, model, _load(model), settings, **features)
+        created = TaggingTask(train, dev, None, model, _load(model, **load_options), settings)
         created.load_options = load_options
         return created
 
     content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
     heading = _heading(name, _TITLES[name], "f1", recipe)
     return Column(*heading, recipe, words, content, make, name == "ner_features")
+
+
+def _load(model, **options):
+    """Loads what a row starts from: a BERT, or the name of a model that BERT is compared with."""
+    return (rivals.load if is_name(model) else keras_bert.load)(model, **options)
 
 
 def _heading(name, title, metric, recipe):

@@ -12,6 +12,7 @@ from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
 from keras_bert.pretraining.masking import Masking
 from keras_bert.training.snapshots import Snapshots
+from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
 
 _LOG = logging.getLogger("keras_bert")
 _PARTS = 10  # Snapshots of a pre-training.
@@ -27,13 +28,7 @@ class PretrainedModels:
         folder: path of the study.
         strategy: see `create_strategy`; `None` uses one device.
         precision: str, name of a Keras dtype policy.
-
-    Attributes:
-        language_model: function from a size such as "bilm_H-256" to what recipes with `bilm` pre-train, see
-            `PretrainingSettings`. It must be set for these recipes.
     """
-
-    language_model = None
 
     def __init__(self, definition, scale, data, folder, strategy, precision):
         self._definition, self._scale, self._data, self._folder = definition, scale, data, folder / "pretraining"
@@ -62,12 +57,13 @@ class PretrainedModels:
         """Returns the `PretrainingRun` of a recipe; `batch` overrides the batch sizes."""
         masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
         masking = None if recipe.causal or recipe.bilm or masking == Masking() else masking
-        objective = Objective(recipe.next_sentence, recipe.causal, recipe.bilm, masking)
+        kind = LanguageModelObjective if recipe.bilm else Objective
+        objective = kind(recipe.next_sentence, recipe.causal, masking)
         phases = [{**phase, "batch": batch or phase["batch"]} for phase in self._scale.phases]
         settings = PretrainingSettings(
             phases,
             objective,
-            config=self.language_model(self._scale.bilm) if recipe.bilm else recipe.size or self._scale.config,
+            config=NewLanguageModel(self._scale.bilm) if recipe.bilm else recipe.size or self._scale.config,
             positions=None if recipe.positions == "learned" else recipe.positions,
             learning_rate=self._scale.learning_rate,
             warmup=self._scale.warmup,

@@ -29,7 +29,7 @@ class Scale:
     """Sizes of a study."""
 
     config: str  # Name of the model's size, unless a row has its own.
-    bilm: str  # Names of the sizes of the models that BERT is compared with, see `named_baseline`.
+    bilm: str  # Names of the sizes of the models that BERT is compared with, see `named_rival`.
     bilstm: str
     bidaf: str
     vocab_size: int  # Size of the vocabulary if one is learned.

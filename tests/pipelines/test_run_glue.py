@@ -332,10 +332,6 @@ MISTAKES = {
     "--threshold=0.3": "--threshold: only for --task=multi_label. Received: --task=wnli",
     "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
     "--model=": "--model is required for wnli",
-    "--model=bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
-    "--model=bilstm_256": "--model=bilstm_256: no such model. Models without BERT are named",
-    "--model=bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=",
-    "--lowercase": "--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
     "--language_model_weight=0.5": "{made}/bert: a language model loss needs a left-to-right model. Received:",
     "--pack --language_model_weight=0.5": "--pack: only for BERT, without --language_model_weight",
     "--alpha=0.2": "--alpha: only with --teacher. Received: no --teacher",
@@ -354,7 +350,6 @@ MISTAKES = {
     "--lora_rank=2 --freeze_layers=1": "--freeze_layers: not with --lora_rank, which freezes the whole encoder.",
     "--lora_rank=2 --student_layers=1": "--student_layers: not with --lora_rank, whose adapter needs the whole",
     "--lora_rank=2 --lora_alpha=0": "--lora_alpha must be above 0. Received: --lora_alpha=0",
-    "--lora_rank=2 --model=bilstm --vocab={made}/bert/vocab.txt": "--lora_rank adapts the attention of BERT.",
     "--lora_alpha=3": "--lora_alpha is only for --lora_rank. Received: --lora_alpha=3.0",
 }
 

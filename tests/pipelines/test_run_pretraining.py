@@ -161,8 +161,6 @@ MISTAKES = [
     (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
     (ONE_SOURCE.format(16) + "{made}/16", {"data": "{made}/16,{made}/16"}),
     ("--causal: left-to-right models are trained without next sentence prediction. Add --next_", {"causal": "true"}),
-    ("--config: a bilm is trained without next sentence prediction. Add --next_sentence=false", {"config": "bilm"}),
-    ("--config=bidaf: only a bilm is pre-trained; train others by", {"config": "bidaf", "next_sentence": "false"}),
     (ONE_START, {"model": "{made}/encoder"}),
     (ONE_START, {"config": None}),
     ("--data: the sources have different vocabularies.", {"data": "{made}/other,{made}/32", "phase": PHASES}),
@@ -195,8 +193,7 @@ MISTAKES += [(message, {"teacher": "{made}/" + name}) for message, name in WRONG
 MISTAKES += [
     ("--student_layers: only with --model or --teacher. Received: --config={made}/config.json", {"student_layers": 1}),
     ("--temperature, --alpha: only with --teacher. Received: no --teacher", {"temperature": 3, "alpha": 0.1}),
-    ("--teacher: not for a bilm. Received: --config=bilm", {"config": "bilm", "teacher": "{made}/teacher"}),
-    ("--pack: not with --teacher and not for a bilm", {"pack": "true", "teacher": "{made}/teacher"}),
+    ("--pack: not with --teacher. Received: both", {"pack": "true", "teacher": "{made}/teacher"}),
 ]
 
 

@@ -90,18 +90,6 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_bidaf_by_name(made):
-    sizes = {"model": "bidaf_H-16_E-16", "vocab": f"{made}/bert/vocab.txt", "epochs": 1, "max_train_examples": 8}
-    signatures, output = {}, made / "bidaf"
-    finetune(PROGRAM, *arguments(made, "bidaf", "1", **sizes), signatures=signatures)
-    predictions = read_json(output / "dev" / "predictions.json")
-    questions = squad.read(made / "dev1.json")
-    assert answers_of(signatures["serving_default"], questions) == [predictions[name] for name in questions.ids]
-    assert "A BiDAF model for question answering" in (output / "model" / "README.md").read_text()
-
-
 def test_user_errors(made):
     for message, changes in MISTAKES:
         given = [text.format(made=made) for text in arguments(made, "mistakes", **changes)]

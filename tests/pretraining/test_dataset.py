@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage
+from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
@@ -156,17 +156,6 @@ def test_causal_targets(folders):
     np.testing.assert_array_equal(found["mask_weights"], ids[:, 1:] != PAD)
 
 
-def test_targets_of_both_directions(folders):
-    for inputs, targets, _ in batches(BidirectionalRecords(folders / "rows", batch_size=7)):
-        assert inputs.keys() == {"token_ids", "padding_mask"}
-        ids = inputs["token_ids"]
-        next_tokens, previous = np.split(targets["mask_labels"], 2, axis=1)
-        np.testing.assert_array_equal(next_tokens, ids[:, 1:])
-        np.testing.assert_array_equal(previous, ids[:, :-1])
-        # Each real token is predicted from its left neighbor, and each left neighbor of a real token from that token.
-        np.testing.assert_array_equal(targets["mask_weights"], np.tile(ids[:, 1:] != PAD, 2))
-
-
 def google_record(rng, static=True, lacking=()):
     """Returns a record like those of Google's `create_pretraining_data.py`."""
     size = int(rng.integers(8, LENGTH + 1))
@@ -235,8 +224,6 @@ def test_incompatible_arguments(folders):
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             Records(f"{folders}/{name}", **options)
-    with pytest.raises(ValueError, match="a bidirectional language model needs records without masks"):
-        BidirectionalRecords(folders / "static")
 
 
 def test_incomplete_folders(folders, tmp_path):

@@ -9,12 +9,13 @@ _SIZES = {
     "bilstm": {"width": 1500, "num_layers": 2, "embedding_size": 300},
     "bidaf": {"width": 100, "embedding_size": 200},
 }
+KINDS = tuple(_SIZES)
 DROPOUT = {"bilm": 0.1, "bilstm": 0.2, "bidaf": 0.2}
 _LETTERS = {"H": "width", "L": "num_layers", "E": "embedding_size"}
 
 
 @dataclasses.dataclass(frozen=True)
-class BaselineConfig:
+class RivalConfig:
     """Config of a model that BERT is compared with.
 
     Args:
@@ -24,7 +25,7 @@ class BaselineConfig:
         num_layers: int, number of LSTM layers; for "bilstm", those below the attention.
         embedding_size: int, width of the token table.
         dropout: float, dropout rate.
-        language_model: `BaselineConfig` of the "bilm" whose states are features, or `None`.
+        language_model: `RivalConfig` of the "bilm" whose states are features, or `None`.
     """
 
     kind: str
@@ -33,11 +34,11 @@ class BaselineConfig:
     num_layers: int
     embedding_size: int
     dropout: float
-    language_model: "BaselineConfig | None" = None
+    language_model: "RivalConfig | None" = None
 
     max_position_embeddings = 512  # Texts of this length are read unless the caller asks for more; there is no limit.
 
-    package = "keras_bert.baselines"  # For the model card, like `title`.
+    package = "research.rivals"  # For the model card, like `title`.
 
     @property
     def title(self):
@@ -78,8 +79,8 @@ def explain_names(name):
     )
 
 
-def named_baseline(name, vocab_size):
-    """Returns the `BaselineConfig` of a name, or `None` for another name.
+def named_rival(name, vocab_size):
+    """Returns the `RivalConfig` of a name, or `None` for another name.
 
     Names are `bilm`, `bilstm` and `bidaf`, of the published sizes, or with sizes: `bilstm_H-256_L-1_E-100` has LSTMs of
     width 256, one layer and a token table of width 100.
@@ -97,4 +98,9 @@ def named_baseline(name, vocab_size):
         raise ValueError(f"{name}: {kind} has no {', '.join(sorted(unknown))}. Expected sizes {known}")
     sizes = {"num_layers": 1, **_SIZES[kind], **given}
     sizes.setdefault("embedding_size", sizes["width"])
-    return BaselineConfig(kind, vocab_size, dropout=DROPOUT[kind], **sizes)
+    return RivalConfig(kind, vocab_size, dropout=DROPOUT[kind], **sizes)
+
+
+def is_name(name):
+    """Returns whether a name is that of a new model."""
+    return named_rival(name, 1) is not None

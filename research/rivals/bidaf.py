@@ -2,19 +2,10 @@
 
 import keras
 
-from keras_bert.baselines.bilm import check_language_model, frozen_states, small_bilm
-from keras_bert.baselines.description import BaselineDescription, family, read_model
-from keras_bert.layers import (
-    AttentionFlow,
-    BiLSTM,
-    Dense,
-    Dropout,
-    Highway,
-    JoinLogits,
-    SplitPair,
-    TokenEmbedding,
-    WeightedSum,
-)
+from keras_bert.layers import BiLSTM, Dense, Dropout, TokenEmbedding, WeightedSum
+from research.rivals.bilm import check_language_model, frozen_states, small_bilm
+from research.rivals.description import RivalDescription, family, read_model
+from research.rivals.layers import AttentionFlow, Highway, JoinLogits, SplitPair
 
 
 def build_bidaf(
@@ -94,7 +85,7 @@ def build_bidaf(
 def _read(layers):
     config = read_model(layers, "bidaf", "contextual_bilstm", "contextual_dropout", 1)
     dtype = layers["contextual_bilstm"].dtype_policy.name
-    return BaselineDescription(config, "question_answering", None, None, dtype, layers)
+    return RivalDescription(config, "question_answering", None, None, dtype, layers)
 
 
 def _rebuild(description):

@@ -1,4 +1,4 @@
-"""`keras_bert.baselines.load`: the models that BERT is compared with, and their answers to texts."""
+"""`research.rivals.load`: the models that BERT is compared with, and their answers to texts."""
 
 import dataclasses
 import functools
@@ -8,8 +8,6 @@ from typing import Any
 
 import keras
 
-from keras_bert.baselines.config import explain_names, named_baseline
-from keras_bert.baselines.models import build_baseline, describe
 from keras_bert.checkpoints import locations, tokenizer_files
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import KERAS_FILE
@@ -19,6 +17,8 @@ from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 from keras_bert.text.vocabulary import Vocabulary
+from research.rivals.config import explain_names, named_rival
+from research.rivals.models import build_rival, describe
 
 CONFIG = "config.json"
 
@@ -35,12 +35,12 @@ class NotBertError(AttributeError, ValueError):
     """Raised where a task needs the encoder of a BERT; commands show it as a mistake of their user."""
 
 
-class LoadedBaseline:
+class LoadedRival:
     """A model that BERT is compared with, in memory; or only its sizes and a vocabulary, before training.
 
     Args:
         name: str, path or name, for messages.
-        config: a `BaselineConfig`.
+        config: a `RivalConfig`.
         metadata: the `Metadata`.
         model: the trained model. Defaults to `None`.
         language_model: the model from `build_bilm` whose states are features. Defaults to `None`.
@@ -62,12 +62,12 @@ class LoadedBaseline:
 
     def __repr__(self):
         sizes = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value)
-        return f"LoadedBaseline({self._name!r}, {sizes})"
+        return f"LoadedRival({self._name!r}, {sizes})"
 
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
             raise NotBertError(f"{self._name} is not a BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
-        raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
+        raise AttributeError(f"LoadedRival has no attribute {name!r}")
 
     @functools.cached_property
     def identity(self):
@@ -99,8 +99,8 @@ class LoadedBaseline:
             raise ValueError(f"{self._name}: {task} needs a {kind}{features}. Received: a {self.config.kind}")
         language_model = self._language_model
         if self.config.language_model is not None and language_model is None:
-            language_model = build_baseline(self.config.language_model, dtype=self._dtype)
-        model = build_baseline(self.config, num_classes, pair, language_model, self._dtype)
+            language_model = build_rival(self.config.language_model, dtype=self._dtype)
+        model = build_rival(self.config, num_classes, pair, language_model, self._dtype)
         if self._model is not None and (new := _copy_weights(self._model, model, omitted=["classifier"])):
             _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
         return model
@@ -136,23 +136,23 @@ def load(
 
     Args:
         path_or_name: a directory or a `.keras` file that `keras_bert.save` wrote; or the name of a new model without
-            weights, such as "bilstm", "bilstm_H-256" or "bidaf", see `named_baseline`.
+            weights, such as "bilstm", "bilstm_H-256" or "bidaf", see `named_rival`.
         dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
         vocabulary: path, list of pieces or `Vocabulary` of a new model. Defaults to that of `language_model`.
         lowercase: bool, whether `vocabulary` is uncased. Defaults to that of `language_model`, or is inferred.
         language_model: path of a "bilm" whose states are features of a new model. Defaults to `None`.
 
     Returns:
-        A `LoadedBaseline`.
+        A `LoadedRival`.
 
     Example:
-        baseline = keras_bert.baselines.load("bilstm_H-256", vocabulary="vocab.txt")
+        baseline = research.rivals.load("bilstm_H-256", vocabulary="vocab.txt")
         model = baseline.classifier(num_classes=2)
     """
     path = locations.find(path_or_name)
     new = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
     if path is None:
-        if not named_baseline(path_or_name, 1):
+        if not named_rival(path_or_name, 1):
             hint = explain_names(path_or_name) or locations.hint(str(path_or_name))
             raise ValueError(f"{path_or_name}: no such model{hint}")
         if language_model is not None:
@@ -169,9 +169,9 @@ def load(
 
 
 def _new(name, dtype, vocabulary, lowercase, language_model):
-    """Returns a `LoadedBaseline` without weights."""
+    """Returns a `LoadedRival` without weights."""
     if language_model is not None:
-        if not isinstance(language_model, LoadedBaseline) or language_model.config.kind != "bilm":
+        if not isinstance(language_model, LoadedRival) or language_model.config.kind != "bilm":
             raise ValueError(f"`language_model` must be a trained model of kind bilm. Received: {language_model!r}")
         if vocabulary is not None and Vocabulary(vocabulary).pieces != language_model.vocabulary.pieces:
             raise ValueError("`vocabulary` must be that of `language_model`. Received: another one")
@@ -183,15 +183,15 @@ def _new(name, dtype, vocabulary, lowercase, language_model):
             "--language_model. In Python, pass `vocabulary` or `language_model`"
         )
     vocabulary = Vocabulary(vocabulary)
-    config = named_baseline(name, len(vocabulary))
+    config = named_rival(name, len(vocabulary))
     if language_model is not None:
         config = dataclasses.replace(config, language_model=language_model.config)
     metadata = Metadata(vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else lowercase)
-    return LoadedBaseline(name, config, metadata, None, language_model and language_model.model(), dtype)
+    return LoadedRival(name, config, metadata, None, language_model and language_model.model(), dtype)
 
 
 def _open_file(file, model, directory, dtype):
-    """Returns a `LoadedBaseline` for the model of a `.keras` file, with the metadata in its directory, if any."""
+    """Returns a `LoadedRival` for the model of a `.keras` file, with the metadata in its directory, if any."""
     description, path = describe(model), directory / CONFIG
     metadata, config = Metadata(), description.config
     if path.is_file():
@@ -207,11 +207,11 @@ def _open_file(file, model, directory, dtype):
     metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     if policy.name != description.dtype:
-        language_model = config.language_model and build_baseline(config.language_model, dtype=policy)
-        other = build_baseline(config, description.num_classes, description.pair, language_model, policy)
+        language_model = config.language_model and build_rival(config.language_model, dtype=policy)
+        other = build_rival(config, description.num_classes, description.pair, language_model, policy)
         _copy_weights(model, other)
         model = other
-    return LoadedBaseline(str(file), config, metadata, model, dtype=policy)
+    return LoadedRival(str(file), config, metadata, model, dtype=policy)
 
 
 def _copy_weights(source, target, omitted=()):

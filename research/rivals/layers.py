@@ -1,15 +1,15 @@
-"""Layers of models that read the two parts of a pair separately: they split them, attend between them and join them."""
+"""Layers of models that read the two parts of a pair separately, or a text in both directions."""
 
 import keras
 from keras import ops
 
-from keras_bert.layers.composite import Composite
-from keras_bert.layers.masks import FORBIDDEN, attention_bias
-from keras_bert.layers.quantization import Unquantized
+from keras_bert.layers import Composite
+
+_FORBIDDEN = -1e9  # Added to the float32 score of a masked position.
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class SplitPair(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class SplitPair(Composite):
     """Splits rows into their first and second part, each at the start of its own row.
 
     Call arguments:
@@ -18,9 +18,6 @@ class SplitPair(Unquantized, keras.layers.Layer):
     Returns:
         Four int32 tensors `(batch, length)`: ids and mask of the first part, ids and mask of the second part. Ids
         after the end of a part are 0.
-
-    Example:
-        first, first_mask, second, second_mask = SplitPair()(token_ids, segment_ids, padding_mask)
     """
 
     def call(self, token_ids, segment_ids, padding_mask):
@@ -33,6 +30,11 @@ class SplitPair(Unquantized, keras.layers.Layer):
 
     def compute_output_spec(self, token_ids, segment_ids, padding_mask):
         return tuple(keras.KerasTensor(token_ids.shape, "int32") for _ in range(4))
+
+
+def _bias(mask):
+    """Returns what is added to the attention scores for a boolean mask; a fully masked row stays finite."""
+    return (1.0 - ops.cast(mask, "float32")) * _FORBIDDEN
 
 
 def _start(is_part):
@@ -48,8 +50,8 @@ def _rotated(values, start):
     return ops.take(ops.reshape(values, (-1,)), rows, axis=0)
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class PairAttention(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class PairAttention(Composite):
     """Summarizes the other part for each position: dot-product attention (Wang et al., 2018, GLUE's baseline).
 
     Call arguments:
@@ -59,15 +61,12 @@ class PairAttention(Unquantized, keras.layers.Layer):
 
     Returns:
         `(batch, length, width)`; zeros if the other part is empty.
-
-    Example:
-        y = PairAttention()(first_states, second_states, second_mask)
     """
 
     def call(self, states, others, others_mask):
         real = ops.not_equal(others_mask, 0)
         scores = ops.cast(ops.matmul(states, ops.transpose(others, (0, 2, 1))), "float32")
-        weights = ops.softmax(scores + attention_bias(real[:, None]), axis=-1)
+        weights = ops.softmax(scores + _bias(real[:, None]), axis=-1)
         weights = weights * ops.cast(ops.any(real, axis=1), "float32")[:, None, None]
         return ops.matmul(ops.cast(weights, states.dtype), others)
 
@@ -75,8 +74,8 @@ class PairAttention(Unquantized, keras.layers.Layer):
         return states_shape
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedMax(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class MaskedMax(Composite):
     """Takes the maximum over the real positions.
 
     Call arguments:
@@ -85,9 +84,6 @@ class MaskedMax(Unquantized, keras.layers.Layer):
 
     Returns:
         `(batch, width)`; zeros for a row without real tokens.
-
-    Example:
-        vector = MaskedMax()(states, padding_mask)
     """
 
     def call(self, states, padding_mask):
@@ -99,7 +95,7 @@ class MaskedMax(Unquantized, keras.layers.Layer):
         return (states_shape[0], states_shape[-1])
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
+@keras.saving.register_keras_serializable(package="research")
 class AttentionFlow(Composite):
     """Attention between context and question in both directions (Seo et al., 2017, section 2, layer 4).
 
@@ -114,9 +110,6 @@ class AttentionFlow(Composite):
     Returns:
         `(batch, context length, 4 * width)`, G in the paper: the context, the attended question, and the products of
         the context with the attended question and with the attended context.
-
-    Example:
-        flow = AttentionFlow()(context, question, context_mask, question_mask)
     """
 
     def __init__(self, initializer_range=0.02, **kwargs):
@@ -133,10 +126,10 @@ class AttentionFlow(Composite):
         scores = ops.matmul(context * of_product, ops.transpose(question, (0, 2, 1)))
         scores = scores + ops.sum(context * of_context, axis=-1)[:, :, None]
         scores = scores + ops.sum(question * of_question, axis=-1)[:, None]
-        scores = ops.cast(scores, "float32") + attention_bias(ops.not_equal(question_mask, 0)[:, None])
+        scores = ops.cast(scores, "float32") + _bias(ops.not_equal(question_mask, 0)[:, None])
         to_question = ops.cast(ops.softmax(scores, axis=-1), context.dtype)
         attended = ops.matmul(to_question, question)
-        best = ops.max(scores, axis=-1) + attention_bias(ops.not_equal(context_mask, 0))
+        best = ops.max(scores, axis=-1) + _bias(ops.not_equal(context_mask, 0))
         to_context = ops.cast(ops.softmax(best, axis=-1), context.dtype)
         summary = ops.sum(context * to_context[..., None], axis=1, keepdims=True)
         return ops.concatenate([context, attended, context * attended, context * summary], axis=-1)
@@ -145,8 +138,8 @@ class AttentionFlow(Composite):
         return (*context_shape[:-1], 4 * context_shape[-1])
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class JoinLogits(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class JoinLogits(Composite):
     """Moves the logits of the second part to its positions in the row. [CLS] has a learned logit, of no answer.
 
     Call arguments:
@@ -155,9 +148,6 @@ class JoinLogits(Unquantized, keras.layers.Layer):
 
     Returns:
         float32 `(batch, length)`; the logits of other positions make their probability zero.
-
-    Example:
-        start_logits = JoinLogits()(logits, segment_ids, padding_mask)
     """
 
     def build(self, logits_shape, *shapes):
@@ -168,14 +158,14 @@ class JoinLogits(Unquantized, keras.layers.Layer):
         length = ops.shape(logits)[1]
         moved = _rotated(ops.cast(logits, "float32"), length - _start(is_second))
         is_first = ops.arange(length, dtype="int32")[None] == 0
-        outside = ops.where(is_first, ops.cast(self.no_answer, "float32"), FORBIDDEN)
+        outside = ops.where(is_first, ops.cast(self.no_answer, "float32"), _FORBIDDEN)
         return ops.where(is_second, moved, outside)
 
     def compute_output_spec(self, logits, segment_ids, padding_mask):
         return keras.KerasTensor(logits.shape, "float32")
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
+@keras.saving.register_keras_serializable(package="research")
 class Highway(Composite):
     """A highway layer (Srivastava et al., 2015): a gate mixes the input with its transform.
 
@@ -188,9 +178,6 @@ class Highway(Composite):
 
     Returns:
         `(..., width)`.
-
-    Example:
-        y = Highway(200)(embeddings)
     """
 
     def __init__(self, width, initializer_range=0.02, **kwargs):
@@ -210,3 +197,41 @@ class Highway(Composite):
 
     def compute_output_shape(self, inputs_shape):
         return inputs_shape
+
+
+@keras.saving.register_keras_serializable(package="research")
+class BothDirections(Composite):
+    """Repeats embeddings for the two directions of a `BiLSTM` with `separate`.
+
+    Call arguments:
+        embeddings: `(batch, length, width)`.
+
+    Returns:
+        `(batch, length, 2 * width)`.
+    """
+
+    def call(self, embeddings):
+        return ops.concatenate([embeddings, embeddings], axis=-1)
+
+    def compute_output_shape(self, embeddings_shape):
+        return (*embeddings_shape[:-1], 2 * embeddings_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="research")
+class NextAndPrevious(Composite):
+    """Selects the states that predict a token: left-to-right without the last, then right-to-left without the first.
+
+    Call arguments:
+        states: `(batch, length, 2 * width)`, of a `BiLSTM`.
+
+    Returns:
+        `(batch, 2 * (length - 1), width)`.
+    """
+
+    def call(self, states):
+        left, right = ops.split(states, 2, axis=-1)
+        return ops.concatenate([left[:, :-1], right[:, 1:]], axis=1)
+
+    def compute_output_shape(self, states_shape):
+        batch, length, width = states_shape
+        return (batch, None if length is None else 2 * (length - 1), width // 2)

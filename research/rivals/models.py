@@ -1,19 +1,16 @@
-"""The models that BERT is compared with: built from a config, described, and pre-trained."""
+"""The models that BERT is compared with: built from a config, and described."""
 
-import dataclasses
-
-from keras_bert.baselines import bidaf, bilm, bilstm_classifier
-from keras_bert.baselines.config import named_baseline
 from keras_bert.models.description import check_model
+from research.rivals import bidaf, bilm, bilstm_classifier
 
 _FAMILIES = {"bilm": bilm.FAMILY, "bilstm_classifier": bilstm_classifier.FAMILY, "bidaf": bidaf.FAMILY}
 
 
-def build_baseline(config, num_classes=None, pair=True, language_model=None, dtype=None):
+def build_rival(config, num_classes=None, pair=True, language_model=None, dtype=None):
     """Builds the model of a config.
 
     Args:
-        config: a `BaselineConfig`.
+        config: a `RivalConfig`.
         num_classes: int, number of classes of a classifier, 1 for regression.
         pair: bool, whether a classifier reads pairs of texts. Defaults to `True`.
         language_model: the model of `config.language_model`, if it has one.
@@ -35,31 +32,10 @@ def describe(model):
     """Describes a model that BERT is compared with, also after it was saved and loaded by Keras.
 
     Returns:
-        A `BaselineDescription`.
+        A `RivalDescription`.
 
     Raises:
         ValueError: if no builder makes this graph.
     """
     check_model(model)
     return _FAMILIES.get(model.name, bilm.FAMILY).describe(model)
-
-
-@dataclasses.dataclass(frozen=True)
-class NewLanguageModel:
-    """A language model of both directions to pre-train, as `config` of `PretrainingSettings`.
-
-    Args:
-        name: str, such as "bilm_H-256".
-    """
-
-    name: str
-
-    def config(self, vocab_size):
-        """Returns the `BaselineConfig`."""
-        return named_baseline(self.name, vocab_size)
-
-    def build(self, vocab_size, dtype=None, **options):
-        """Builds the model; `options` of BERT's encoder are refused."""
-        if given := [name for name, value in options.items() if value]:
-            raise ValueError(f"--config={self.name}: a bilm has no {', '.join(given)}")
-        return build_baseline(self.config(vocab_size), dtype=dtype)

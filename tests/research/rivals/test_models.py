@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.special
 
-from keras_bert import layers
-from keras_bert.baselines.bidaf import build_bidaf
-from keras_bert.baselines.bilm import build_bilm
-from keras_bert.baselines.bilstm_classifier import build_bilstm_classifier
+from research.rivals import layers
+from research.rivals.bidaf import build_bidaf
+from research.rivals.bilm import build_bilm
+from research.rivals.bilstm_classifier import build_bilstm_classifier
 from tests.conftest import to_numpy
 from tests.heads.test_bilstm_tagging import lstm
 

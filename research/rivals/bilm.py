@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_bert.baselines.description import BaselineDescription, family, read_language_model
-from keras_bert.layers import BiLSTM, BothDirections, Dropout, NextAndPrevious, OutputBias, TokenEmbedding
+from keras_bert.layers import BiLSTM, Dropout, OutputBias, TokenEmbedding
+from research.rivals.description import RivalDescription, family, read_language_model
+from research.rivals.layers import BothDirections, NextAndPrevious
 
 
 def build_bilm(
@@ -66,7 +67,7 @@ def build_bilm(
 
 def _read(layers):
     config = read_language_model(layers, layers["dropout_0"].rate)
-    return BaselineDescription(config, "language_model", None, None, layers["lstm_0"].dtype_policy.name, layers)
+    return RivalDescription(config, "language_model", None, None, layers["lstm_0"].dtype_policy.name, layers)
 
 
 FAMILY = family(_read, lambda description: small_bilm(description.config, description.dtype))
@@ -88,7 +89,7 @@ def check_language_model(model, vocab_size):
     outputs = getattr(model, "output", None)
     if not isinstance(model, keras.Model) or not isinstance(outputs, dict) or "hidden_states" not in outputs:
         raise ValueError(
-            "`language_model` must be a model from build_bilm; of what `keras_bert.baselines.load` returns, pass "
+            "`language_model` must be a model from build_bilm; of what `research.rivals.load` returns, pass "
             f"`bert.model()`. Received: language_model={model!r:.100}"
         )
     rows = outputs["mlm_logits"].shape[-1]

@@ -3,16 +3,16 @@
 import dataclasses
 import re
 
-from keras_bert.baselines.config import DROPOUT, BaselineConfig
 from keras_bert.models.graph_comparison import Family, own_layers
+from research.rivals.config import DROPOUT, RivalConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class BaselineDescription:
+class RivalDescription:
     """Config and head of a model that BERT is compared with.
 
     Attributes:
-        config: the `BaselineConfig`.
+        config: the `RivalConfig`.
         head: str, "language_model", "classification" or "question_answering".
         num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
         pair: bool, whether a classifier reads pairs of texts. `None` for other heads.
@@ -24,7 +24,7 @@ class BaselineDescription:
     positions, features, score_activation = "none", None, "linear"
     embedding, formats, write, signatures = {}, ("keras",), None, None
 
-    config: BaselineConfig
+    config: RivalConfig
     head: str
     num_classes: int | None
     pair: bool | None
@@ -45,7 +45,7 @@ def family(read, rebuild):
 def read_language_model(layers, dropout):
     """Returns the config of a "bilm", also of one whose states are features of the model with these layers."""
     table = layers["token_embedding"]
-    return BaselineConfig("bilm", table.input_dim, table.output_dim, count(layers, "lstm_"), table.output_dim, dropout)
+    return RivalConfig("bilm", table.input_dim, table.output_dim, count(layers, "lstm_"), table.output_dim, dropout)
 
 
 def read_model(layers, kind, first, dropout, num_layers):
@@ -53,13 +53,13 @@ def read_model(layers, kind, first, dropout, num_layers):
 
     Args:
         layers: dict of layers by name.
-        kind: str, see `BaselineConfig`.
+        kind: str, see `RivalConfig`.
         first, dropout: names of the first BiLSTM and of the dropout before it.
         num_layers: int.
     """
     table, lstm, rate = layers["embedding"], layers[first], layers[dropout].rate
     features = read_language_model(layers, DROPOUT["bilm"]) if "weighted_sum" in layers else None
-    return BaselineConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, rate, features)
+    return RivalConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, rate, features)
 
 
 def count(layers, prefix):

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.baselines.bilm import frozen_states
-from keras_bert.baselines.config import named_baseline
-from keras_bert.baselines.models import build_baseline
 from keras_bert.checkpoints.identity import differences
+from research import rivals
+from research.rivals.bidaf import build_bidaf
+from research.rivals.bilm import build_bilm, frozen_states
+from research.rivals.bilstm_classifier import build_bilstm_classifier
+from research.rivals.config import named_rival
+from research.rivals.models import build_rival
 from tests.checkpoints.conftest import edit
 from tests.conftest import eagerly, to_numpy
 
@@ -19,11 +22,9 @@ NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4
 
 
 def build(kind, features=False, dtype=None, **options):
-    language_model = build_baseline(named_baseline("bilm_H-4_L-1", len(PIECES)), dtype=dtype) if features else None
+    language_model = build_rival(named_rival("bilm_H-4_L-1", len(PIECES)), dtype=dtype) if features else None
     options = {"num_classes": 3, **options} if kind == "bilstm" else options
-    return build_baseline(
-        named_baseline(NAMES[kind], len(PIECES)), language_model=language_model, dtype=dtype, **options
-    )
+    return build_rival(named_rival(NAMES[kind], len(PIECES)), language_model=language_model, dtype=dtype, **options)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def assert_same(found, model):
 def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
     model = build(kind, features, **({"pair": False} if kind == "bilstm" else {}))
     keras_bert.save(model, tmp_path, PIECES, lowercase=False, **facts)
-    bert = keras_bert.baselines.load(tmp_path)
+    bert = rivals.load(tmp_path)
     assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
     assert {name: getattr(bert, name) for name in facts} == facts
     assert bert.config == keras_bert.describe(model).config
@@ -80,36 +81,36 @@ def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
     if kind == "bilstm":
         edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
         with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the lo"):
-            keras_bert.baselines.load(tmp_path)
+            rivals.load(tmp_path)
 
 
 def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
-    bert = keras_bert.baselines.load(bilm)
+    bert = rivals.load(bilm)
     assert (bert.config.kind, bert.vocabulary.pieces, bert.lowercase) == ("bilm", PIECES, False)
     assert_same(bert.model(), language_model)
     keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
-    assert keras_bert.baselines.load(tmp_path / "again" / "model.keras").config == bert.config
+    assert rivals.load(tmp_path / "again" / "model.keras").config == bert.config
 
 
 def test_dtypes(tmp_path, rows):
     """Files are in float32."""
     model = build("bilstm", dtype="mixed_bfloat16")
     keras_bert.save(model, tmp_path, PIECES)
-    exact = keras_bert.baselines.load(tmp_path).model()
-    narrow = keras_bert.baselines.load(tmp_path, dtype="mixed_bfloat16").model()
+    exact = rivals.load(tmp_path).model()
+    narrow = rivals.load(tmp_path, dtype="mixed_bfloat16").model()
     assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
     assert_same(narrow, model)
     few = {name: value[:, :3] for name, value in rows.items()}
     computed = outputs(narrow, few)
     for name, value in outputs(exact, few).items():
         np.testing.assert_allclose(to_numpy(computed[name]), to_numpy(value), rtol=0.05, atol=0.02)
-    language_model = keras_bert.baselines.build_bilm(13, width=4, dtype="bfloat16")
+    language_model = build_bilm(13, width=4, dtype="bfloat16")
     assert np.isfinite(to_numpy(outputs(language_model, few)["mlm_logits"])).all()
 
 
 def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
     keras_bert.save(build("bilstm", features=True), tmp_path, PIECES)
-    bert = keras_bert.baselines.load(tmp_path)
+    bert = rivals.load(tmp_path)
     found = bert.classifier(5)
     old = {weight.path: to_numpy(weight) for weight in bert.model().weights}
     for weight in found.weights:
@@ -124,7 +125,7 @@ def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
 
 
 def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model):
-    bert = keras_bert.baselines.load("bidaf_H-4", language_model=bilm)
+    bert = rivals.load("bidaf_H-4", language_model=bilm)
     model = bert.span_labeler()
     assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
     layers = {layer.name: layer for layer in model.layers}
@@ -137,30 +138,30 @@ def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model)
 
 def test_facts_of_a_new_model(tmp_path):
     """The vocabulary and the language model."""
-    facts = [keras_bert.baselines.load("bilstm_H-4", vocabulary=[*PIECES, *more]).identity for more in ("ij", "ji")]
+    facts = [rivals.load("bilstm_H-4", vocabulary=[*PIECES, *more]).identity for more in ("ij", "ji")]
     assert differences(*facts) == ["the vocabulary"]
     facts.clear()
     for count in (2, 1):
         keras_bert.save(build("bilm"), tmp_path / "bilm", PIECES)
         options = {"language_model": tmp_path / "bilm"}
-        facts += [keras_bert.baselines.load("bilstm_H-4", **options).identity for _ in range(count)]
+        facts += [rivals.load("bilstm_H-4", **options).identity for _ in range(count)]
     assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"]]
 
 
 def test_names():
-    assert dataclasses.astuple(named_baseline("bilstm", 7))[1:5] == (7, 1500, 2, 300)  # GLUE's baseline.
-    sizes = named_baseline("bilstm_H-256_L-1_E-100", 7)
+    assert dataclasses.astuple(named_rival("bilstm", 7))[1:5] == (7, 1500, 2, 300)  # GLUE's baseline.
+    sizes = named_rival("bilstm_H-256_L-1_E-100", 7)
     assert (sizes.width, sizes.num_layers, sizes.embedding_size) == (256, 1, 100)
-    assert named_baseline("bilm_H-8", 7).embedding_size == 8
-    assert [named_baseline(name, 7) for name in ("bilstm_", "bidaf_H256", "bert", "L-2_H-4")] == [None] * 4
+    assert named_rival("bilm_H-8", 7).embedding_size == 8
+    assert [named_rival(name, 7) for name in ("bilstm_", "bidaf_H256", "bert", "L-2_H-4")] == [None] * 4
     with pytest.raises(ValueError, match="bidaf_L-2: bidaf has no num_layers. Expected sizes H, E"):
-        named_baseline("bidaf_L-2", 7)
+        named_rival("bidaf_L-2", 7)
     with pytest.raises(ValueError, match="bilstm_H-4_H-8: each size must be given once. Received: H, H"):
-        named_baseline("bilstm_H-4_H-8", 7)
+        named_rival("bilstm_H-4_H-8", 7)
 
 
 def test_states_of_a_deep_language_model(rows):
-    model = keras_bert.baselines.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
+    model = build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
     inputs = {name: rows[name][:1, :1] for name in model.input}
     found = frozen_states(model, **inputs)
     for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
@@ -169,7 +170,7 @@ def test_states_of_a_deep_language_model(rows):
 
 def test_mistakes(bilm, language_model, tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    load, save = keras_bert.baselines.load, keras_bert.save
+    load, save = rivals.load, keras_bert.save
     bert, other = load(bilm), load("bilstm_H-4", vocabulary=PIECES)
     changed = build("bidaf")
     start = keras.layers.Activation("relu")(changed.output["start_logits"])
@@ -178,17 +179,17 @@ def test_mistakes(bilm, language_model, tmp_path):
         (lambda: load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
         (lambda: load("bert", vocabulary=PIECES), "bert: no such model"),
         (lambda: load("elmo"), "elmo: no such model. Models without BERT are named bilstm"),
-        (lambda: keras_bert.load("bilstm_H-4"), "bilstm_H-4 is not a BERT: keras_bert.baselines.load opens it"),
-        (lambda: keras_bert.load(bilm), "bilm is not a BERT: keras_bert.baselines.load opens it"),
-        (lambda: keras_bert.load(bilm / "model.keras"), "model.keras is not a BERT: keras_bert.baselines.load opens"),
+        (lambda: keras_bert.load("bilstm_H-4"), "bilstm_H-4 is not a BERT: research.rivals.load opens it"),
+        (lambda: keras_bert.load(bilm), "bilm is not a BERT: research.rivals.load opens it"),
+        (lambda: keras_bert.load(bilm / "model.keras"), "model.keras is not a BERT: research.rivals.load opens"),
         (lambda: load(bilm, lowercase=True), "`lowercase` is for new models, such as bilstm"),
         (lambda: load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
         (lambda: load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]), "`vocabulary` must be that of `language"),
         (lambda: bert.predict("a b"), "answers no texts. A bilm serves as `language_model` .--language_model"),
         (lambda: bert.encode("a b"), "is not a BERT and has no 'encode'. A bilm serves as"),
-        (lambda: keras_bert.baselines.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
+        (lambda: build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
         (
-            lambda: keras_bert.baselines.build_bidaf(14, language_model=bert.model()),
+            lambda: build_bidaf(14, language_model=bert.model()),
             "the same vocabulary. Received: vocab_",
         ),
         (lambda: bert.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
@@ -200,10 +201,10 @@ def test_mistakes(bilm, language_model, tmp_path):
             "head='language_model' is saved with format='keras'. Received: format='google'",
         ),
         (lambda: save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
-        (lambda: keras_bert.baselines.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: keras_bert.baselines.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: keras_bert.baselines.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
-        (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to keras_bert.baselines.describe f"),
+        (lambda: build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: rivals.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
+        (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to research.rivals.describe f"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -221,7 +222,7 @@ def test_answers_and_saved_models(language_model, tmp_path):
         ("bilstm", {"text": ["a b", ""], "pair": ["c", "d e f"]}),
         ("bidaf", {"question": ["a b", "c"], "context": ["c a b", "e f g h a"]}),
     ):
-        bert = keras_bert.baselines.load(tmp_path / name)
+        bert = rivals.load(tmp_path / name)
         options = {"labels": bert.labels, "pair": True} if name == "bilstm" else {}
         keras_bert.export(bert.model(), bert.preprocessor(8), tmp_path / "saved" / name, **options)
         signature = tf.saved_model.load(tmp_path / "saved" / name).signatures["serving_default"]

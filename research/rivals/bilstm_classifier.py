@@ -2,9 +2,10 @@
 
 import keras
 
-from keras_bert.baselines.bilm import check_language_model, check_layers, frozen_states, small_bilm
-from keras_bert.baselines.description import BaselineDescription, count, family, read_model
-from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, SplitPair, TokenEmbedding, WeightedSum
+from keras_bert.layers import BiLSTM, Dense, Dropout, TokenEmbedding, WeightedSum
+from research.rivals.bilm import check_language_model, check_layers, frozen_states, small_bilm
+from research.rivals.description import RivalDescription, count, family, read_model
+from research.rivals.layers import MaskedMax, PairAttention, SplitPair
 
 
 def build_bilstm_classifier(
@@ -95,7 +96,7 @@ def build_bilstm_classifier(
 def _read(layers):
     config = read_model(layers, "bilstm", "bilstm_0", "dropout_0", count(layers, "bilstm_"))
     facts = layers["classifier"].units, "match_bilstm" in layers, layers["bilstm_0"].dtype_policy.name
-    return BaselineDescription(config, "classification", *facts, layers)
+    return RivalDescription(config, "classification", *facts, layers)
 
 
 def _rebuild(description):
