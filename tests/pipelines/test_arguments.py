@@ -101,7 +101,15 @@ def test_help():
     assert [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")] == [
         *("--sizes=A,B,...", "--rates=A,B,...", "--share=X", "--casing=NAME", "--phase=TEXT", "--[no]fast"),
         *("--length=N", "--learning_rate=X", "--unlabelled=TEXT"),
-        *("model:", "--model=TEXT", "--names=A,B,...", "other:", "--[no]verbose", "--flagfile=FILE"),
+        *(
+            "model:",
+            "--model=TEXT",
+            "--names=A,B,...",
+            "other:",
+            "--[no]verbose",
+            "--plugins=A,B,...",
+            "--flagfile=FILE",
+        ),
     ]
     assert "  --model=TEXT                  Model; default: the teacher. Required." in lines
     assert "  --casing=NAME                 Casing. One of lower, upper. Default: lower." in lines

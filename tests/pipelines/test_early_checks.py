@@ -26,7 +26,10 @@ TEXTS = ["--input=texts.txt", BOOKS]
 CASES = [
     ([*GLUE, OUTPUT, "--model=bert_tiny_bookz"], "bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books?"),
     (["predict", "--model=bert_tiny_bookz", "a"], "bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books?"),
-    (["predict", "--plugins=no_module", "a"], "--plugins must be modules that Python finds. Received: --plugins=no_mo"),
+    (
+        ["predict", "--plugins=no_module", BOOKS, "a"],
+        "--plugins must be modules that Python finds. Received: --plugins=no_mo",
+    ),
     (["convert_checkpoint", "--model=t5", OUTPUT], "t5/config.json: `model_type` must be one of bert, distilbert"),
     (["export_saved_model", BOOKS, "--output_dir=t.csv/1"], "--output_dir must be a folder to which files can be"),
     (["show_attention", BOOKS, "a", "--output=t.csv/a.html"], "--output must be in a folder to which files can be"),
