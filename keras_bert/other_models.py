@@ -45,8 +45,8 @@ def register_models(
         names: list of str, the names of the Keras models.
         is_new: function of a string, whether it is the name of a model without weights, which `load` creates. Defaults
             to `None`: there are none.
-        answers: dict of functions like `Head.answer`, by the name of an output that only their signatures have. Defaults
-            to `None`: those of the heads.
+        answers: dict of functions like `Head.answer`, by the name of an output that only their signatures have.
+            Defaults to `None`: those of the heads.
 
     Example:
         register_models("my_package.models", model_types=["my_lstm"], names=["my_lstm_classifier"])
