@@ -5,6 +5,7 @@ Without Keras, so that a program that asks a server starts at once.
 
 import numpy as np
 
+CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _NONE = -1e30  # Lower scores of spans mean "none".
 
 

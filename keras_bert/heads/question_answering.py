@@ -6,8 +6,6 @@ from keras_bert.heads import answers
 from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.models.description import built
 
-CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
-
 
 def build_span_labeler(encoder: keras.Model) -> keras.Model:
     """Scores each token as the start and as the end of an answer.
@@ -57,4 +55,4 @@ class QuestionAnswering(Head):
         return [("question", "context")]
 
     def defaults(self, bert, n_best):
-        return {"top": max(n_best or 1, CANDIDATES), "null_threshold": bert.null_threshold}
+        return {"top": max(n_best or 1, answers.CANDIDATES), "null_threshold": bert.null_threshold}

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.heads.question_answering import CANDIDATES
+from keras_bert.heads.answers import CANDIDATES
 from keras_bert.text import packing
 from keras_bert.text.labels import checked_null_threshold
 from keras_bert.text.long_texts import run_windows

@@ -3,8 +3,8 @@ from keras_bert.training.schedule import InverseSquareRootSchedule as InverseSqu
 from keras_bert.translation.beams import Beam as Beam
 from keras_bert.translation.beams import beam_search as beam_search
 from keras_bert.translation.config import TransformerConfig as TransformerConfig
-from keras_bert.translation.decoding import Decoder as Decoder
 from keras_bert.translation.loaded import load as load
+from keras_bert.translation.model import Decoder as Decoder
 from keras_bert.translation.model import build_transformer as build_transformer
 from keras_bert.translation.model import describe as describe
 from keras_bert.translation.sampling import Sampling as Sampling

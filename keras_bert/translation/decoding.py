@@ -8,23 +8,15 @@ without copies. The cache has the keys and values of each row.
 import numbers
 from typing import NamedTuple
 
-import keras
 from keras import ops
-
-from keras_bert.translation.model import describe
 
 FORBIDDEN = -1e9
 
 
-class Decoder:
-    """The decoder of a Transformer, one token at a time.
+class CachedDecoder:
+    """The decoder of a Transformer with a `TransformerDescription`, see `Decoder`."""
 
-    Args:
-        model: a model from `build_transformer`.
-    """
-
-    def __init__(self, model: keras.Model):
-        description = describe(model)
+    def __init__(self, description):
         self.config = description.config
         self._layers = description.layers
         self._encoder, self._blocks = description.blocks("source"), description.blocks("target")

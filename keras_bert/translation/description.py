@@ -47,7 +47,7 @@ class TransformerDescription:
         """Returns the signatures on raw text, see `translator_signatures`."""
         from keras_bert.translation.signature import translator_signatures  # Needs TensorFlow, unlike the model.
 
-        return translator_signatures(model, tokenizer, beam, n_best)
+        return translator_signatures(self, tokenizer, beam, n_best)
 
 
 def read(layers):

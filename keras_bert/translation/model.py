@@ -15,6 +15,7 @@ from keras_bert.layers import (
 from keras_bert.models.description import check_model
 from keras_bert.models.graph_comparison import Family, own_layers
 from keras_bert.translation.config import TransformerConfig
+from keras_bert.translation.decoding import CachedDecoder
 from keras_bert.translation.description import read
 
 
@@ -78,6 +79,17 @@ def describe(model):
     """
     check_model(model)
     return _FAMILY.describe(model)
+
+
+class Decoder(CachedDecoder):
+    """The decoder of a Transformer, one token at a time.
+
+    Args:
+        model: a model from `build_transformer`.
+    """
+
+    def __init__(self, model: keras.Model):
+        super().__init__(describe(model))
 
 
 def _rebuild(description, model):

@@ -10,8 +10,7 @@ import scipy.special
 from keras_bert.translation import marian
 from keras_bert.translation.beams import Beam, beam_search
 from keras_bert.translation.config import TransformerConfig
-from keras_bert.translation.decoding import Decoder
-from keras_bert.translation.model import build_transformer
+from keras_bert.translation.model import Decoder, build_transformer
 from keras_bert.translation.sampling import Sampling, sample
 
 
