@@ -3,25 +3,11 @@
 import functools
 import itertools
 
-import keras
 from onnx import TensorProto, checker, helper
 
 from keras_bert import layers
-from keras_bert.exporting.onnx_graph import (
-    Graph,
-    activate,
-    attention_mask,
-    block,
-    dense,
-    embeddings,
-    layer_norm,
-    positions,
-    sentence_pooling,
-    unit_length,
-    weight,
-)
+from keras_bert.exporting.onnx_graph import Graph, attention_mask, block, embeddings
 from keras_bert.heads.registry import answering, head_named
-from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.forward import run_encoder
 from keras_bert.version import __version__
 
@@ -61,7 +47,8 @@ def _dimensions(free, tensor):
 
 def _outputs(graph, description, inputs):
     """Adds the layers of a model; returns the names of the outputs for the names of the inputs."""
-    writers, head = _writers(graph, description.layers), head_named(description.head)
+    head = head_named(description.head)
+    writers = _writers(graph, description.layers, head.onnx)
     rows = head.encoder_inputs(writers, inputs)
     encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
     if "pooler" in writers:
@@ -69,18 +56,22 @@ def _outputs(graph, description, inputs):
     return head.run(writers, encoded, inputs)
 
 
-def _writers(graph, sources):
+def _writers(graph, sources, own):
     """Returns functions with the names of the layers, which add them to a graph and take and return names of tensors.
 
-    The forward pass runs on them as it does on the layers themselves.
+    The forward pass runs on them as it does on the layers themselves. `own` are those of a head, `Head.onnx`.
     """
     writers = {}
     for name in sources.keys() - {"token_embedding", "embeddings"}:
-        writer = next((write for layer_class, write in _WRITERS if isinstance(sources[name], layer_class)), None)
-        if writer is None:
-            raise ValueError(f"no ONNX operators are known for the layer {name!r}. Received: {sources[name]!r:.100}")
-        writers[name] = functools.partial(writer, graph, sources[name], name)
-    table = weight(graph, sources["token_embedding"].float_table(), "token_embedding")
+        layer = sources[name]
+        writer = next((write for layer_class, write in _WRITERS if isinstance(layer, layer_class)), None)
+        if name in own:
+            writers[name] = functools.partial(own[name], graph, layer)
+        elif writer is None:
+            raise ValueError(f"no ONNX operators are known for the layer {name!r}. Received: {layer!r:.100}")
+        else:
+            writers[name] = functools.partial(writer, graph, layer, name)
+    table = graph.weight(sources["token_embedding"].float_table(), "token_embedding")
 
     def token_embedding(tensor, reverse=False):
         return graph.add("MatMul", tensor, graph.add("Transpose", table, perm=[1, 0])) if reverse else tensor
@@ -89,26 +80,17 @@ def _writers(graph, sources):
         return embeddings(graph, ids, segment_ids, table, sources["embeddings"], position_ids)
 
     writers |= {"token_embedding": token_embedding, "embeddings": embed}  # The second one looks the ids up.
-    if "span" in writers:
-        writers["span"] = functools.partial(_columns, graph, writers["span"])
     return writers
 
 
-def _columns(graph, write, hidden):
-    """The columns of a dense layer by their index: names of tensors cannot be sliced."""
-    logits = write(hidden)
-    return {(..., index): graph.add("Gather", logits, index, axis=2) for index in range(2)}
-
-
 def _dense(graph, layer, name, hidden):
-    rows = dense(graph, hidden, layer, name, layer.use_bias)
-    return activate(graph, rows, keras.activations.serialize(layer.activation))
+    return graph.dense(hidden, layer, name)
 
 
 def _positions(graph, layer, name, ids):
     add = graph.add
-    is_padding = add("Equal", add("Cast", ids, to=TensorProto.INT64), layer.padding_id)
-    is_token = add("Cast", add("Not", is_padding), to=TensorProto.INT64)
+    is_padding = add("Equal", graph.cast(ids, "int64"), layer.padding_id)
+    is_token = graph.cast(add("Not", is_padding), "int64")
     return add("Add", add("Mul", add("CumSum", is_token, 1), is_token), layer.padding_id)
 
 
@@ -119,38 +101,11 @@ def _dropout(graph, layer, name, hidden):
 def _pooler(graph, layer, name, hidden, mask):
     add = graph.add
     if layer.last:
-        places = add("Mul", positions(graph, mask), add("Cast", mask, to=TensorProto.INT64))
+        places = add("Mul", graph.positions(mask), graph.cast(mask, "int64"))
         first = add("GatherND", hidden, add("ReduceMax", places, axes=[1]), batch_dims=1)
     else:
         first = add("Gather", hidden, 0, axis=1)
-    return _dense(graph, layer.dense, name, first)
-
-
-def _transform(graph, layer, name, hidden, places):
-    places = graph.add("Unsqueeze", graph.add("Cast", places, to=TensorProto.INT64), [2])
-    picked = dense(graph, graph.add("GatherND", hidden, places, batch_dims=1), layer.dense, name)
-    return layer_norm(graph, activate(graph, picked, layer.activation), layer.norm, f"{name}/norm")
-
-
-def _discriminator(graph, layer, name, hidden):
-    hidden = activate(graph, dense(graph, hidden, layer.dense, f"{name}/dense"), layer.activation)
-    return graph.add("Squeeze", dense(graph, hidden, layer.output_dense, f"{name}/output"), [2])
-
-
-def _output_bias(graph, layer, name, logits):
-    return graph.add("Add", logits, weight(graph, layer.bias, name))
-
-
-def _fold(graph, layer, name, ids):
-    length = graph.add("Shape", ids, start=2)
-    return graph.add("Reshape", ids, graph.add("Concat", [-1], length, axis=0))
-
-
-def _unfold(graph, layer, name, scores, mask):
-    add = graph.add
-    logits = add("Reshape", scores, add("Shape", mask, end=2))
-    present = add("Cast", add("ReduceMax", mask, axes=[2], keepdims=0), to=TensorProto.BOOL)
-    return add("Where", present, logits, FORBIDDEN)
+    return graph.dense(first, layer.dense, name)
 
 
 _WRITERS = (
@@ -160,11 +115,4 @@ _WRITERS = (
     (layers.Pooler, _pooler),
     (layers.Dense, _dense),
     (layers.Dropout, _dropout),
-    (layers.MaskedLMTransform, _transform),
-    (layers.OutputBias, _output_bias),
-    (layers.Discriminator, _discriminator),
-    (layers.FoldChoices, _fold),
-    (layers.UnfoldChoices, _unfold),
-    (layers.SentencePooling, sentence_pooling),
-    (layers.UnitLength, unit_length),
 )

@@ -9,6 +9,7 @@ from keras_bert.checks import is_count
 from keras_bert.heads import answers
 from keras_bert.heads.head import Head, with_options
 from keras_bert.layers import Dense, SentencePooling, UnitLength
+from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
 
@@ -82,6 +83,41 @@ def _projection(units, activation, stddev):
     )
 
 
+def _write_pooling(graph, layer, hidden, mask):
+    add = graph.add
+    real = add("Unsqueeze", graph.cast(mask, "float32"), [2])
+    pooled = [_pooled(graph, mode, hidden, real) for mode in layer.modes]
+    vectors = pooled[0] if len(pooled) == 1 else add("Concat", *pooled, axis=-1)
+    return _write_unit_length(graph, layer, vectors) if layer.normalize else vectors
+
+
+def _write_unit_length(graph, layer, vectors):
+    length = graph.add("ReduceL2", vectors, axes=[1])
+    return graph.add("Div", vectors, graph.add("Max", length, 1e-12))
+
+
+def _pooled(graph, mode, hidden, real):
+    """Writes one pooling of `SentencePooling`; `real` is 1.0 for real tokens, `(batch, length, 1)`."""
+    add = graph.add
+
+    def total(tensor):
+        return add("ReduceSum", tensor, [1], keepdims=0)
+
+    if mode == "cls":
+        return add("Gather", hidden, 0, axis=1)
+    if mode == "max":
+        absent = add("Mul", add("Sub", 1.0, real), FORBIDDEN)
+        return add("ReduceMax", add("Add", hidden, absent), axes=[1], keepdims=0)
+    weights = real
+    if mode in ("weightedmean", "lasttoken"):
+        weights = add("Mul", real, add("CumSum", real, 1))
+    if mode == "lasttoken":
+        is_last = add("Equal", weights, add("ReduceMax", weights, axes=[1]))
+        return total(add("Mul", hidden, add("Mul", real, graph.cast(is_last, "float32"))))
+    count = add("Max", total(weights), 1.0)
+    return add("Div", total(add("Mul", hidden, weights)), add("Sqrt", count) if "sqrt" in mode else count)
+
+
 class Embedding(Head):
     """A vector of each text."""
 
@@ -91,6 +127,7 @@ class Embedding(Head):
     sentence_transformers = "SentenceTransformer"
     text_options = ("rows_together", "zero_shot", "prompts", "default_prompt_name")
     embeds = is_encoder = True
+    onnx = {"sentence_pooling": _write_pooling, "unit_length": _write_unit_length}
     build, run = staticmethod(build_embedder), staticmethod(embed)
 
     def described(self, layers):

@@ -33,6 +33,8 @@ class Head:
         is_encoder: bool, whether transformers opens the model as an encoder. Defaults to `False`.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
+        onnx: dict of functions that add the head's own layers to an ONNX graph, by the names of the layers: from the
+            `Graph`, the layer and the names of its inputs to that of its output. Dense layers need none.
         settings: tuple of the arguments of `save` that only models with this head have.
         has_prefix: bool, whether the names of the encoder's tensors begin with `bert.` in transformers. Defaults to
             `True`.
@@ -56,6 +58,7 @@ class Head:
     saved: tuple = ()
     architectures: tuple = ()
     embeds = is_encoder = packs = has_classes = False
+    onnx: dict = {}
     settings: tuple = ()
     has_prefix = True
     google: str | None = None

@@ -5,6 +5,7 @@ import keras
 from keras_bert.heads import answers
 from keras_bert.heads.head import Head, dense_head, with_options
 from keras_bert.layers import FoldChoices, UnfoldChoices
+from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
 
 
@@ -49,6 +50,17 @@ def score_choices(layers, encoded, inputs):
     return {"logits": layers["unfold_choices"](scores, inputs["padding_mask"])}
 
 
+def _write_fold(graph, layer, ids):
+    length = graph.add("Shape", ids, start=2)
+    return graph.add("Reshape", ids, graph.add("Concat", [-1], length, axis=0))
+
+
+def _write_unfold(graph, layer, scores, mask):
+    logits = graph.add("Reshape", scores, graph.add("Shape", mask, end=2))
+    present = graph.cast(graph.add("ReduceMax", mask, axes=[2], keepdims=0), "bool")
+    return graph.add("Where", present, logits, FORBIDDEN)
+
+
 class MultipleChoice(Head):
     """The right one of several choices."""
 
@@ -56,6 +68,7 @@ class MultipleChoice(Head):
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
     peft = ""
+    onnx = {"fold_choices": _write_fold, "unfold_choices": _write_unfold}
     build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
 

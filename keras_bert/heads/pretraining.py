@@ -105,6 +105,16 @@ def _next_sentence(config):
     return Dense(2, kernel_initializer=initializer, dtype="float32", name="next_sentence")
 
 
+def _write_transform(graph, layer, hidden, places):
+    places = graph.add("Unsqueeze", graph.cast(places, "int64"), [2])
+    picked = graph.dense(graph.add("GatherND", hidden, places, batch_dims=1), layer.dense, layer.name)
+    return graph.layer_norm(graph.activate(picked, layer.activation), layer.norm, f"{layer.name}/norm")
+
+
+def _write_bias(graph, layer, logits):
+    return graph.add("Add", logits, graph.weight(layer.bias, layer.name))
+
+
 class NextSentence(Head):
     """Whether the second text follows the first one."""
 
@@ -140,6 +150,7 @@ class Pretraining(Head):
     google = "cls.predictions.bias"
     text_options = ("top",)
     pair_signature, keeps = "next_sentence", ("[MASK]",)
+    onnx = {"mlm_transform": _write_transform, "mlm_bias": _write_bias}
     build, run = staticmethod(build_pretrainer), staticmethod(pretrain)
 
     def described(self, layers):

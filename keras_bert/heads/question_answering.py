@@ -35,6 +35,12 @@ def label_spans(layers, encoded, inputs):
     return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
+def _write_span(graph, layer, hidden):
+    """Writes the columns of the dense layer by their index: names of tensors cannot be sliced."""
+    logits = graph.dense(hidden, layer, layer.name)
+    return {(..., index): graph.add("Gather", logits, index, axis=2) for index in range(2)}
+
+
 class QuestionAnswering(Head):
     """Each token as the start and as the end of an answer."""
 
@@ -44,6 +50,7 @@ class QuestionAnswering(Head):
     settings = ("null_threshold",)
     google, peft = "qa_outputs.weight", "QUESTION_ANS"
     text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
+    onnx = {"span": _write_span}
     build, run, answer = staticmethod(build_span_labeler), staticmethod(label_spans), staticmethod(answers.span)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options):

@@ -38,6 +38,11 @@ def detect_replaced_tokens(layers, encoded, inputs):
     return {"logits": layers["discriminator"](encoded["sequence_output"])}
 
 
+def _write_discriminator(graph, layer, hidden):
+    hidden = graph.activate(graph.dense(hidden, layer.dense, f"{layer.name}/dense"), layer.activation)
+    return graph.add("Squeeze", graph.dense(hidden, layer.output_dense, f"{layer.name}/output"), [2])
+
+
 class ReplacedTokenDetection(Head):
     """Whether each token was replaced."""
 
@@ -49,6 +54,7 @@ class ReplacedTokenDetection(Head):
     }
     packs = True
     text_options = ("stride",)
+    onnx = {"discriminator": _write_discriminator}
     build, run = staticmethod(build_replaced_token_detector), staticmethod(detect_replaced_tokens)
     answer = staticmethod(answers.replaced)
 
