@@ -14,6 +14,7 @@ import pytest
 
 import keras_bert
 from keras_bert.extras import EXTRA_OF
+from keras_bert.heads.registry import HEADS
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from pipelines.__main__ import commands
 from tests import documents
@@ -70,7 +71,12 @@ def workspace(page, small, minilm, tmp_path, monkeypatch):
         (tmp_path / "work" / folder).symlink_to(ROOT / folder)
     (tmp_path / "work" / "transformer.json").write_text(json.dumps(TRANSFORMER))
     monkeypatch.chdir(tmp_path / "work")
-    return tmp_path / "work"
+    monkeypatch.syspath_prepend(tmp_path / "work")
+    before = HEADS[:]
+    yield tmp_path / "work"
+    HEADS[:] = before
+    for path in (tmp_path / "work").glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
 @_every_page

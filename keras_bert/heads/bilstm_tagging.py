@@ -7,7 +7,7 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, classes_of, with_options
+from keras_bert.heads.head import Head, classes_of
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -119,7 +119,7 @@ class BiLSTMTagging(Head):
         width = 2 * tensors["bilstm.weight_hh_l0"].shape[1]
         return {**classes_of(tensors), "width": width, "num_layers": depth}
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.token_classification_signatures import tagger
 
-        return with_options(tagger, description, options, model, preprocessor, labels)
+        return tagger

@@ -5,7 +5,7 @@ from typing import Literal
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, classes_of, dense_head, with_options
+from keras_bert.heads.head import Head, classes_of, dense_head
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
 
@@ -85,14 +85,12 @@ class Classification(Head):
     def is_regression(self, description):
         return description.num_classes == 1 and not description.multi_label
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads import classification_signatures as classify
 
         if self.is_regression(description):
-            arguments = model, preprocessor, pair, description.score_activation
-            return with_options(classify.regressor, description, options, *arguments)
-        build = classify.multi_label_classifier if description.multi_label else classify.classifier
-        return with_options(build, description, options, model, preprocessor, labels, pair)
+            return classify.regressor
+        return classify.multi_label_classifier if description.multi_label else classify.classifier
 
     def answer(self, output, row, n_best):
         return (answers.classes if "labels" in output else answers.plain)(output, row, n_best)

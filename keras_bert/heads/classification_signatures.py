@@ -65,15 +65,13 @@ def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide
     return {"serving_default": texts(answer, *_names(pair)), "classify": texts(classify, "inputs")}
 
 
-def regressor(model, preprocessor, pair, activation="linear", rows_together=8, logits=False):
-    """Returns the signatures of a regression model; `regress` takes `tf.Example`s.
-
-    `activation` is "linear", or "sigmoid" for scores between 0 and 1.
-    """
+def regressor(model, preprocessor, pair, description, rows_together=8, logits=False):
+    """Returns the signatures of a regression model; `regress` takes `tf.Example`s."""
+    is_sigmoid = description.score_activation == "sigmoid"  # Scores between 0 and 1.
 
     def answer(inputs):
         found = _logits(model, preprocessor(inputs), rows_together)
-        scores = tf.nn.sigmoid(found) if activation == "sigmoid" else found
+        scores = tf.nn.sigmoid(found) if is_sigmoid else found
         return {"value": scores[:, 0], **({"logits": found} if logits else {})}
 
     def regress(inputs):

@@ -7,7 +7,7 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, with_options
+from keras_bert.heads.head import Head
 from keras_bert.layers import Dense, SentencePooling, UnitLength
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
@@ -143,7 +143,7 @@ class Embedding(Head):
     def answer(self, output, row, n_best):
         return (answers.classes if "labels" in output else answers.embedding)(output, row, n_best)
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.embedding_signatures import sentence_embedder
 
-        return with_options(sentence_embedder, description, options, model, preprocessor)
+        return sentence_embedder

@@ -1,5 +1,6 @@
 """What the package knows about a kind of head, in one class."""
 
+import functools
 import inspect
 import operator
 from typing import Any
@@ -103,9 +104,30 @@ class Head:
         """Returns the inputs of the encoder for those of the model."""
         return inputs
 
+    def respond(self, outputs: dict, labels: list | None) -> dict:
+        """Returns the outputs of `serving_default` for those of the model, tensors with a row for each text.
+
+        `labels` are the names of the classes, if the head has classes.
+        """
+        return outputs
+
+    def signature_builder(self, description):
+        """Returns the function that builds the signatures by name, by default `serving_default` with `respond`.
+
+        Its arguments are some of `model`, `preprocessor`, `labels`, `pair` and `description`, in any order, and then
+        the options of the signatures, with defaults. Needs TensorFlow.
+        """
+        from keras_bert.heads.default_signatures import responder
+
+        return functools.partial(responder, self.respond)
+
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
-        """Returns the signatures on raw text by name; for the arguments see `export`. Needs TensorFlow."""
-        raise NotImplementedError
+        """Returns the signatures on raw text by name; for the arguments see `export`."""
+        build = self.signature_builder(description)
+        given = {"model": model, "preprocessor": preprocessor, "labels": labels, "pair": pair}
+        given["description"] = description
+        arguments = [given[name] for name in inspect.signature(build).parameters if name in given]
+        return with_options(build, description, options, *arguments)
 
     def answer(self, output: dict, row: dict, n_best: int | None) -> dict:
         """Returns the outputs of a signature for one text, a dict of arrays, as `predict` does."""

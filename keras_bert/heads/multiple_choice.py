@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, dense_head, with_options
+from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
@@ -72,10 +72,10 @@ class MultipleChoice(Head):
     build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.multiple_choice_signatures import chooser
 
-        return with_options(chooser, description, options, model, preprocessor)
+        return chooser
 
     def inputs(self, bert):
         return [("text", "choices")]

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import PAIR, TEXT, Head, with_options
+from keras_bert.heads.head import PAIR, TEXT, Head
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -125,10 +125,10 @@ class NextSentence(Head):
     google, peft = "cls.seq_relationship.weight", ""
     build, run = staticmethod(build_next_sentence), staticmethod(follow)
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.pretraining_signatures import follower
 
-        return with_options(follower, description, options, model, preprocessor)
+        return follower
 
     def inputs(self, bert):
         return [PAIR]
@@ -163,10 +163,10 @@ class Pretraining(Head):
         with_nsp, masked, causal = self.architectures
         return with_nsp if description.options["next_sentence"] else causal if description.causal else masked
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.pretraining_signatures import mask_filler
 
-        return with_options(mask_filler, description, options, model, preprocessor)
+        return mask_filler
 
     def inputs(self, bert):
         return [TEXT, PAIR] if "nsp_logits" in bert.model().output else [TEXT]

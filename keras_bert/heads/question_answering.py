@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, dense_head, with_options
+from keras_bert.heads.head import Head, dense_head
 from keras_bert.models.description import built
 
 
@@ -53,10 +53,10 @@ class QuestionAnswering(Head):
     onnx = {"span": _write_span}
     build, run, answer = staticmethod(build_span_labeler), staticmethod(label_spans), staticmethod(answers.span)
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.question_answering_signatures import answerer
 
-        return with_options(answerer, description, options, model, preprocessor)
+        return answerer
 
     def inputs(self, bert):
         return [("question", "context")]

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, with_options
+from keras_bert.heads.head import Head
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -58,7 +58,7 @@ class ReplacedTokenDetection(Head):
     build, run = staticmethod(build_replaced_token_detector), staticmethod(detect_replaced_tokens)
     answer = staticmethod(answers.replaced)
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.replaced_token_detection_signatures import replaced_token_detector
 
-        return with_options(replaced_token_detector, description, options, model, preprocessor)
+        return replaced_token_detector

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, classes_of, dense_head, with_options
+from keras_bert.heads.head import Head, classes_of, dense_head
 from keras_bert.models.description import built
 
 
@@ -51,7 +51,7 @@ class TokenClassification(Head):
     def described(self, layers):
         return {"num_classes": layers["token_classifier"].units}
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.token_classification_signatures import tagger
 
-        return with_options(tagger, description, options, model, preprocessor, labels)
+        return tagger

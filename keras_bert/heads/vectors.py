@@ -1,7 +1,7 @@
 """The encoder alone, whose hidden states are vectors of its tokens."""
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, with_options
+from keras_bert.heads.head import Head
 
 
 class Vectors(Head):
@@ -21,7 +21,7 @@ class Vectors(Head):
     def build(self, encoder):
         return encoder
 
-    def signatures(self, model, description, preprocessor, labels, pair, **options):
+    def signature_builder(self, description):
         from keras_bert.heads.embedding_signatures import embedder
 
-        return with_options(embedder, description, options, model, preprocessor)
+        return embedder

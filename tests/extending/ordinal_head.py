@@ -1,0 +1,93 @@
+"""Ordinal regression: texts with grades that have an order, such as "poor", "fair", "good" (McCullagh, 1980).
+
+One score of the text is compared with the cutpoints between neighbouring grades, which are learned too.
+"""
+
+import keras
+import tensorflow as tf
+
+import keras_bert
+
+
+@keras.saving.register_keras_serializable("ordinal")
+class Cutpoints(keras.layers.Layer):
+    """Subtracts increasing cutpoints from a score: the logits of "above this grade", `(batch, count)`."""
+
+    def __init__(self, count, spread=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.count, self.spread = count, spread
+
+    def build(self, shape):
+        # The first cutpoint, and the steps to the others before `softplus`, which makes them positive.
+        first, step = -self.spread * (self.count - 1) / 2, float(keras.ops.log(keras.ops.expm1(self.spread)))
+        start = [first] + [step] * (self.count - 1)
+        self.steps = self.add_weight(shape=(self.count,), initializer=lambda *_, **__: start, name="steps")
+
+    def places(self):
+        """Returns the cutpoints."""
+        return keras.ops.cumsum(keras.ops.concatenate([self.steps[:1], keras.ops.softplus(self.steps[1:])]))
+
+    def call(self, score):
+        return score - self.places()
+
+    def get_config(self):
+        return {**super().get_config(), "count": self.count, "spread": self.spread}
+
+
+def write_cutpoints(graph, layer, score):
+    """Adds the layer to an ONNX graph."""
+    return graph.add("Sub", score, graph.weight(layer.places(), layer.name))
+
+
+@keras_bert.register_head
+class Ordinal(keras_bert.Head):
+    """Grades with an order."""
+
+    name, layer, reads = "ordinal", "cutpoints", ("pooled",)
+    tensors = {"score": "ordinal.score", "cutpoints.steps": "ordinal.cutpoints"}
+    onnx = {"cutpoints": write_cutpoints}
+    has_classes = takes_pair = True
+    saved = ("spread",)
+
+    def build(self, encoder, num_classes, dropout=0.1, spread=1.0):
+        """Returns a model with the output `above`, the logits that a text is above each grade but the last."""
+        # Layers
+        layers = {
+            "head_dropout": keras_bert.layers.Dropout(dropout, name="head_dropout"),
+            "score": keras_bert.layers.Dense(1, use_bias=False, dtype="float32", name="score"),
+            "cutpoints": Cutpoints(num_classes - 1, spread, dtype="float32", name="cutpoints"),
+        }
+
+        # Wiring
+        outputs = self.run(layers, encoder.output, encoder.input)
+
+        # Model
+        return keras.Model(encoder.input, outputs, name="ordinal_classifier")
+
+    def run(self, layers, encoded, inputs):
+        score = layers["score"](layers["head_dropout"](encoded["pooled_output"]))
+        return {"above": layers["cutpoints"](score)}
+
+    def described(self, layers):
+        cutpoints = layers["cutpoints"]
+        return {"num_classes": cutpoints.count + 1, "spread": cutpoints.spread}
+
+    def sizes(self, tensors):
+        return {"num_classes": tensors["ordinal.cutpoints"].shape[0] + 1}
+
+    def respond(self, outputs, labels):
+        above = tf.sigmoid(outputs["above"])
+        # The grade is the number of cutpoints that the text is above of, the median.
+        grade = tf.reduce_sum(tf.cast(above > 0.5, tf.int32), 1)
+        return {"grade": tf.gather(tf.constant(labels), grade), "rank": grade, "above": above}
+
+    def answer(self, output, row, n_best):
+        answer = super().answer(output, row, n_best)
+        return {"grade": answer["grade"], "rank": answer["rank"], "at_least": [1.0, *answer["above"]]}
+
+
+def ordinal_loss(grades, above):
+    """The cross-entropies of "above this grade", summed, `(batch,)`; grades are numbers from 0 on."""
+    grades, numbers = keras.ops.reshape(grades, (-1, 1)), keras.ops.arange(above.shape[-1])
+    is_above = keras.ops.cast(grades > keras.ops.cast(numbers, grades.dtype), "float32")
+    return keras.ops.sum(keras.ops.softplus(above) - is_above * above, -1)

@@ -1,0 +1,298 @@
+"""A head in a user's own file keeps the promises of the built-in ones, by public names alone."""
+
+import ast
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.files import MODEL_FACTS
+from keras_bert.heads.answers import each_text, of_outputs
+from keras_bert.heads.registry import HEADS, head_named
+from tests import documents
+from tests.conftest import SEED, relative, to_numpy
+from tests.serving.conftest import running  # noqa: F401
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from keras_bert.exporting.verification import verify  # noqa: E402
+
+FILE = pathlib.Path(__file__).with_name("ordinal_head.py")
+GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
+GRADES = ["poor", "fair", "good", "great"]
+TEXTS = ["a b", "c d e f", "g", "a c e g h i j", ""]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user():
+    """The module with the head, which is registered during these tests alone."""
+    before = HEADS[:]
+    sys.path.insert(0, str(FILE.parent))
+    module = importlib.import_module("ordinal_head")
+    keras_bert.register_head(module.Ordinal)
+    yield module
+    HEADS[:] = before
+    sys.path.remove(str(FILE.parent))
+    del sys.modules["ordinal_head"]
+
+
+@pytest.fixture(scope="module")
+def model(user, config, pieces):
+    """A model with cutpoints between the scores of the first four texts."""
+    keras.utils.set_random_seed(1)
+    model = user.Ordinal().build(keras_bert.build_encoder(config), num_classes=4, dropout=0.2, spread=0.5)
+    model.get_layer("score").kernel.assign(np.random.default_rng(0).normal(size=(32, 1)))
+    found = np.sort(scores(model, keras_bert.TextPreprocessor(pieces, 20), TEXTS[:4]))
+    places = (found[1:] + found[:-1]) / 2
+    model.get_layer("cutpoints").steps.assign([places[0], *np.log(np.expm1(np.diff(places)))])
+    return model
+
+
+def scores(model, preprocessor, texts):
+    features = keras.Model(model.input, model.get_layer("score").output)
+    return to_numpy(features(preprocessor(texts), training=False))[:, 0]
+
+
+@pytest.fixture(scope="module")
+def folder(model, pieces, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ordinal") / "model"
+    keras_bert.save(model, folder, pieces, labels=GRADES, pair=False, sequence_length=20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(folder):
+    return keras_bert.load(folder)
+
+
+@pytest.fixture(scope="module")
+def exported(bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "ordinal" / "1"
+    bert.export(folder)
+    return folder
+
+
+def expected(model, preprocessor):
+    """The grades by the formula: the number of cutpoints that the score is above of; and the probabilities of each."""
+    found = scores(model, preprocessor, TEXTS)[:, None]
+    first, *steps = to_numpy(model.get_layer("cutpoints").steps)
+    places = np.cumsum([first, *np.log1p(np.exp(steps))])
+    return (found > places).sum(1), 1 / (1 + np.exp(places - found))
+
+
+def check(answers, model, preprocessor, atol=1e-5):
+    ranks, above = expected(model, preprocessor)
+    assert set(ranks) == {0, 1, 2, 3}
+    for answer, rank, row in zip(answers, ranks, above, strict=True):
+        assert (answer["grade"], answer["rank"]) == (GRADES[rank], rank)
+        np.testing.assert_allclose(answer["at_least"], [1.0, *row], atol=atol)
+
+
+def test_the_file_is_a_users():
+    tree = ast.parse(FILE.read_text())
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    assert modules == {"keras", "tensorflow", "keras_bert"}
+    names = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    own = {name.split(".")[1] for name in names if name.startswith("keras_bert.")}
+    assert own <= {*keras_bert.__all__}
+    assert len(FILE.read_text().splitlines()) <= 120
+
+
+def test_the_guide_has_the_file():
+    (block,) = [block for block in documents.blocks(GUIDE) if block.title == FILE.name]
+    assert block.code == FILE.read_text()
+
+
+def test_describe(model):
+    description = keras_bert.describe(model)
+    assert (description.head, description.options) == ("ordinal", {"num_classes": 4, "spread": 0.5})
+    assert description.config.classifier_dropout == 0.2
+    same = keras.models.clone_model(model)
+    assert keras_bert.describe(same).options == description.options
+    other = keras.Model(model.input, {"above": 2.0 * model.output["above"]})
+    with pytest.raises(ValueError, match="must come from a builder of keras_bert"):
+        keras_bert.describe(other)
+
+
+def test_save_and_load(model, bert, folder, pieces, tmp_path):
+    assert (bert.head, bert.labels, bert.config.classifier_dropout) == ("ordinal", GRADES, 0.2)
+    assert bert.metadata.head_options == {"spread": 0.5}
+    assert keras_bert.describe(bert.model()).options == {"num_classes": 4, "spread": 0.5}
+    assert bert.left_out(bert.model()) == []
+    for loaded in (bert, load_after_saving(bert, tmp_path / "again")):
+        for weight, same in zip(loaded.model().weights, model.weights, strict=True):
+            np.testing.assert_array_equal(to_numpy(weight), to_numpy(same))
+    keras_bert.save(model, tmp_path / "file", pieces, labels=GRADES, format="keras")
+    again = keras_bert.load(tmp_path / "file")
+    assert (again.head, again.labels, again.metadata.head_options) == ("ordinal", GRADES, {"spread": 0.5})
+    np.testing.assert_array_equal(to_numpy(again.model().weights[-1]), to_numpy(model.weights[-1]))
+    with pytest.raises(ValueError, match="Google's format has no names for a ordinal head"):
+        keras_bert.save(model, tmp_path / "google", pieces, format="google")
+
+
+def load_after_saving(bert, folder):
+    bert.save(folder)
+    return keras_bert.load(folder)
+
+
+def test_a_layout_of_transformers(user, config, pieces, tmp_path):
+    """The encoder opens as DistilBERT's, and the whole model here."""
+    transformers = pytest.importorskip("transformers")
+    config = dataclasses.replace(config, type_vocab_size=0, pooler_activation="relu")
+    model = user.Ordinal().build(keras_bert.build_encoder(config), num_classes=3)
+    keras_bert.save(model, tmp_path, pieces)
+    bert = keras_bert.load(tmp_path)
+    assert (bert.model_type, bert.has_pooler) == ("distilbert", True)
+    inputs = bert.preprocessor(9)(["a b c"])
+    expected = model(inputs, training=False)["above"]
+    np.testing.assert_allclose(bert.model()(inputs)["above"], expected, atol=1e-6)
+    twin = transformers.AutoModel.from_pretrained(tmp_path)
+    assert type(twin).__name__ == "DistilBertModel"
+
+
+def test_predict(bert, model):
+    preprocessor = bert.preprocessor(20, padding="longest")
+    check(bert.predict(TEXTS), model, preprocessor)
+    assert bert.predict("a b")["at_least"] == pytest.approx(bert.predict(["a b"])[0]["at_least"])
+    with pytest.raises(ValueError, match="takes a text. Received: a pair of texts"):
+        bert.predict([("a", "b")])
+    with pytest.raises(ValueError, match="`predict` has no option 'stride' for head='ordinal'"):
+        bert.predict("a", stride=1)
+
+
+PROGRAM = """
+import json, sys
+import keras_bert, ordinal_head
+print(json.dumps(keras_bert.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))
+"""
+
+
+def test_a_fresh_process(bert, folder):
+    command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps(TEXTS)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILE.parents[2]), str(FILE.parent)])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    for answer, other in zip(json.loads(done.stdout.splitlines()[-1]), bert.predict(TEXTS), strict=True):
+        assert answer["grade"] == other["grade"]
+        np.testing.assert_allclose(answer["at_least"], other["at_least"], atol=1e-5)
+
+
+def test_a_head_that_is_not_registered(user, folder, caplog):
+    """One line tells how to register it; the encoder opens without it."""
+    HEADS[:], known = [head for head in HEADS if head.name != "ordinal"], HEADS[:]
+    try:
+        with pytest.raises(ValueError, match="must be a registered head.*Received: head='ordinal'.*heads=") as error:
+            keras_bert.load(folder)
+        assert "head='encoder'" in str(error.value).splitlines()[-1]
+        assert len(str(error.value).splitlines()) == 1
+        encoder = keras_bert.load(folder, head="encoder")
+        assert (encoder.head, encoder.labels) == ("encoder", None)
+        assert encoder.encode(["a b"]).shape == (1, 32)
+        assert "ordinal.cutpoints" in caplog.text
+        assert keras_bert.load(folder, heads=[user.Ordinal]).head == "ordinal"
+        assert keras_bert.load(folder, heads=[user.Ordinal()]).head == "ordinal"
+    finally:
+        HEADS[:] = known
+
+
+def test_what_cannot_be_registered(user):
+    class Other(user.Ordinal):
+        name = "other"
+
+    class Classification(user.Ordinal):
+        name, layer = "classification", "own"
+
+    for head, message in (
+        (3, "`head` must be a subclass of keras_bert.Head, or an instance. Received: head=3"),
+        (keras.Model, "`head` must be a subclass of keras_bert.Head"),
+        (keras_bert.Head, "`head` must have a `name`"),
+        (Other, "`layer` of a head must be new. Received: layer='cutpoints', which ordinal_head.Ordinal has"),
+        (Classification, "`name` of a head must be new. Received: name='classification', which keras_bert.heads.class"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.register_head(head)
+    before = len(HEADS)
+    assert keras_bert.register_head(user.Ordinal) is user.Ordinal
+    assert len(HEADS) == before
+
+
+def test_a_saved_model(bert, model, exported):
+    facts = json.loads((exported / MODEL_FACTS).read_text())
+    assert (facts["head"], facts["labels"], facts["pair"]) == ("ordinal", GRADES, False)
+    outputs = tf.saved_model.load(str(exported)).signatures["serving_default"](text=tf.constant(TEXTS))
+    ranks, above = expected(model, bert.preprocessor(20, padding="longest"))
+    assert outputs["grade"].numpy().tolist() == [GRADES[rank].encode() for rank in ranks]
+    np.testing.assert_allclose(outputs["above"], above, atol=1e-5)
+    (report,) = verify([exported])
+    assert report.problems == []
+
+
+def test_the_server_and_its_client(bert, exported, running):  # noqa: F811
+    rows = [{"text": text} for text in TEXTS]
+    with running(exported.parents[1]) as server, keras_bert.serving.Client(f"127.0.0.1:{server.port}") as client:
+        outputs = client.predict("ordinal", TEXTS)
+    check(
+        each_text(head_named("ordinal").answer, outputs, rows), bert.model(), bert.preprocessor(20, padding="longest")
+    )
+    # A program that only sees the names of outputs shows them as they are.
+    plain = each_text(of_outputs(outputs), outputs, rows)
+    assert [set(answer) for answer in plain] == [{"grade", "rank", "above"}] * len(TEXTS)
+
+
+def test_int8(bert, exported, tmp_path):
+    bert.export(tmp_path / "1", precision="int8")
+    (report,) = verify([tmp_path / "1"])
+    assert report.problems == []
+    served, whole = (
+        tf.saved_model.load(str(path)).signatures["serving_default"] for path in (tmp_path / "1", exported)
+    )
+    found, expected = (run(text=tf.constant(TEXTS))["above"].numpy() for run in (served, whole))
+    assert 0 < np.abs(found - expected).max() < 0.1
+
+
+def test_onnx(bert, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    keras_bert.export_onnx(bert.model(), bert.preprocessor(20), tmp_path / "onnx")
+    session = runtime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+    inputs = {name: to_numpy(value).astype("int32") for name, value in bert.preprocessor(20)(TEXTS).items()}
+    (above,) = session.run(["above"], inputs)
+    assert relative(above, to_numpy(bert.model()(inputs, training=False)["above"])) < 1e-5
+
+
+def trained(user, config, pieces):
+    """A new model, and inputs and grades that one word tells."""
+    keras.utils.set_random_seed(SEED)
+    model = user.Ordinal().build(keras_bert.build_encoder(config), num_classes=4, dropout=0.0)
+    rng, words = np.random.default_rng(SEED), ["a", "b", "c", "d"]
+    grades = rng.integers(0, 4, 64)
+    texts = [f"{words[grade]} {rng.choice(['e', 'f', 'g'])}" for grade in grades]
+    return model, keras_bert.TextPreprocessor(pieces, 6).ragged(texts), grades
+
+
+def test_training_by_keras(user, config, pieces):
+    model, inputs, grades = trained(user, config, pieces)
+    inputs = {name: value.to_tensor() for name, value in inputs.items()}
+    model.compile(keras.optimizers.Adam(5e-3), {"above": user.ordinal_loss})
+    model.fit(inputs, {"above": grades}, epochs=25, batch_size=16, verbose=0)
+    ranks = (model.predict(inputs, verbose=0)["above"] > 0).sum(1)
+    assert np.abs(ranks - grades).mean() < 0.25
+
+
+def test_training_by_the_trainer(user, config, pieces):
+    model, inputs, grades = trained(user, config, pieces)
+    loss = keras_bert.losses.Loss("ordinal", lambda targets, outputs: user.ordinal_loss(targets, outputs["above"]))
+    batches = keras_bert.data.Batches(inputs, grades, batch_size=16, seed=SEED)
+    trainer = keras_bert.Trainer(lambda: model, lambda model: keras_bert.create_optimizer(model, 5e-3, 100), loss)
+    trainer.fit(batches, epochs=25)
+    inputs = {name: value.to_tensor() for name, value in inputs.items()}
+    ranks = (to_numpy(trainer.model(inputs, training=False)["above"]) > 0).sum(1)
+    assert np.abs(ranks - grades).mean() < 0.25
