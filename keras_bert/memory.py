@@ -40,8 +40,7 @@ def keep_freed_memory():
 def available_memory(root="/"):
     """Returns the bytes that this process can still use, without swapping other programs out; `None` if unknown.
 
-    Args:
-        root: path of the file system with `proc` and `sys`. Defaults to "/".
+    `root` is the path of the file system with `proc` and `sys`.
     """
     root = pathlib.Path(root)
     try:

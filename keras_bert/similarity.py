@@ -14,15 +14,9 @@ def check_function(name):
 
 
 def similarity(first, second, function="cosine"):
-    """Compares each vector with each other one.
+    """Compares each vector `(m, width)` with each `(n, width)`: float32 `(m, n)`, higher for more similar ones.
 
-    Args:
-        first: vectors `(m, width)`.
-        second: vectors `(n, width)`.
-        function: str, "cosine" or "dot", or "euclidean" or "manhattan", the negative distance. Defaults to "cosine".
-
-    Returns:
-        float32 NumPy `(m, n)`; more similar vectors have higher values.
+    `function` is "cosine" or "dot", or "euclidean" or "manhattan", the negative distance.
     """
     check_function(function)
     first, second = (np.asarray(vectors, "float32") for vectors in (first, second))

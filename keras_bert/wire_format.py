@@ -35,11 +35,7 @@ def varint(content, place):
 
 
 def message(values):
-    """Returns a message.
-
-    Args:
-        values: list of pairs of the number and the value of a field: a natural number, a float (of 32 bits) or bytes.
-    """
+    """Returns a message of pairs: the number and value of a field, a natural number, float (of 32 bits) or bytes."""
     return b"".join([_field(number, value) for number, value in values])
 
 

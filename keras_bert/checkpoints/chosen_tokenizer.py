@@ -6,14 +6,7 @@ _AUTO, _WORDS = "auto", "words"
 
 
 def read(tokenizer, folder, metadata, longest_word=None):
-    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another.
-
-    Args:
-        tokenizer: the argument of `load`.
-        folder: path, the folder.
-        metadata: the `Metadata`.
-        longest_word: see `tokenizer_files.read`.
-    """
+    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another."""
     if tokenizer not in (_AUTO, _WORDS):
         return metadata
     try:
@@ -24,12 +17,7 @@ def read(tokenizer, folder, metadata, longest_word=None):
 
 
 def replaced(tokenizer, metadata):
-    """Returns the metadata of a checkpoint of any format with the chosen tokenizer.
-
-    Args:
-        tokenizer: the argument of `load`.
-        metadata: the `Metadata`.
-    """
+    """Returns the metadata of a checkpoint of any format with the chosen tokenizer."""
     if tokenizer == _AUTO:
         return metadata
     if tokenizer is None:

@@ -68,12 +68,7 @@ def _read_classifier(task):
 
 
 def read_preset(name, head=None):
-    """Opens a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory.
-
-    Args:
-        name: the preset.
-        head: str, "encoder" omits the head of a task. Defaults to `None`.
-    """
+    """Opens a KerasHub preset, a name or a directory; `head="encoder"` omits the head of a task."""
     import keras_hub
     from keras_hub.src.utils import preset_utils
 

@@ -35,17 +35,7 @@ def is_adapter(directory):
 
 
 def read(directory, settings, base, head=None):
-    """Opens an adapter, merged into its base model.
-
-    Args:
-        directory: the folder.
-        settings: those of `adapter_config.read`.
-        base: the open `Checkpoint` of the base model.
-        head: str, the kind of head, if known. Defaults to `None`.
-
-    Returns:
-        A `Checkpoint`.
-    """
+    """Opens an adapter with the settings of `adapter_config.read`, merged into the `Checkpoint` of its base model."""
     if (directory / huggingface.CONFIG).is_file():
         config, metadata = huggingface.read_config(directory)
         _check_config(directory, config, base)

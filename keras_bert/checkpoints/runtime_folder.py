@@ -45,13 +45,7 @@ def is_quantized(description):
 def runtime_folder(description, preprocessor, directory, file, labels, settings):
     """Yields a temporary folder with the tokenizer and the settings, which replaces `directory` at the end.
 
-    Args:
-        description: the `Description` of the model.
-        preprocessor: a `TextPreprocessor`.
-        directory: the folder: a new one, or one with an older `file`.
-        file: str, name of the model's file.
-        labels: list of the class names, or `None`.
-        settings: dict of more settings of `save`.
+    The directory is a new one, or has an older model, `file`; `settings` are more of those of `save`.
     """
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_SETTINGS])

@@ -63,13 +63,7 @@ def transformer_folder(directory):
 
 
 def read(directory, checkpoint, head=None):
-    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any.
-
-    Args:
-        directory: the folder.
-        checkpoint: the `Checkpoint` of its Transformer.
-        head: str, the kind of head, if known. Defaults to `None`.
-    """
+    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any."""
     modules = _modules(directory)
     embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
     if head != embedding and _is_cross_encoder(directory, modules, checkpoint):

@@ -56,13 +56,8 @@ _FIXED = {
 def read(directory, metadata, longest_word=None, words=False):
     """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
-    Args:
-        directory: the folder.
-        metadata: the `Metadata`.
-        longest_word: int, maximum word length if no file specifies it, for folders that were not made for
-            transformers. Defaults to `None`: what transformers applies.
-        words: bool, whether texts will be words separated by white space, which `BertJapaneseTokenizer` needs.
-            Defaults to `False`.
+    `longest_word` is the maximum word length if no file specifies it, for folders that were not made for transformers;
+    `words` tells that texts will be words separated by white space, which `BertJapaneseTokenizer` needs.
     """
     settings = _settings(directory)
     name = _class(directory, settings, words)

@@ -41,12 +41,9 @@ def in_int8(model, limits=None, dynamic: bool = False, tables: bool = True):
     Products with weights are in int8, self-attention in bfloat16, residual connections and LayerNorm in float32. Yields
     the variables that the functions read.
 
-    Args:
-        limits: dict, the smallest and largest inputs of a dense layer by layer, from `observed`. Without, they are
-            those of each batch, so that an answer depends a little on the others of its batch.
-        dynamic: whether the ranges are those of each batch nevertheless, so that `limits` only tell the inputs that are
-            outliers.
-        tables: whether the token table is in int8.
+    `limits` are the smallest and largest inputs of a dense layer by layer, from `observed`. Without, they are those of
+    each batch, so that an answer depends a little on the others of its batch; with `dynamic` too: then `limits` only
+    tell the inputs that are outliers. `tables` tells whether the token table is in int8.
     """
     _check(model)
     dense = _products(model, limits or {}, dynamic)

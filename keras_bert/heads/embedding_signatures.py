@@ -54,13 +54,8 @@ def _signatures(embed, prompts=None):
 def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     """Pools the outputs of an encoder into one vector per text, float32 `(batch, width)`.
 
-    Args:
-        outputs: dict, outputs of an encoder, including `hidden_states` for layers other than the last.
-        mask: the `padding_mask`.
-        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`; or "pooled", the pooler's output, without
-            `layers`. Defaults to "mean".
-        layers: layers whose outputs are concatenated; 0 is the embeddings, -1 the last layer. Defaults to `(-1,)`.
-        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
+    `pooling` is that of `keras_bert.layers.SentencePooling`, or "pooled", the pooler's output. The outputs of `layers`,
+    of which 0 is the embeddings, are concatenated; others than the last one are in `hidden_states`.
     """
     if pooling == "pooled":
         vectors = tf.cast(outputs["pooled_output"], tf.float32)

@@ -4,15 +4,7 @@ from keras import ops
 
 
 def take_positions(sequences, positions):
-    """Returns the vectors at some positions of each sequence.
-
-    Args:
-        sequences: `(batch, length, width)`.
-        positions: integers `(batch, count)`, each less than `length`.
-
-    Returns:
-        `(batch, count, width)`.
-    """
+    """Returns the vectors of `(batch, length, width)` sequences at `(batch, count)` positions."""
     batch, length, width = ops.shape(sequences)
     # In flattened rows, a position outside its sequence would read another sequence. It is moved past the end, which
     # raises an error on CPU.

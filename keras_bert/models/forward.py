@@ -10,17 +10,11 @@ def blocks_of(layers):
 
 
 def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_attention_scores=False):
-    """Runs the embeddings and the blocks of an encoder.
+    """Runs the embeddings and the blocks of an encoder; `inference` does so without dropout, also in training.
 
-    Args:
-        layers: dict of layers by the builders' names, see `Description`.
-        inputs: dict of tensors: `token_ids`, `segment_ids`, `padding_mask`; `position_ids` if they are not 0, 1, ...
-        mask: the attention mask. Defaults to that of `padding_mask`.
-        last: dict of arguments of the last block alone, such as `positions`.
-        inference: whether to compute without dropout, also in training.
-
-    Returns:
-        Two lists: the outputs of the embeddings and of all blocks; the attention scores.
+    `layers` are those of a `Description`, by name; `inputs` may have `position_ids`, if they are not 0, 1, ...; the
+    attention mask is by default that of `padding_mask`; `last` has arguments of the last block alone, such as
+    `positions`. Returns two lists: the outputs of the embeddings and of all blocks; the attention scores.
     """
     options = {"inference": True} if inference else {}
     positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}

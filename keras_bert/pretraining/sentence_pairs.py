@@ -45,15 +45,10 @@ class Examples(NamedTuple):
 
 
 def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):
-    """Plans the pairs of a stretch of documents.
+    """Plans the pairs of a stretch of documents, see `stretches`, after `before` others of the corpus.
 
-    Args:
-        stretch: the documents, see `stretches`.
-        before: int, the number of documents before this shard.
-        room: int, the maximum number of tokens of a pair.
-        short_seq_prob: float, the share of deliberately short pairs.
-        is_continuation: bools by id, whether a token continues a word.
-        key: tuple of integers, the random key of run and duplicate.
+    `room` is the maximum number of tokens of a pair, `is_continuation` tells by id whether a token continues a word,
+    `key` is the random key of run and duplicate.
     """
     low, high = stretch[0][1], stretch[-1][2]
     places = tokens.segments[low : high + 1].tolist()

@@ -155,10 +155,8 @@ def stretches(tokens):
 def following(tokens, documents, draws, pieces):
     """Returns whole consecutive segments of documents, starting at a random one: all ids, and the length of each text.
 
-    Args:
-        documents: the indices of the documents, `(texts,)`.
-        draws: numbers in [0, 1), the relative position of the first segment in the document, `(texts,)`.
-        pieces: the minimum number of tokens, `(texts,)`; at the end of a document there may be fewer.
+    For each text: the index of its document; a number in [0, 1), the relative position of its first segment; the
+    minimum number of tokens, `pieces`, fewer at the end of a document.
     """
     first, last = tokens.documents[documents], tokens.documents[documents + 1]
     first = first + (draws * (last - first)).astype(np.int64)

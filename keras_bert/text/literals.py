@@ -26,10 +26,8 @@ class Parts(NamedTuple):
 class Literals:
     """Finds strings in texts from left to right, longest match first. A text takes 15 us with 100 strings.
 
-    Args:
-        ids: dict that maps strings to ids.
-        single: list of the ids of those that count as single words only, without a letter or digit before or after.
-        spaced: bool, whether Chinese characters beside them are words of their own.
+    `ids` maps strings to ids; those of `single` count as single words only, without a letter or digit before or after;
+    Chinese characters beside them are words of their own if `spaced`.
     """
 
     def __init__(self, ids, single=(), spaced=False):

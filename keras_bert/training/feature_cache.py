@@ -15,15 +15,11 @@ from keras_bert.training.progress import track
 
 
 class FeatureCache:
-    """The output `features` of a model for the tokens of all rows, in one `.npy` file.
+    """The output `features` of a model for the tokens of all rows, "float16" or "float32", in one `.npy` file.
 
     A file is only used if it is complete and was computed by the same model from the same rows; otherwise, `compute`
-    replaces it. Its metadata are in a JSON file next to it.
-
-    Args:
-        inputs: dict of ragged model inputs, `(rows, length)`, including `padding_mask`.
-        dtype: "float16" or "float32".
-        key: JSON value that identifies the model, see `weights_fingerprint`.
+    replaces it. Its metadata are in a JSON file next to it. `inputs` are ragged model inputs, `(rows, length)`,
+    including `padding_mask`; `key` is a JSON value that identifies the model, see `weights_fingerprint`.
 
     Example:
         cache = FeatureCache("features/dev.npy", inputs, 1536, key=weights_fingerprint(extractor))

@@ -87,11 +87,9 @@ def _rows_and_length(shape, source, name):
 def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimmed: bool = False):
     """Returns the bytes that a step of a replica needs besides weights and optimizer.
 
-    Args:
-        sequences: list of `(rows, length)` of a micro-batch, a pair for each tower.
-        predictions: int, masked positions of a row; `None` if all positions have logits.
-        micro_batches: number of micro-batches, whose gradients are summed.
-        trimmed: whether the last block computes only the first position and `predictions` others.
+    `sequences` are `(rows, length)` of a micro-batch, a pair for each tower; `predictions` the masked positions of a
+    row, `None` if all positions have logits; `trimmed` tells that the last block computes these and the first position
+    alone.
     """
     blocks = [layer for layer in model._flatten_layers() if hasattr(layer, "num_heads") and _is_trained_block(layer)]
     kept = largest = 0

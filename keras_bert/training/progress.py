@@ -39,13 +39,10 @@ def is_live(stream):
 
 
 class Progress:
-    """The progress of a training run, possibly one of several.
+    """The progress of a training run, possibly the `run`-th of several, written to `stream`, by default stderr.
 
-    Args:
-        run: int, number of this run, from 1.
-        rest: float, the time of all later runs in multiples of the time of this one.
-        resumed: bool, whether the earlier runs were finished before this process started.
-        stream: where to write. Defaults to stderr.
+    `rest` is the time of all later runs in multiples of the time of this one; `resumed` tells that the earlier runs
+    were finished before this process started.
 
     Example:
         trainer.fit(batches, progress=Progress(run=2, runs=4, rest=2.0))

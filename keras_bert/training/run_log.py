@@ -7,14 +7,11 @@ from keras_bert.training.callbacks import flat_settings
 
 
 class RunLog:
-    """The log of a run: progress line, `metrics.jsonl` and callbacks.
+    """The log of a run of `total` steps: progress line, `metrics.jsonl` with a line every `every` steps, and callbacks.
 
-    Args:
-        directory: path of the log file. `None` writes none.
-        total: int, number of steps of the run.
-        every: int, steps between lines of the file. The first and the last step are always written.
-        state: dict, the result of `state()` in the snapshot to resume from: later lines of the file are removed.
-            `None` starts a new run and removes the log of an earlier one.
+    The first and the last step always have a line; without a `directory`, no file is written. `state` is the result of
+    `state()` in the snapshot to resume from: later lines of the file are removed. `None` starts a new run and removes
+    the log of an earlier one.
     """
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):

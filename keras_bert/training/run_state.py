@@ -18,18 +18,14 @@ _LOG = logging.getLogger("keras_bert")
 class RunState:
     """Stores the state for an exact resume in `snapshots/` of a run's directory, and its best weights in `best/`.
 
-    With several workers, only the chief writes. Frozen weights are in neither; their hash is one of the `settings`, see
-    `run_settings`.
+    With several workers, only the chief writes; without a directory, nothing is written. Frozen weights are in neither;
+    their hash is one of the `settings`, see `run_settings`, which must match those of a snapshot. `variables` are what
+    training changes besides the model's weights, by name.
 
-    Args:
-        directory: path of the run. `None` writes nothing.
-        variables: dict of the variables that training changes besides the model's weights, by name.
-        settings: dict of settings that must match those of a snapshot.
-        metric: str, metric whose best weights are kept, `"-name"` if lower is better, or `None`. NaN is worse than any
-            number; of equal scores, the one with the lower loss is best.
-        patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
-        extend: names of settings that may change when a finished run continues with more steps, besides the number of
-            steps, the batches and the learning rate schedule. `None` does not allow it.
+    `metric` is that of the best weights, `"-name"` if lower is better, or `None`. NaN is worse than any number; of
+    equal scores, the one with the lower loss is best. After `patience` evaluations without improvement the run stops.
+    `extend` names settings that may change when a finished run continues with more steps, besides the number of steps,
+    the batches and the learning rate schedule; `None` does not allow it.
 
     Attributes:
         worse: int, the number of evaluations since the best one.

@@ -36,13 +36,9 @@ class CachedDecoder:
         return hidden
 
     def cross_attention(self, source_ids, source_mask, target_ids, target_mask):
-        """Returns the probabilities with which targets attend to sources, the mean of the heads of the last block.
+        """Returns what targets, shifted right, attend to: probabilities `(batch, target length, source length)`.
 
-        Args:
-            others: as for the model, the target shifted right.
-
-        Returns:
-            `(batch, target length, source length)`.
+        They are the mean of the heads of the last block.
         """
         memory_mask = self._layers["source_attention_mask"](source_mask)
         memory = self._encode(source_ids, memory_mask)
@@ -65,11 +61,7 @@ class CachedDecoder:
     def logits(self, ids, position, caches, memory):
         """Returns the logits of the next token in float32, `(batch, rows, vocabulary)`, and the caches with `ids`.
 
-        Args:
-            ids: `(batch, rows)`, the last tokens.
-            position: scalar, their position.
-            caches: from `caches` or from this function, for `batch * rows` rows.
-            memory: a `Memory`.
+        `ids` `(batch, rows)` are the last tokens, at `position`; `caches` those for `batch * rows` rows.
         """
         hidden = self._layers["target_embeddings"].step(self._layers["token_embedding"](ids), position)
         is_written = ops.arange(ops.shape(caches[0][0])[2], dtype="int32") <= position
@@ -109,15 +101,9 @@ class _Writer:
 class Constraints:
     """What targets may be: their maximum lengths, the tokens with which they begin, and ids that never occur.
 
-    Args:
-        batch: number of sources.
-        max_length: int, maximum number of target tokens, with the end token; or a tensor of one for each source, which
-            the number of positions of the model limits.
-        prefix: int32 `(batch, prefix length)`, -1 after shorter ones; or `None`.
-
-    Attributes:
-        limits: `(batch,)`, the maximum lengths.
-        length: the largest of them.
+    `max_length` is the maximum number of target tokens, with the end token; or a tensor of one for each source, which
+    the number of positions of the model limits. `prefix` is int32 `(batch, prefix length)`, -1 after shorter ones, or
+    `None`. The attribute `limits`, `(batch,)`, has the maximum lengths, `length` is the largest of them.
     """
 
     def __init__(self, decoder, batch, max_length, prefix, forbidden):

@@ -123,12 +123,7 @@ class TranslationRuns(Finetuning):
 
 
 def translation(translator, show=True):
-    """Returns a function that translates a list of texts; `name` is what messages call them.
-
-    Args:
-        translator: a `Translator`.
-        show: bool, whether to show messages. Defaults to `True`.
-    """
+    """Returns a function that translates a list of texts; `name` is what messages call them."""
     graph = tf.function(translator, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
     def translate(texts, name):

@@ -34,11 +34,8 @@ class _Batch:
 class Batcher:
     """Batches requests, runs them in threads and splits the outputs. Call all methods from one event loop.
 
-    Args:
-        window: float, seconds that the first request of a batch waits for more while others run. Defaults to 0.002.
-        max_rows: int, maximum number of rows of a batch; a larger request runs in parts. Defaults to 32.
-        max_queue: int, maximum number of waiting requests. Defaults to 1000.
-        observe: callable, called with `(model name, rows)` of each batch that runs.
+    The first request of a batch waits `window` seconds for more while others run; a request with more than `max_rows`
+    rows runs in parts; `observe` is called with `(model name, rows)` of each batch that runs.
     """
 
     def __init__(self, window=0.002, max_rows=32, max_queue=1000, observe=lambda name, rows: None):
