@@ -7,7 +7,7 @@ import importlib
 import os
 import pathlib
 
-from keras_bert.lazy import lazy_names, register_classes
+from keras_bert.imports import lazy_names, register_classes
 from keras_bert.processor import use_onednn
 from keras_bert.version import __version__ as __version__
 

@@ -14,8 +14,8 @@ from absl import flags
 
 import keras_bert
 from keras_bert.checkpoints import other_names
-from keras_bert.extras import naming_extras
 from keras_bert.files import one_writer
+from keras_bert.imports import naming_extras
 from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED

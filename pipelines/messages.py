@@ -6,7 +6,7 @@ import re
 import sys
 import warnings
 
-from keras_bert.quiet import quiet_start
+from keras_bert.imports import quiet_start
 from keras_bert.training.log_handler import LogHandler, is_harmless
 
 

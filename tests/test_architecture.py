@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "extras", "files", "memory", "processor", "quiet", "version", "wire_format"],
-    ["lazy", "other_models"],
+    ["checks", "files", "memory", "processor", "version", "wire_format"],
+    ["imports", "other_models"],
     ["config", "metadata", "similarity", "layers"],
     ["text"],
     ["data"],
@@ -46,17 +46,16 @@ ROOMS = {
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
 ROOMS["serving"] = ["files"]
 # The public face and a module of it, whose names are imported on first use.
-ROOMS |= {"": ["lazy", "processor", "version"], "losses": ["lazy"]}
+ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(
-        ["checks", "config", "extras", "files", "lazy", "memory", "metadata", "version", "wire_format"], ()
-    ),
+    **dict.fromkeys(["checks", "config", "files", "memory", "metadata", "version", "wire_format"], ()),
+    "imports": ("tensorflow",),
     "layers": ("keras",),
 }
 # Modules with lazy imports.
-IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/lazy.py"}
+IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/imports.py"}
 # Files with imports that are not allowed in their room.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow"), ("keras_bert/layers/graphs.py", "tensorflow.python")}
 # The methods `fit` and `evaluate` of a loaded model stand for functions of a higher floor, as the face does.

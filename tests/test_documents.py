@@ -13,8 +13,8 @@ import warnings
 import pytest
 
 import keras_bert
-from keras_bert.extras import EXTRA_OF
 from keras_bert.heads.registry import HEADS
+from keras_bert.imports import EXTRA_OF
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from pipelines.__main__ import commands
 from tests import documents

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_bert.checkpoints.layout import Checkpoint, Tensor
-from keras_bert.extras import naming_extras
+from keras_bert.imports import naming_extras
 
 _TABLES = ("embeddings.word_embeddings.weight", "cls.predictions.decoder.weight", "cls.predictions.bias")
 

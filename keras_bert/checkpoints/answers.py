@@ -18,9 +18,9 @@ from keras_bert.heads.describe import describe
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.registry import answering, is_regression
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
+from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
-from keras_bert.quiet import quiet_integers
 from keras_bert.tasks import in_memory
 from keras_bert.tasks.class_names import as_list
 from keras_bert.text.prompts import chosen_prompt

@@ -11,7 +11,6 @@ import keras
 from keras_bert import other_models
 from keras_bert.checkpoints import (
     adapter_config,
-    chosen_tokenizer,
     google,
     hub,
     huggingface,
@@ -114,7 +113,7 @@ def load(
     if is_model or path:
         _check_no_revision(path_or_name, revision)
     checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
-    checkpoint.metadata = chosen_tokenizer.replaced(tokenizer, checkpoint.metadata)
+    checkpoint.metadata = tokenizer_files.replaced(tokenizer, checkpoint.metadata)
     _check_options(encoder_options)  # After other models were refused, which have options of their own.
     config = checkpoint.config
     check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
@@ -182,7 +181,7 @@ def _open_path(path, options):
         checkpoint = google.read_hub(path)
     elif google.is_google(folder) and not weight_files.has_weights(folder):
         checkpoint = google.read(folder)
-        checkpoint.metadata = chosen_tokenizer.read(tokenizer, folder, checkpoint.metadata, LONGEST_WORD)
+        checkpoint.metadata = tokenizer_files.read_chosen(tokenizer, folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / weight_files.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path, tokenizer)
     elif not (folder / huggingface.CONFIG).is_file():
@@ -197,7 +196,7 @@ def _open_path(path, options):
     else:
         checkpoint = huggingface.read(folder, head)
         longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
-        checkpoint.metadata = chosen_tokenizer.read(tokenizer, folder, checkpoint.metadata, *longest_word)
+        checkpoint.metadata = tokenizer_files.read_chosen(tokenizer, folder, checkpoint.metadata, *longest_word)
         if head is None or head_named(head).sentence_transformers:
             checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
@@ -224,7 +223,7 @@ def _open_adapter(path, options):
     checkpoint = peft.read(path, settings, opened, head)
     ours = (path / huggingface.CONFIG).is_file() and huggingface.is_ours(path)
     longest_word = [LONGEST_WORD] if ours else []
-    checkpoint.metadata = chosen_tokenizer.read(tokenizer, path, checkpoint.metadata, *longest_word)
+    checkpoint.metadata = tokenizer_files.read_chosen(tokenizer, path, checkpoint.metadata, *longest_word)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint
@@ -269,7 +268,7 @@ def _open_keras(file, directory, tokenizer):
     tensors = {
         name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
     }
-    metadata = chosen_tokenizer.read(tokenizer, directory, metadata, LONGEST_WORD)
+    metadata = tokenizer_files.read_chosen(tokenizer, directory, metadata, LONGEST_WORD)
     return Checkpoint(str(file), description.config, tensors, metadata)
 
 

@@ -14,12 +14,12 @@ from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
 from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.checks import check_count
-from keras_bert.extras import naming_extras
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, head_named
+from keras_bert.imports import naming_extras
 from keras_bert.metadata import Metadata
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.encoder import build_encoder

@@ -18,6 +18,7 @@ options and their keys.
 
 import logging
 
+from keras_bert.checkpoints import google, locations, tokenizer_files
 from keras_bert.checkpoints.huggingface import CONFIG
 from keras_bert.checkpoints.locations import read_object_if_exists
 from keras_bert.checks import explaining
@@ -50,6 +51,7 @@ _FIXED = {
     "split_special_tokens": (False, None),
     **{f"{name}_token": (f"[{name.upper()}]", None) for name in _NAMED},
 }
+_AUTO, _WORDS = "auto", "words"
 
 
 @explaining
@@ -290,3 +292,48 @@ def write(vocabulary, lowercase, max_length, directory):
         **{f"{name}_token": vocabulary.special_tokens.get(role, role) for name, role in _roles() if role in vocabulary},
     }
     write_json(directory / _SETTINGS, values)
+
+
+def read_chosen(tokenizer, folder, metadata, longest_word=None):
+    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another."""
+    if tokenizer not in (_AUTO, _WORDS):
+        return metadata
+    try:
+        return read(folder, metadata, longest_word, tokenizer == _WORDS)
+    except ValueError as error:
+        place = "" if str(folder) in str(error) else f"{folder}: "
+        raise ValueError(f"{place}{error}; load(..., tokenizer=None) opens the weights alone") from None
+
+
+def replaced(tokenizer, metadata):
+    """Returns the metadata of a checkpoint of any format with the chosen tokenizer."""
+    if tokenizer == _AUTO:
+        return metadata
+    if tokenizer is None:
+        return metadata.replace(vocabulary=None)
+    if tokenizer == _WORDS:
+        if metadata.vocabulary is None or metadata.vocabulary.pre_tokenizer != tokenizer_files.WORDS:
+            raise ValueError(
+                "`tokenizer` must be 'auto' for a tokenizer that splits texts on its own. Received: tokenizer='words', "
+                "which is for BertJapaneseTokenizer with a vocab.txt"
+            )
+        return metadata
+    return _of_folder(tokenizer, metadata)
+
+
+def _of_folder(tokenizer, metadata):
+    folder = locations.find(tokenizer)
+    if folder is None or not folder.is_dir():
+        raise ValueError(
+            f"`tokenizer` must be {_AUTO!r}, {_WORDS!r}, None, or a folder with a tokenizer. "
+            f"Received: tokenizer={str(tokenizer)!r}"
+        )
+    if google.is_hub(folder):
+        vocabulary, lowercase = google.read_preprocessing(folder)
+        return metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
+    metadata = read(folder, metadata.replace(vocabulary=None))
+    if metadata.vocabulary is None:
+        raise FileNotFoundError(
+            f"{folder}: no tokenizer. Expected vocab.txt, tokenizer.json or a SavedModel with assets/vocab.txt"
+        )
+    return metadata

@@ -6,9 +6,8 @@ from keras_bert.checks import check_count
 from keras_bert.heads.answers import CANDIDATES
 from keras_bert.text import packing
 from keras_bert.text.labels import checked_null_threshold
-from keras_bert.text.long_texts import run_windows
 from keras_bert.text.signatures import readable, texts
-from keras_bert.text.spans import best_spans, max_context, span_probabilities
+from keras_bert.text.spans import best_spans, max_context, run_windows, span_probabilities
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):

@@ -5,9 +5,8 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.labels import placeholders
-from keras_bert.text.long_texts import run_windows
 from keras_bert.text.signatures import readable, texts
-from keras_bert.text.spans import half_stride, max_context
+from keras_bert.text.spans import half_stride, max_context, run_windows
 
 
 def tagger(model, preprocessor, labels, stride=None):

@@ -6,8 +6,7 @@ from keras import ops
 from keras_bert.checks import check_heads
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.masks import attention_bias
-from keras_bert.layers.positions import take_positions
+from keras_bert.layers.masks import attention_bias, take_positions
 
 _FUSED = keras.config.backend() == "jax"
 

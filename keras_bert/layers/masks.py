@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from keras_bert.layers.positions import take_positions
 from keras_bert.layers.quantization import Unquantized
 
 # Added to the float32 score of a masked position: its probability becomes exactly zero, and a fully masked row stays
@@ -105,3 +104,14 @@ class FirstTokens(Unquantized, keras.layers.Layer):
 
     def compute_output_shape(self, sequence_output_shape, text_starts_shape):
         return (None, 1, sequence_output_shape[-1])
+
+
+def take_positions(sequences, positions):
+    """Returns the vectors of `(batch, length, width)` sequences at `(batch, count)` positions."""
+    batch, length, width = ops.shape(sequences)
+    # In flattened rows, a position outside its sequence would read another sequence. It is moved past the end, which
+    # raises an error on CPU.
+    inside = ops.logical_and(positions >= 0, positions < length)
+    rows = positions + ops.arange(batch, dtype=positions.dtype)[:, None] * length
+    rows = ops.where(inside, rows, batch * length)
+    return ops.take(ops.reshape(sequences, (-1, width)), rows, axis=0)

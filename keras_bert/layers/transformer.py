@@ -9,7 +9,7 @@ from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import remat
 from keras_bert.layers.layer_norm import LayerNorm
-from keras_bert.layers.positions import take_positions
+from keras_bert.layers.masks import take_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

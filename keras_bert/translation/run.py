@@ -17,11 +17,11 @@ from keras_bert.exporting.export import export
 from keras_bert.files import difference, read_json, write_json
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
-from keras_bert.training.averaging import WeightAverage
-from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.callbacks import Callback, create_callbacks
 from keras_bert.training.losses import Score, token_loss
 from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.schedule import InverseSquareRootSchedule
+from keras_bert.training.snapshots import Snapshots
 from keras_bert.training.trainer import Trainer
 from keras_bert.translation.beams import Beam
 from keras_bert.translation.data import listed_lines
@@ -167,3 +167,39 @@ def open_vocabulary(path, pairs, size, folder):
         learned.save(output)
         write_json(facts, about)
     return Vocabulary(output)
+
+
+class WeightAverage(Callback):
+    """A callback that keeps the weights of the last `count` evaluations; `model` is a function that returns the model.
+
+    Example:
+        average = WeightAverage("run/averaged", lambda: trainer.model, count=5)
+        trainer = Trainer(..., callbacks=[average])
+        trainer.fit(batches, epochs=30, evaluation=dev)
+        average.assign()
+    """
+
+    def __init__(self, directory, model, count):
+        self._snapshots, self._model = Snapshots(directory, keep=count), model
+
+    def on_train_begin(self, settings, step):
+        if step == 0:
+            self._snapshots.keep_only()
+
+    def on_evaluation(self, step, results):
+        self._snapshots.save(step, self._weights(), {})
+
+    def assign(self):
+        """Sets the weights of the model to the mean of those that were kept; returns their steps."""
+        steps, weights, sums = self._snapshots.steps(), self._weights(), None
+        for step in steps:
+            self._snapshots.restore(weights, step=step)
+            values = [tf.convert_to_tensor(value) for value in weights.values()]
+            sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
+        for variable, total in zip(weights.values(), sums or [], strict=False):
+            if variable.dtype.is_floating:
+                variable.assign(total / len(steps))
+        return steps
+
+    def _weights(self):
+        return {f"weight/{index}": weight.value for index, weight in enumerate(self._model().weights)}

@@ -1,6 +1,8 @@
-"""Reorders what a search has found by a cross-encoder, a model that reads query and passage together."""
+"""The hits of many queries, and their order by a cross-encoder, a model that reads query and passage together."""
 
 import itertools
+import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +13,9 @@ from keras_bert.training.progress import track
 if TYPE_CHECKING:  # Commands read names of models without Keras.
     from keras_bert.checkpoints.loaded import LoadedBert
 
+_LOG = logging.getLogger("keras_bert")
 _TOGETHER = 16  # Queries whose pairs are computed together.
+_ASKED = 1024  # Queries that are searched together: each part reads the whole index once.
 
 
 def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = None, batch_size: int = 32) -> list:
@@ -92,3 +96,35 @@ def _margin(answer, label):
     others = np.delete(logits, index)
     is_multi_label = "label" not in answer
     return logits[index] - (0.0 if is_multi_label else np.logaddexp.reduce(others))
+
+
+def ask(index, queries, top: int = 10, batch_size: int = 32, cross_encoder=None, label=None):
+    """Yields each query and its `top` hits, which a `cross_encoder` reorders by its `label`, see `rerank`."""
+    parts = [queries[start : start + _ASKED] for start in range(0, len(queries), _ASKED)]
+    for part in track(parts, f"searching, parts of {_ASKED} queries", show=len(parts) > 1):
+        texts = [query.text for query in part]
+        hits = index.search(texts, top, batch_size=batch_size)
+        if cross_encoder is not None:
+            hits = rerank(cross_encoder, texts, hits, label=label, batch_size=batch_size)
+        yield from zip(part, hits, strict=True)
+
+
+def warn_of_unknown(index, queries, relevance):
+    """Logs how many of the relevant passages of the queries are not in the index: they cannot be found."""
+    wanted = {passage for query in queries for passage, grade in relevance.get(query.id, {}).items() if grade > 0}
+    count = len(wanted)
+    wanted.difference_update(index.ids())
+    if wanted:
+        first = next(iter(sorted(wanted)))
+        _LOG.warning("%d of %d relevant passages are not in the index. The first: %r", len(wanted), count, first)
+
+
+def json_line(query, hits):
+    """Returns a `Query` and its hits as JSON."""
+    return json.dumps({"id": query.id, "query": query.text, "hits": hits}, ensure_ascii=False)
+
+
+def readable(hit):
+    """Returns a hit as one line: score, id and text, separated by tabs."""
+    name, text = (" ".join(part.split()) for part in (hit["id"], f"{hit.get('title', '')} {hit['text']}"))
+    return f"{hit['score']:.4f}\t{name}\t{text}"

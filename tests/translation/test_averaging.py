@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_bert.training.averaging import WeightAverage
+from keras_bert.translation.run import WeightAverage
 
 
 def test_mean_of_the_last(tmp_path):

@@ -4,8 +4,8 @@ import keras
 import pytest
 
 import keras_bert
-from keras_bert.search.asking import ask
 from keras_bert.search.data import Query
+from keras_bert.search.hits import ask
 from tests.search.conftest import TEXTS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager_module")]
@@ -77,7 +77,7 @@ def test_errors(bert, regression, classifier):
 
 
 def test_asking_in_parts(bert, regression, tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_bert.search.asking._TOGETHER", 2)
+    monkeypatch.setattr("keras_bert.search.hits._ASKED", 2)
     index = keras_bert.search.build_index(bert, TEXTS, tmp_path / "index")
     queries = [Query(str(number), text) for number, text in enumerate(["a", "b c", "x"])]
     found = list(ask(index, queries, top=3, cross_encoder=regression))

@@ -1,0 +1,92 @@
+"""Missing packages are named with their extra; of what TensorFlow prints at its start, known lines are hidden."""
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_bert import imports
+from pipelines.__main__ import commands
+
+BARE = """
+import contextlib, io, runpy, sys
+from importlib.abc import MetaPathFinder
+
+class Refuse(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+for command, *arguments in {calls}:
+    sys.argv = [command, *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        runpy.run_module("pipelines." + command, run_name="__main__")
+    print(command, printed.getvalue().count("verbose  "))
+"""
+# Like TensorFlow's C++ code, it writes to the file descriptor.
+TENSORFLOW = """
+import os
+os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\\n")
+os.write(2, b"I0000 00:00:17 1 port.cc:153] oneDNN custom operations are on. You may see other results\\n")
+os.write(2, b"E0000 00:00:17 1 cuda_dnn.cc:9] Loaded runtime CuDNN library: 8.0 but source was compiled with 9.0\\n")
+if {fails}:
+    raise ImportError("libcudart")
+class config:
+    def list_physical_devices():
+        os.write(2, b"I0000 00:00:17 1 cudart_stub.cc:31] Could not find cuda drivers on your machine\\n")
+"""
+PROGRAM = """
+from keras_bert.imports import quiet_start
+try:
+    with quiet_start():
+        import tensorflow
+except ImportError as error:
+    print(error)
+with quiet_start():
+    print("line", flush=True)
+"""
+
+
+def test_commands_without_optional_packages():
+    names = sorted(commands())
+    calls = [[name, "--help"] for name in names] + [["predict", "--model=bert_tiny_books", "a"]]
+    code = BARE.format(packages=[*imports.EXTRA_OF, "jax"], calls=calls)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == [*(f"{name} 1" for name in names), "predict 0", ""]
+    needs = (
+        "error: this command needs tensorflow, which is not installed. Install it with `pip install '.[tensorflow]'`"
+    )
+    assert done.stderr == f"{needs} in a checkout of keras_bert\n"
+
+
+@pytest.mark.parametrize(("package", "extra"), [("faiss", "search"), ("keras_hub.models", "hub")])
+def test_the_extra_of_a_package(package, extra):
+    with (
+        pytest.raises(ModuleNotFoundError, match=rf"a thing needs \w+, .* '\.\[{extra}\]'"),
+        imports.naming_extras("a thing"),
+    ):
+        raise ModuleNotFoundError(name=package)
+    with pytest.raises(ModuleNotFoundError, match="^no extra$"), imports.naming_extras("a thing"):
+        raise ModuleNotFoundError("no extra", name="os2")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_only_known_lines_are_hidden(tmp_path, fails):
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format(fails=fails))
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == ("libcudart\n" if fails else "") + "line\n"
+    assert done.stderr.splitlines() == [
+        "E0000 00:00:17 1 cuda_dnn.cc:9] Loaded runtime CuDNN library: 8.0 but source was compiled with 9.0"
+    ]
+
+
+@pytest.mark.slow  # Starts TensorFlow.
+@pytest.mark.tensorflow
+def test_the_first_lines_of_readme_print_nothing_else():
+    program = (
+        "import keras_bert; print(keras_bert.load('bert_tiny_books').predict('He [MASK].')['fills'][0][0]['token'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
