@@ -11,7 +11,7 @@ import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.files import check_writable, write_text
-from keras_bert.tasks import table_files
+from keras_bert.data import tables as table_files
 
 from .arguments import CommandArguments, flag
 from .command import spelling

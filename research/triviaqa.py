@@ -14,7 +14,8 @@ import re
 import unicodedata
 
 from keras_bert.files import replacing
-from keras_bert.tasks.questions.data import field, read_object
+from keras_bert.data.sources import source
+from keras_bert.tasks.questions.data import checked_object, field
 
 # Folders of the evidence, and the field of a question that lists its documents there.
 _PAGES = {"wikipedia": "EntityPages", "web": "SearchResults"}
@@ -126,7 +127,7 @@ def _check(qa, evidence, output, max_words, sources):
 
 def _collect(path, sources, documents, counts):
     """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
-    content = read_object(path, "TriviaQA", "Data")
+    content = checked_object(path, source(path).document, "TriviaQA", "Data")
     domain = content.get("Domain")
     if sources is None and domain not in list(_SOURCES):
         raise ValueError(
@@ -134,8 +135,8 @@ def _collect(path, sources, documents, counts):
         )
     sources = sources or _SOURCES[domain]
     for number, entry in enumerate(content["Data"]):
-        name = field(path, f"question {number}", entry, "QuestionId", str)
-        question = name, field(path, name, entry, "Question", str), _aliases(path, name, entry)
+        name = field(f"{path}: question {number}", entry, "QuestionId", str)
+        question = name, field(f"{path}: {name}", entry, "Question", str), _aliases(path, name, entry)
         counts.questions += 1
         for source, page in _pages(path, name, entry, sources):
             counts.pairs += 1
@@ -158,9 +159,9 @@ def _aliases(path, name, entry):
     """Returns all unique answers; not TriviaQA's normalized ones, which lack significant articles."""
     if "Answer" not in entry:
         raise ValueError(f"{path}: {name} has no `Answer`. Expected the questions of train or dev, not of test")
-    answer = field(path, name, entry, "Answer", dict)
-    aliases = [field(path, name, answer, "Value", str)]
-    aliases += field(path, name, answer, "Aliases", list) + field(path, name, answer, "HumanAnswers", list, [])
+    answer = field(f"{path}: {name}", entry, "Answer", dict)
+    aliases = [field(f"{path}: {name}", answer, "Value", str)]
+    aliases += field(f"{path}: {name}", answer, "Aliases", list) + field(f"{path}: {name}", answer, "HumanAnswers", list, [])
     wrong = [alias for alias in aliases if not isinstance(alias, str)]
     if wrong:
         raise ValueError(f"{path}: {name}: the answers must be strings. Received: {wrong[0]!r:.80}")
@@ -169,14 +170,14 @@ def _aliases(path, name, entry):
 
 def _pages(path, name, entry, sources):
     for source in [source for source in _PAGES if source in sources]:
-        for page in field(path, name, entry, _PAGES[source], list, []):
+        for page in field(f"{path}: {name}", entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
                 raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
             yield source, page
 
 
 def _filename(path, name, page):
-    filename = field(path, name, page, "Filename", str)
+    filename = field(f"{path}: {name}", page, "Filename", str)
     if not filename or filename.startswith("/") or ".." in filename.split("/"):
         raise ValueError(f"{path}: {name}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
     return filename

@@ -8,9 +8,10 @@ import dataclasses
 import pathlib
 from typing import NamedTuple
 
-from keras_bert.tasks.examples import finite_number
+from keras_bert.data.rows import finite_number
+from keras_bert.data.sources import source
+from keras_bert.data.tables import stream_lines, stream_rows, valid_text
 from keras_bert.tasks.questions import data
-from keras_bert.tasks.table_files import column_names, stream_lines, stream_rows, valid_text
 
 _TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")
@@ -146,12 +147,12 @@ def _has_columns(path):
     suffix = path.suffix.lower()
     if suffix != ".tsv":
         return suffix in _TABLES
-    names = column_names(path)
+    names = source(path).names()
     return len(names) != 4 or bool(set(names) & {*_QUERY, *_PASSAGE, *_GRADE})
 
 
 def _judgments(path):
-    names = column_names(path, _QUERY[:1] if path.suffix.lower() == ".csv" else ())
+    names = source(path).names(_QUERY[:1] if path.suffix.lower() == ".csv" else ())
     query, passage, grade = (
         next((name for name in known if name in names), default)
         for known, default in ((_QUERY, _QUERY[0]), (_PASSAGE, _PASSAGE[0]), (_GRADE, None))

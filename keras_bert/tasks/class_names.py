@@ -8,6 +8,7 @@ import unicodedata
 import numpy as np
 
 from keras_bert.checks import similar
+from keras_bert.data.rows import as_list
 
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
@@ -15,7 +16,7 @@ _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
 _SIGNS: dict = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
 _SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
 MANY = 10  # So many classes may be something else, such as numbers.
-REGRESSION = "Numbers that measure something are predicted by --task=regression."
+REGRESSION = "Numbers that measure something are predicted by `task=regression`."
 
 
 def class_name(label):
@@ -119,10 +120,3 @@ def balance(labels, names=None, total=None):
 def some(texts, most=5):
     """Lists the first texts in one line, and the number of the others."""
     return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
-
-
-def as_list(values):
-    """Converts an array or another iterable to a list; arrays and tensors to Python numbers and strings."""
-    if hasattr(values, "numpy"):
-        values = values.to_list() if hasattr(values, "to_list") else values.numpy()
-    return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)

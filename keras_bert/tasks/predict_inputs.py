@@ -1,10 +1,9 @@
 """Reads texts to predict from files and lines, as dicts that `LoadedBert.predict` takes."""
 
-import pathlib
-
-from keras_bert.tasks.examples import converted
+from keras_bert.data.rows import converted
+from keras_bert.data.sources import source
+from keras_bert.data.tables import is_blank
 from keras_bert.tasks.multiple_choice import data as multiple_choice
-from keras_bert.tasks.table_files import column_names, is_blank, read_rows
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -14,7 +13,7 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     """Reads the rows of a file. Other columns are ignored; texts may be empty, except for multiple choice.
 
     Args:
-        path: the `.csv`, `.tsv` or `.jsonl` file.
+        path: a `Source`, or the path of a file.
         allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
             whose columns the file has is read.
         text_column: string, the column of the text or question. Defaults to `text` or `question`.
@@ -24,20 +23,19 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     Returns:
         List of dicts of strings; `choices` is a list of strings.
     """
-    path = pathlib.Path(path)
+    path = source(path)
     if "choices" in allowed[0]:
         read = multiple_choice.read(path, text_column, choice_columns, labeled=None)
         return [{"text": text, "choices": choices} for text, choices in zip(read.text, read.choices, strict=True)]
     if choice_columns:
-        raise ValueError(f"--choice_columns requires a multiple-choice model. Received: {','.join(choice_columns)}")
-    is_table = path.suffix.lower() != ".jsonl"
+        raise ValueError(f"`choice_columns` requires a multiple-choice model. Received: {','.join(choice_columns)}")
     given = {"text_column": text_column, "pair_column": pair_column}
     candidates = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
     # The wanted columns determine the delimiter of CSV.
-    found = [column_names(path, names.values() if is_table else ()) for names in candidates]
+    found = [path.names(() if path.typed else names.values()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
-    rows = read_rows(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
+    rows = path.rows({column: _ARGUMENTS.get(name) for name, column in wanted.items()})
 
     def row(place, record):
         return {name: _value(place, column, record[column]) for name, column in wanted.items()}
@@ -49,7 +47,7 @@ def read_records(path, names, text_column=None, pair_column=None):
     """Returns the rows of a file as dicts by column, of which `read_texts` has read those of the inputs `names`."""
     given = {"text_column": text_column, "pair_column": pair_column}
     wanted = [given.get(_ARGUMENTS.get(name)) or name for name in names if "choices" not in names]
-    return [record for _, record in read_rows(pathlib.Path(path), wanted)]
+    return [record for _, record in source(path).rows(wanted)]
 
 
 def _value(place, column, value):

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import pathlib
 
-from keras_bert.tasks.table_files import decoded, split_lines
+from keras_bert.data.tables import decoded, split_lines
 
 _LOG = logging.getLogger("keras_bert")
 

@@ -12,7 +12,7 @@ from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.predict_inputs import read_texts
-from keras_bert.tasks.table_files import stream_rows
+from keras_bert.data.tables import stream_rows
 from tests.tasks.files import write
 
 FORMATS = [

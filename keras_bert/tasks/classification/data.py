@@ -9,12 +9,13 @@ import pathlib
 import numpy as np
 
 from keras_bert.checks import check_choice
+from keras_bert.data import layouts
+from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.classification.thresholds import predicted
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.logits import finite, softmax
-from keras_bert.tasks.table_files import column_names
 from keras_bert.text.labels import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
@@ -96,21 +97,21 @@ def own_data(
     train_file,
     dev_file=None,
     test_file=None,
-    text="text",
+    text=None,
     pair=None,
     label="label",
     skip_bad_rows=0,
     folds=None,
     labels=None,
 ):
-    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.examples` and `tasks.classification.multi_label`.
+    """Reads `Data` of a user's own texts, see `tasks.examples` and `tasks.classification.multi_label`.
 
     Args:
         kind: "classification", "multi_label" or "regression".
-        train_file, dev_file, test_file: paths. Labels of dev that are not in the training data are an error; the test
-            data, which must have no unreadable rows, is scored if it has labels.
-        text, pair, label: str, the columns; `pair` only for sentence pairs. For "multi_label", `label` may be a list of
-            columns, see `multi_label.read_multi_label`.
+        train_file, dev_file, test_file: paths, or sources. Labels of dev that are not in the training data are an
+            error; the test data, which must have no unreadable rows, is scored if it has labels.
+        text, pair, label: str, the columns; without `text`, those of `layouts.TEXTS`. For "multi_label", `label` may be
+            a list of columns, see `multi_label.read_multi_label`.
         skip_bad_rows: int, maximum unreadable rows to skip in train and dev each.
         folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
         labels: list of the classes by id. Defaults to the sorted labels of the training data.
@@ -120,20 +121,33 @@ def own_data(
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     columns = [label] if isinstance(label, str) else list(label)
     multi_label.check_columns(columns)
+    train_file, dev_file, test_file = (path if path is None else source(path) for path in (train_file, dev_file, test_file))
+    if text is None:
+        text, usual = layouts.texts(train_file, [*columns, *([pair] if pair else [])])
+        pair = pair or usual
     read = functools.partial(_read, kind, text, pair)
     train = read(columns, train_file, skip_bad_rows, labels)
     if labels is None:
         labels, train = _with_classes(kind, columns, train, train_file)
     several = kind == "multi_label"
-    title = f"{'Multi-label classification' if several else kind.capitalize()} of {pathlib.Path(train_file).name}"
+    title = f"{'Multi-label classification' if several else kind.capitalize()} of {train_file.name}"
     task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
-    dev = train if folds else read(columns, dev_file, skip_bad_rows, labels)
+    same = folds or dev_file is train_file
+    dev = train if same else read(columns, dev_file, skip_bad_rows, labels)
     test = {}
     if test_file is not None:
-        present = set(columns) & set(column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])]))
-        test = {kind: read(columns if present else [], test_file, None, labels)}
-    sources = {"source": pathlib.Path(dev_file or train_file).name, "train_source": pathlib.Path(train_file).name}
+        test = {kind: read(_present(test_file, columns, text, pair), test_file, None, labels)}
+    sources = {"source": (dev_file or train_file).name, "train_source": train_file.name}
     return Data(task, train, {kind: dev}, test, folds=folds, **sources)
+
+
+def _present(origin, columns, text, pair):
+    """Returns the columns of labels, if a source has any of them, and a label in a row."""
+    wanted = [text, *([pair] if pair else [])]
+    if not set(columns) & set(origin.names(wanted)):
+        return []
+    rows = [row for _, row in origin.rows(wanted) if isinstance(row, dict)]
+    return columns if any(row.get(name) not in (None, -1, "-1") for row in rows for name in columns) else []
 
 
 def _read(kind, text, pair, columns, path, skip_bad_rows, labels=None):

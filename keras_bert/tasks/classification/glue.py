@@ -7,11 +7,13 @@ import urllib.request
 
 import numpy as np
 
+from keras_bert.data.rows import converted, finite_number
+from keras_bert.data.sources import Table
+from keras_bert.data.tables import check_columns, is_blank, split_tabs, table_row
 from keras_bert.tasks.class_names import class_ids
 from keras_bert.tasks.classification.data import Data, predict
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.examples import Examples, converted, finite_number
-from keras_bert.tasks.table_files import check_columns, is_blank, split_tabs, table_row
+from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import matthews_correlation
 
 _SOURCE = "https://dl.fbaipublicfiles.com"  # From where TensorFlow Datasets download GLUE.
@@ -147,8 +149,8 @@ def _read_rows(path, wanted, header=None, skip_bad_rows=0):
             fields.pop()  # Ignore tabs at the end of a line.
         return table_row(place, header, fields)
 
-    rows = converted(path, lines, parse, skip_bad_rows)
-    check_columns(path, 1, header, [*wanted, *(name for name in _INDEX if name in header)])
+    rows = converted(Table(path), lines, parse, skip_bad_rows)
+    check_columns(f"{path}:1", header, [*wanted, *(name for name in _INDEX if name in header)])
     return rows
 
 
@@ -191,7 +193,7 @@ def read_tfds(task, split):
     except Exception as error:
         raise ValueError(
             f"{name} could not be loaded from TensorFlow Datasets, {_SOURCE}: {error}. "
-            "Download the official files and pass their folder as --data_dir"
+            "Download the official files and pass their folder as `data_dir`"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):
         raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")

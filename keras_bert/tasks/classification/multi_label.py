@@ -8,25 +8,28 @@ import itertools
 
 import numpy as np
 
+from keras_bert.data.rows import finite_number
+from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import balance, class_name, discover_labels
-from keras_bert.tasks.examples import finite_number, read_examples
+from keras_bert.tasks.examples import read_examples
 
 SEPARATOR = "|"
 _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
-    """Reads `Examples` from a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `read_table`. Ids are row numbers from 0.
+    """Reads `Examples` of a source, see `read_table`. Ids are row numbers from 0.
 
     Each of several `label_columns` is a label, and contains 0 or 1, or true or false. One column contains the labels of
     a row: separated by `|` in CSV and TSV, where an empty field means no label; a list in JSONL. Without columns, the
     rows have no labels. `labels` are the classes by id; by default, `Examples.labels` contains tuples of names, for
     `discover`.
     """
+    path = source(path)
     if len(label_columns) > 1:
         read = functools.partial(_flags, columns=label_columns)
     else:
-        read = functools.partial(_listed, columns=label_columns, is_json=str(path).lower().endswith(".jsonl"))
+        read = functools.partial(_listed, columns=label_columns, is_json=path.typed)
     return read_examples(path, text_column, pair_column, label_columns, read, labels, skip_bad_rows)
 
 
@@ -72,7 +75,7 @@ def discover(label_columns, labels):
     if all(len(row) == 1 for row in labels) and all(name.lower() in _BOOLEANS for name in found):
         raise ValueError(
             f"`label_column` must be several columns of 0 and 1, or one column of lists of labels. The column "
-            f"`{column}` alone contains only {', '.join(found)}: use --task=classification for a single label"
+            f"`{column}` alone contains only {', '.join(found)}: use `task=classification` for a single label"
         )
     return found
 

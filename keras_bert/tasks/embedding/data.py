@@ -1,6 +1,6 @@
 """Reads data of sentence encoders: pairs with scores, pairs of query and passage, triplets, and NLI.
 
-Tables are CSV, TSV or JSONL; a `.json` file is SQuAD, whose questions are the queries and whose paragraphs are the
+A JSON object is SQuAD, whose questions are the queries and whose paragraphs are the
 passages. The columns of a table tell what it is:
 
 - two texts and `score`: pairs with a score, such as STS-B
@@ -11,13 +11,12 @@ passages. The columns of a table tell what it is:
 """
 
 import dataclasses
-import pathlib
 import re
 
+from keras_bert.data.rows import Rows, converted, finite_number, readable, text_cell
+from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import class_name
-from keras_bert.tasks.examples import Rows, converted, finite_number, readable, text_cell
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.table_files import column_names, read_rows
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -58,7 +57,7 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
     """Reads a file, see the module.
 
     Args:
-        path: the file.
+        path: a `Source`, or the path of a file.
         text_column, pair_column: the columns of the query and the passage. Default to usual names.
         score_column: the column of the score. Defaults to `score`.
         score_range: tuple `(lowest, highest)` of the scores, which become 0 and 1. Defaults to (0, 1) or (0, 5),
@@ -68,15 +67,15 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
     Returns:
         `EmbeddingExamples`.
     """
-    path = pathlib.Path(path)
-    if path.suffix.lower() == ".json":
+    path = source(path)
+    if path.document is not None:
         questions = squad.read(path)
         return EmbeddingExamples(
             "pairs", questions.questions, [[questions.contexts[index]] for index in questions.context]
         )
     columns = _columns(path, text_column, pair_column, score_column)
     flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
-    raw_rows = read_rows(path, {name: flags.get(name) for name in columns.required()})
+    raw_rows = path.rows({name: flags.get(name) for name in columns.required()})
 
     def row(place, record):
         query, passage = (text_cell(place, record, name) for name in (columns.text, columns.pair))
@@ -120,15 +119,14 @@ class _Columns:
 
 def _columns(path, text, pair, score):
     given = [name for name in (text, pair, score) if name]
-    is_table = path.suffix.lower() != ".jsonl"
-    names = column_names(path, given) if is_table else _names(path)
+    names = _names(path) if path.typed else path.names(given)
     text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
     pair = pair or next((name for name in _PAIRS if name in names and name != text), _PAIRS[0])
     negatives = sorted((name for name in names if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
     if negatives and not score and _SCORE in names:
         raise ValueError(
-            f"{path}:1: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no score. Remove "
-            f"one, or name the column of the scores with --score_column"
+            f"{path.place(1)}: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no score. Remove "
+            f"one, or name the column of the scores with `score_column`"
         )
     score = score or (_SCORE if _SCORE in names else None)
     label = next((name for name in _LABELS if name in names), None)
@@ -136,8 +134,8 @@ def _columns(path, text, pair, score):
 
 
 def _names(path):
-    """Returns the names in any row of JSONL; rows that cannot be read are reported later."""
-    rows = readable(path, read_rows(path, ()), lambda place, record: list(record))
+    """Returns the names in any row of JSON; rows that cannot be read are reported later."""
+    rows = readable(path, path.rows(), lambda place, record: list(record))
     return list(dict.fromkeys(name for _, names in rows for name in names))
 
 
@@ -179,7 +177,7 @@ def _range(path, scores):
             return pair
     raise ValueError(
         f"{path}: scores from {min(scores):g} to {max(scores):g}. Expected 0 to 1 or 0 to 5; give others with "
-        "--score_range=LOWEST,HIGHEST"
+        "`score_range`"
     )
 
 

@@ -5,7 +5,6 @@ import logging
 import re
 
 from keras_bert.tasks.multiple_choice import keys
-from keras_bert.tasks.table_files import column_names
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.
@@ -31,58 +30,57 @@ class Layout:
         return f"the {column}" if self.header else f"column `{column}`"
 
 
-def layout(path, text, choices, label, labeled):
-    """Returns the `Layout` of a file, see `data.read`."""
+def layout(origin, text, choices, label, labeled):
+    """Returns the `Layout` of a source, see `data.read`."""
     given = [name for name in (text, *(choices or ()), label) if name]
-    is_table = path.suffix.lower() != ".jsonl"
-    names = column_names(path, (given or TEXTS[:1]) if is_table else ())
+    names = origin.names(() if origin.typed else given or TEXTS[:1])
     if not names:
-        raise ValueError(f"{path}: no rows")
-    if is_table and not given and _has_no_header(names):
-        return _without_header(path, len(names) - 2, labeled)
+        raise ValueError(f"{origin}: no rows")
+    if not origin.typed and not given and _has_no_header(names):
+        return _without_header(origin, len(names) - 2, labeled)
     label = label or next((name for name in _LABELS if name in names), _LABELS[0])
     label = label if labeled or (labeled is False and label in names) else None
     if set(_SWAG) <= set(names) and text is None and choices is None:
-        endings = _sequence(path, [name for name in names if re.fullmatch("ending[0-9]+", name)])
+        endings = _sequence(origin, [name for name in names if re.fullmatch("ending[0-9]+", name)])
         return Layout("sent1", endings, label, before="sent2", first_label=0)
     text = text or next((name for name in TEXTS if name in names), TEXTS[0])
     if choices is None:
         named = [name for name in names if _CHOICE.fullmatch(name) and name not in (text, label)]
-        choices = ["choices"] if "choices" in names else _sequence(path, named)
+        choices = ["choices"] if "choices" in names else _sequence(origin, named)
     else:
-        choices = _ordered(path, choices)
+        choices = _ordered(origin, choices)
     choices = [name for name in choices if name not in (text, label)]
     if not choices:
         raise ValueError(
-            f"{path}:1: no columns of choices, such as `A` or `choice1`{'' if is_table else ' or `choices`'}. "
-            f"It has: {', '.join(map(repr, names))}. Name them with --choice_columns=..."
+            f"{origin.place(1)}: no columns of choices, such as `A` or `choice1`{' or `choices`' if origin.typed else ''}. "
+            f"It has: {', '.join(map(repr, names))}. Name them with `choice_columns`"
         )
     return Layout(text, choices, label)
 
 
-def _ordered(path, names):
+def _ordered(origin, names):
     """Returns the given columns of choices, in the order of the letters or numbers that their names may have."""
     if len(set(names)) < len(names):
-        raise ValueError(f"--choice_columns contains duplicates. Received: {','.join(names)}")
+        raise ValueError(f"`choice_columns` contains duplicates. Received: {','.join(names)}")
     if len(names) == 1 or not all(map(_CHOICE.fullmatch, names)):
         return names
     if not _in_order(names):
         raise ValueError(
-            f"{path}:1: labels cannot name the columns {', '.join(map(repr, names))} by their letters or numbers. "
+            f"{origin.place(1)}: labels cannot name the columns {', '.join(map(repr, names))} by their letters or numbers. "
             "Expected columns from A, 0 or 1 without gaps, or other names"
         )
     return _in_order(names)
 
 
-def _sequence(path, names):
+def _sequence(origin, names):
     """Returns columns of choices in the order of their letters or numbers, which must have no gaps."""
     if not names:
         return []
     ordered = _in_order(names)
     if not ordered:
         raise ValueError(
-            f"{path}:1: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, B, C or "
-            "choice1, choice2. Name the choices with --choice_columns=..."
+            f"{origin.place(1)}: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, B, C or "
+            "choice1, choice2. Name the choices with `choice_columns`"
         )
     return ordered
 
@@ -105,7 +103,7 @@ def _has_no_header(first):
     return len(first) >= 4 and keys.is_key(first[-1]) and len(usual) < 2 and not _in_order(names)
 
 
-def _without_header(path, count, labeled):
-    _LOG.info("%s: no column names; read as text, %d choices and label", path, count)
+def _without_header(origin, count, labeled):
+    _LOG.info("%s: no column names; read as text, %d choices and label", origin, count)
     header = ["first column", *(f"column {number}" for number in range(2, count + 2)), "last column"]
     return Layout(header[0], header[1:-1], None if labeled is None else header[-1], header=header)

@@ -6,12 +6,11 @@ right choice is named by its letter, or by its number from 0 or 1.
 
 import dataclasses
 import functools
-import pathlib
 
-from keras_bert.tasks.examples import Rows, converted, readable
+from keras_bert.data.rows import Rows, converted, readable
+from keras_bert.data.sources import source
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
-from keras_bert.tasks.table_files import read_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +65,19 @@ def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, l
     unreadable rows are skipped in train and dev each.
     """
     columns = {"text": text, "choices": choices, "label": label}
+    train_file, dev_file = source(train_file), source(dev_file)
     train = read(train_file, **columns, first_label=first_label, skip_bad_rows=skip)
     first_label = train.first_label if first_label is None else first_label
-    dev = read(dev_file, **columns, first_label=first_label, skip_bad_rows=skip)
-    test = predict_file and read(predict_file, **columns, first_label=first_label, labeled=False)
-    names = {"train": train_file, "dev": dev_file, **({"test": predict_file} if predict_file else {})}
-    return Data(train, dev, test or None, {split: pathlib.Path(path).name for split, path in names.items()})
+    same = dev_file is train_file  # Data in Python without validation.
+    dev = train if same else read(dev_file, **columns, first_label=first_label, skip_bad_rows=skip)
+    test_file = predict_file and source(predict_file)
+    test = test_file and read(test_file, **columns, first_label=first_label, labeled=False)
+    files = {"train": train_file, "dev": dev_file, **({"test": test_file} if test_file else {})}
+    return Data(train, dev, test, {split: file.name for split, file in files.items()})
 
 
 def read(path, text=None, choices=None, label=None, first_label=None, labeled=True, skip_bad_rows=None):
-    """Reads `ChoiceExamples` from a `.csv`, `.tsv` or `.jsonl` file in UTF-8.
+    """Reads `ChoiceExamples` from a source, or the file of a path.
 
     SWAG's columns are recognized: the text is `sent1`, the choices are `sent2` with each of `ending0`, `ending1`, ... A
     table without column names must have the text in its first column, the label in its last one, and the choices
@@ -91,17 +93,17 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
             `None` never.
         skip_bad_rows: int, maximum number of unreadable rows to skip with a warning; `None`: any bad row is an error.
     """
-    path = pathlib.Path(path)
-    columns = layout(path, text, choices, label, labeled)
+    origin = source(path)
+    columns = layout(origin, text, choices, label, labeled)
     flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
     flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
-    raw_rows = read_rows(path, TEXTS[:1] if columns.header else flags, columns.header)
-    if labeled is False and columns.label and _are_hidden(path, raw_rows, columns):
+    raw_rows = origin.rows(TEXTS[:1] if columns.header else flags, columns.header)
+    if labeled is False and columns.label and _are_hidden(origin, raw_rows, columns):
         columns = dataclasses.replace(columns, label=None)
     start = columns.first_label if first_label is None else first_label
-    letters, start = _numbering(path, raw_rows, columns, start, skip_bad_rows)
+    letters, start = _numbering(origin, raw_rows, columns, start, skip_bad_rows)
     row = functools.partial(_row, columns, start)
-    lines, ids, rows = zip(*converted(path, raw_rows, row, skip_bad_rows), strict=True)
+    lines, ids, rows = zip(*converted(origin, raw_rows, row, skip_bad_rows), strict=True)
     texts, options, labels = map(list, zip(*rows, strict=True))
     first_key = "A" if letters or start is None else str(start)
     labels = None if columns.label is None else labels
@@ -156,23 +158,23 @@ def _string(place, column, value):
     return value
 
 
-def _are_hidden(path, raw_rows, columns):
+def _are_hidden(origin, raw_rows, columns):
     """Whether no row has a label, as in test data whose labels are not public."""
-    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(path, raw_rows, columns))
+    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(origin, raw_rows, columns))
 
 
-def _labels(path, raw_rows, columns):
+def _labels(origin, raw_rows, columns):
     """Yields (line, label, number of the last choice) of the rows that can be read; reading reports the others."""
-    for line, (_, choices, label) in readable(path, raw_rows, functools.partial(_question, columns)):
+    for line, (_, choices, label) in readable(origin, raw_rows, functools.partial(_question, columns)):
         yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
 
 
-def _numbering(path, raw_rows, columns, start, skip_bad_rows):
+def _numbering(origin, raw_rows, columns, start, skip_bad_rows):
     """Returns `keys.numbering` of the labels of all rows that can be read."""
-    found = list(_labels(path, raw_rows, columns)) if columns.label else []
+    found = list(_labels(origin, raw_rows, columns)) if columns.label else []
     try:
-        return keys.numbering(path, columns.described(columns.label), found, start)
+        return keys.numbering(origin, columns.described(columns.label), found, start)
     except ValueError:
         # Too many unreadable rows are the first problem to report.
-        converted(path, raw_rows, functools.partial(_question, columns), skip_bad_rows)
+        converted(origin, raw_rows, functools.partial(_question, columns), skip_bad_rows)
         raise

@@ -4,7 +4,7 @@ import re
 import string
 
 _LETTER, _NUMBER = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]{1,9}")
-_FIX = "Give the number of the first choice: --first_label=0 or 1"
+_FIX = "Give the number of the first choice: `first_label=0` or 1"
 
 
 def names(first_key, count):
@@ -34,7 +34,7 @@ def described(start, count):
     return f"{', '.join(others)} or {last}"
 
 
-def numbering(path, column, found, start=None):
+def numbering(origin, column, found, start=None):
     """Finds out how labels name their choices: whether any is a letter, and the number of the first choice.
 
     `found` is a list of (line, label, number of the last choice, counted from 1), `column` what messages call the
@@ -50,11 +50,12 @@ def numbering(path, column, found, start=None):
     last = next((line for line, number, count in numbers if number == count), None)
     if zero is not None and last is not None:
         raise ValueError(
-            f"{path}:{last}: {column} is numbered from 1 here, up to the last choice, but from 0 in line {zero}. {_FIX}"
+            f"{origin.place(last)}: {column} is numbered from 1 here, up to the last choice, but from 0 in {origin.unit} {zero}. "
+            f"{_FIX}"
         )
     if zero is None and last is None:
         line = numbers[0][0]
-        raise ValueError(f"{path}:{line}: {column} has neither 0 nor the number of the last choice. {_FIX}")
+        raise ValueError(f"{origin.place(line)}: {column} has neither 0 nor the number of the last choice. {_FIX}")
     return letters, 0 if last is None else 1
 
 

@@ -1,14 +1,18 @@
-"""Reads SQuAD 1.1 and 2.0, and files in their format: questions about contexts, and positions of answers."""
+"""Reads questions about contexts, and the positions of their answers: SQuAD 1.1 and 2.0, and one question in each row.
+
+A row has `question`, `context` and `answers`: a dict of lists, `text` and `answer_start`, as on the hub; a list of dicts
+or of strings; one string; or nothing for a question without an answer. An answer without a position is at its first
+occurrence.
+"""
 
 import dataclasses
-import json
-import pathlib
 
 import numpy as np
 
+from keras_bert.data.rows import Rows
+from keras_bert.data.sources import Source, source
+from keras_bert.data.tables import valid_text
 from keras_bert.files import fingerprint
-from keras_bert.tasks.examples import Rows
-from keras_bert.tasks.table_files import valid_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,102 +63,144 @@ class Data:
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):
     """Reads `Data`, of each training file and of the dev file the first examples, by default all; see `read`."""
     train = [read(path, version_2).first(max_train_examples) for path in train_files]
-    dev = read(dev_file, version_2).first(max_dev_examples)
+    same = isinstance(dev_file, Source) and dev_file is train_files[0]  # Data in Python without validation.
+    dev = (train[0] if same else read(dev_file, version_2)).first(max_dev_examples)
     test = read(predict_file, version_2) if predict_file else None
-    return Data(train, dev, test, {"train": list(train_files), "dev": dev_file, "test": predict_file})
+    names = {"train": list(map(str, train_files)), "dev": str(dev_file), "test": predict_file and str(predict_file)}
+    return Data(train, dev, test, names)
 
 
 def read(path, version_2=None):
-    """Reads `Questions` from a file in SQuAD format.
+    """Reads `Questions` from a source, or the file of a path.
 
     `version_2`, whether questions may have no answer, defaults to the version of the file. `False` ignores
     `is_impossible`, which version 1.1 does not have. All errors other than those in `wrong` raise a ValueError that
     names the question or paragraph.
     """
-    content = read_object(pathlib.Path(path), "SQuAD", "data")
-    says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
+    origin = source(path)
+    paragraphs, says_2 = _paragraphs(origin)
     contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
     seen, wrong, contradicted = set(), [], set()
-    for place, paragraph in _paragraphs(path, content["data"]):
-        text = valid_text(field(path, place, paragraph, "context", str))
+    for place, paragraph, is_row in paragraphs:
+        text = valid_text(field(place, paragraph, "context", str))
         if not text.strip():
-            raise ValueError(f"{path}: {place}: the context is empty. Expected a string")
+            raise ValueError(f"{place}: the context is empty. Expected a string")
         bytes_before = _bytes_before(text)
-        for number, entry in enumerate(field(path, place, paragraph, "qas", list)):
-            name = _question_id(path, place, number, entry, seen)
+        for number, entry in enumerate(field(place, paragraph, "qas", list)):
+            name = _question_id(origin, place, number, entry, seen)
             says_2 |= "is_impossible" in entry
-            answers = _answers(path, name, entry)
+            own = place if is_row else f"{origin}: {name}"
+            answers = _answers(own, entry, text)
             if answers and entry.get("is_impossible"):
                 contradicted.add(name)
             found = [_locate(text, bytes_before, *answer) for answer in answers]
             wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
             ids.append(name)
-            questions.append(valid_text(field(path, name, entry, "question", str)))
+            questions.append(valid_text(field(own, entry, "question", str)))
             context.append(len(contexts))
             golds.append([answer for answer, _ in answers])
             spans.append([span for span in found if span is not None])
         contexts.append(text)
     if not ids:
-        raise ValueError(f"{path}: the file contains no questions")
+        raise ValueError(f"{origin}: the file contains no questions")
     version_2 = says_2 if version_2 is None else version_2
     if not version_2 and says_2 and (unanswered := [name for name, gold in zip(ids, golds, strict=True) if not gold]):
         raise ValueError(
-            f"{path}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
-            "Received: version_2=False"
+            f"{origin}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
+            "Received: `version_2=False`"
         )
     context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
     return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
 
 
-def _question_id(path, place, number, entry, seen):
+def _paragraphs(origin):
+    """Returns the place of each paragraph, the paragraph as in SQuAD, and whether it is a row; and if all are SQuAD 2."""
+    articles = (origin.document or {}).get("data")
+    nested = isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
+    if nested or (origin.document is not None and not isinstance(articles, list)):
+        content = checked_object(origin, origin.document, "SQuAD", "data")
+        return _nested(origin, articles), str(content.get("version", "")).lstrip("v").startswith("2")
+    rows = [_row(origin, number, row) for number, row in origin.values]
+    return rows, not all(row["qas"][0]["answers"] for _, row, _ in rows)
+
+
+def _row(origin, number, row):
+    """Returns the place of a row, and the paragraph with its question."""
+    if isinstance(row, ValueError):
+        raise row
+    place = origin.place(number)
+    if not isinstance(row, dict) or not {"question", "context"} <= set(row):
+        raise ValueError(f"{place}: expected a dict with `question` and `context`. Received: {row!r:.100}")
+    entry = {"question": row["question"], "answers": _listed(row.get("answers")), "id": str(row.get("id", number))}
+    if "is_impossible" in row:
+        entry["is_impossible"] = row["is_impossible"]
+    return place, {"context": row["context"], "qas": [entry]}, True
+
+
+def _listed(answers):
+    """Returns the answers of a row as a list of dicts with `text` and `answer_start`."""
+    if isinstance(answers, dict) and isinstance(answers.get("text"), list):  # As on the hub.
+        starts = answers.get("answer_start") or [None] * len(answers["text"])
+        return [{"text": text, "answer_start": start} for text, start in zip(answers["text"], starts, strict=True)]
+    answers = answers if isinstance(answers, list) else [answers]
+    return [
+        answer if isinstance(answer, dict) else {"text": answer, "answer_start": None}
+        for answer in answers
+        if answer not in (None, "")
+    ]
+
+
+def _question_id(origin, place, number, entry, seen):
     name = entry.get("id") if isinstance(entry, dict) else None
     if name in (None, ""):
-        raise ValueError(f"{path}: {place}: question {number} has no `id`")
+        raise ValueError(f"{place}: question {number} has no `id`")
     if str(name) in seen:
-        raise ValueError(f"{path}: two questions have the id {name}. Expected unique ids")
+        raise ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
     seen.add(str(name))
     return str(name)
 
 
-def read_object(path, name, key):
-    """Reads a JSON object with a list under `key`, in the format of the data set `name`."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))  # Removes a byte order mark.
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
+def checked_object(place, content, name, key):
+    """Returns a JSON object with a list under `key`, in the format of the data set `name`."""
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
-        raise ValueError(f"{path}: expected {name}'s format, an object with a list `{key}`")
+        raise ValueError(f"{place}: expected {name}'s format, an object with a list `{key}`")
     return content
 
 
-def _paragraphs(path, articles):
+def _nested(origin, articles):
     for number, article in enumerate(articles):
         title = article.get("title", "") if isinstance(article, dict) else ""
-        place = f"article {number}" + (f" ({title})" if title else "")
-        paragraphs = field(path, place, article, "paragraphs", list)
+        place = f"{origin}: article {number}" + (f" ({title})" if title else "")
+        paragraphs = field(place, article, "paragraphs", list)
         if not paragraphs:
-            raise ValueError(f"{path}: {place} has no paragraphs")
+            raise ValueError(f"{place} has no paragraphs")
         for index, paragraph in enumerate(paragraphs):
-            yield f"{place}, paragraph {index}", paragraph
+            yield f"{place}, paragraph {index}", paragraph, False
 
 
-def field(path, place, entry, name, kind, default=None):
+def field(place, entry, name, kind, default=None):
     """Returns a value of a JSON object, or raises an error with its place in the file if the type is wrong."""
     value = entry.get(name, default) if isinstance(entry, dict) else None
     if not isinstance(value, kind):
         expected = {str: "a string", list: "a list", dict: "an object", int: "an integer"}[kind]
-        raise ValueError(f"{path}: {place}: `{name}` must be {expected}. Received: {value!r:.80}")
+        raise ValueError(f"{place}: `{name}` must be {expected}. Received: {value!r:.80}")
     return value
 
 
-def _answers(path, name, entry):
+def _answers(place, entry, context):
     """Returns `(text, first character)` of each answer; answers are optional."""
     if "answers" not in entry:
         return []
-    return [
-        (valid_text(field(path, name, answer, "text", str)), field(path, name, answer, "answer_start", int))
-        for answer in field(path, name, entry, "answers", list)
-    ]
+    return [_answer(place, answer, context) for answer in field(place, entry, "answers", list)]
+
+
+def _answer(place, answer, context):
+    text = valid_text(field(place, answer, "text", str))
+    if "answer_start" in answer and answer["answer_start"] is None:
+        if text not in context:
+            raise ValueError(f"{place}: the answer {text!r:.100} is not in the context of its question")
+        return text, context.index(text)
+    return text, field(place, answer, "answer_start", int)
 
 
 def _bytes_before(text):

@@ -120,7 +120,7 @@ class QuestionAnsweringTask(FinetuningTask):
             if unanswered and not self._settings.version_2:
                 raise ValueError(
                     f"{path}: {len(unanswered)} question(s) have no answer to train on, the first is {unanswered[0]}. "
-                    "Expected `answers` for each, or --version_2, which allows questions without one"
+                    "Expected `answers` for each, or `version_2`, which allows questions without one"
                 )
         golds = self.data.dev.golds
         if not (any(golds) if self._settings.version_2 else all(golds)):

@@ -10,12 +10,12 @@ import json
 import logging
 
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.table_files import decoded, json_lines, json_value, valid_text
+from keras_bert.data.tables import valid_text
 from keras_bert.tasks.tagging.schemes import Entity
 
 _LOG = logging.getLogger("keras_bert")
 _WORDS = ("tokens", "words")
-_TAGS = ("tags", "ner_tags", "labels")
+_TAGS = ("tags", "ner_tags", "ner", "labels", "pos_tags", "pos", "upos", "chunk_tags")
 _SPANS = ("spans", "entities", "ents", "label", "labels")
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels")
 PREDICTED = "predicted"
@@ -57,35 +57,35 @@ class Records:
         return [[entity.start, entity.end, entity.type] for entity in found]
 
 
-def read(path, word_column=None, tag_column=None):
-    """Reads a `.jsonl` file, or a `.json` file with a list of objects, in UTF-8.
+def read(origin, word_column=None, tag_column=None, labels=None):
+    """Reads the rows of a source.
 
     `word_column`, the key of the words or the text, defaults to `tokens`, `words` or `text`; `tag_column`, that of the
-    tags or spans, to the first of the usual names that the first record has.
+    tags or spans, to the first of the usual names that the first record has. `labels` are the names of numbered tags.
     """
-    rows = _objects(path)
+    rows = _objects(origin)
     lines = [line for line, _ in rows]
-    records = [_unwrapped(path, line, row) for line, row in rows]
+    records = [_unwrapped(origin.place(line), row) for line, row in rows]
     first, keys = records[0], {key for record in records for key in record}
     source = word_column or next((key for key in _WORDS if _is_words(first.get(key))), "text")
     if source not in first:
         expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
-        raise ValueError(f"{path}:{lines[0]}: expected the key {expected}. It has: {', '.join(map(repr, first))}")
+        raise ValueError(f"{origin.place(lines[0])}: expected the key {expected}. It has: {', '.join(map(repr, first))}")
     with_words = isinstance(first[source], list)
     names = [tag_column] if tag_column else _TAGS if with_words else _SPANS
     name = next((key for key in names if any(record.get(key) for record in records)), None)
     if not with_words:  # A text may have no spans, but every word has a tag.
         name = name or next((key for key in names if key in keys), None)
-    found = [(f"{path}:{line}", record) for line, record in zip(lines, records, strict=True)]
+    found = [(origin.place(line), record) for line, record in zip(lines, records, strict=True)]
     rows = [row for _, row in rows]
     if with_words:
         words = [_strings(place, record, source) for place, record in found]
-        tags = None if name is None else [_tags(place, record, name, source) for place, record in found]
+        tags = None if name is None else [_tags(place, record, name, source, labels) for place, record in found]
         return Records(rows, records, lines, words, None, tags, None, name)
     texts = [_text(place, record, source) for place, record in found]
     spans = None
     if name is not None:
-        _check_keys(path, found, name, names)
+        _check_keys(origin, found, name, names)
         spans = [_spans(place, record, name, text) for (place, record), text in zip(found, texts, strict=True)]
     return Records(rows, records, lines, None, texts, None, spans, name)
 
@@ -95,65 +95,65 @@ def _is_words(value):
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _check_keys(path, found, name, names):
+def _check_keys(origin, found, name, names):
     """Raises for records with spans under another key; warns of records without the key."""
     for place, record in found:
         others = [key for key in names if key != name and isinstance(record.get(key), list) and record[key]]
         if others:
             raise ValueError(
-                f"{place}: spans in `{others[0]}`, but in `{name}` elsewhere. Choose one with --tag_column"
+                f"{place}: spans in `{others[0]}`, but in `{name}` elsewhere. Choose one with `tag_column`"
             )
     missing = [place for place, record in found if record.get(name) is None]
     if missing:
         _LOG.warning(
             "%s: %d of %d text(s) have no `%s` and count as texts without entities, the first is %s",
-            *(path, len(missing), len(found), name, missing[0]),
+            *(origin, len(missing), len(found), name, missing[0]),
         )
 
 
-def _objects(path):
+def _objects(origin):
     """Returns (line, JSON value) of each row."""
-    if path.suffix.lower() == ".json":
-        try:
-            rows = json.loads(decoded(path.read_bytes(), path), object_pairs_hook=_object)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
-        rows = list(enumerate(rows if isinstance(rows, list) else [rows], 1))
-    else:
-        rows = [(line, json_value(path, line, text, _object)) for line, text in json_lines(path)]
-    if not rows:
-        raise ValueError(f"{path}: no rows")
-    return rows
+    for line, row in origin.values:
+        if isinstance(row, ValueError):
+            raise row
+        if name := _repeated(row):
+            raise ValueError(f"{origin.place(line)}: JSON that cannot be read: the key {name!r} occurs twice")
+    if not origin.values:
+        raise ValueError(f"{origin}: no rows")
+    return origin.values
 
 
-def _object(pairs):
-    """Returns a dict; a name that occurs twice would hide a value."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return found
+def _repeated(value):
+    """Returns a key that occurs twice in an object, which would hide a value, or `None`."""
+    if isinstance(value, list):
+        return next(filter(None, map(_repeated, value)), None)
+    if not isinstance(value, dict):
+        return None
+    names = getattr(value, "names", ())
+    if len(names) > len(value):
+        return next(name for name in names if names.count(name) > 1)
+    return _repeated(list(value.values()))
 
 
-def _unwrapped(path, line, record):
+def _unwrapped(place, record):
     """Returns the object with text and spans of a record; Label Studio and spaCy wrap it."""
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):  # spaCy: [text, {...}]
         record = {"text": record[0], **record[1]}
     if isinstance(record, dict) and isinstance(record.get("data"), dict) and "annotations" in record:
-        found = _objects_of(f"{path}:{line}", record, "annotations")
+        found = _objects_of(place, record, "annotations")
         done = [one for one in found if not one.get("was_cancelled")]
         if len(done) > 1:
-            raise ValueError(f"{path}:{line}: {len(done)} annotations of one text. Expected one")
-        results = [result for one in done for result in _objects_of(f"{path}:{line}", one, "result")]
-        spans = _regions(f"{path}:{line}", results)
+            raise ValueError(f"{place}: {len(done)} annotations of one text. Expected one")
+        results = [result for one in done for result in _objects_of(place, one, "result")]
+        spans = _regions(place, results)
         more = {PREDICTED: record[PREDICTED]} if PREDICTED in record else {}
         record = {**record["data"], **({"spans": spans} if done else {}), **more}
     if isinstance(record, dict) and record.get("answer") in ("reject", "ignore"):  # Prodigy
         raise ValueError(
-            f"{path}:{line}: the answer is {record['answer']!r}. Expected accepted texts; remove the others"
+            f"{place}: the answer is {record['answer']!r}. Expected accepted texts; remove the others"
         )
     if not isinstance(record, dict):
-        raise ValueError(f"{path}:{line}: expected an object. Received: {record!r:.50}")
+        raise ValueError(f"{place}: expected an object. Received: {record!r:.50}")
     return record
 
 
@@ -187,14 +187,28 @@ def _strings(place, record, key):
     return list(map(valid_text, values))
 
 
-def _tags(place, record, key, source):
+def _tags(place, record, key, source, labels):
     values = _value(place, record, key)
     if isinstance(values, list) and any(isinstance(value, int) for value in values):
-        raise ValueError(f"{place}: `{key}` must be names of tags, such as B-PER. Received: {values!r:.100}")
+        values = _named(place, values, key, labels)
+        record = {**record, key: values}
     tags = [tag.strip() for tag in _strings(place, record, key)]
     if len(tags) != len(record[source]):
         raise ValueError(f"{place}: expected a tag for each of {len(record[source])} words. Received: {len(tags)} tags")
     return tags
+
+
+def _named(place, values, key, labels):
+    """Returns the names of numbered tags."""
+    if not labels:
+        raise ValueError(
+            f"{place}: `{key}` must be names of tags, such as B-PER, or numbers with their names in `labels`. Received: "
+            f"{values!r:.100}"
+        )
+    wrong = [value for value in values if not isinstance(value, int) or not 0 <= value < len(labels)]
+    if wrong:
+        raise ValueError(f"{place}: `{key}` must be from 0 to {len(labels) - 1}, as `labels` say. Received: {wrong[0]!r}")
+    return [labels[value] for value in values]
 
 
 def _text(place, record, key):

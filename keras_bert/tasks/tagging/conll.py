@@ -8,7 +8,7 @@ import re
 
 from keras_bert.checks import similar
 from keras_bert.files import write_text
-from keras_bert.tasks.table_files import read_lines
+from keras_bert.data.tables import read_lines
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"
@@ -228,10 +228,10 @@ def _index(path, flag, column, default, names, count):
             raise ValueError(f"{path}: `{flag}` must be from 1 to {count}, or from -1 for the last. Received: {number}")
         return number - 1 if number > 0 else count + number
     if (names or ()).count(column) > 1:
-        raise ValueError(f"{path}: {names.count(column)} columns are named `{column}`. Give its number with --{flag}")
+        raise ValueError(f"{path}: {names.count(column)} columns are named `{column}`. Give its number with `{flag}`")
     if column not in (names or ()):
         found = similar(column, names or ())
-        fix = f"Did you mean --{flag}={found}?" if found else f"Choose one with --{flag}"
+        fix = f"Did you mean `{flag}={found}`?" if found else f"Choose one with `{flag}`"
         raise ValueError(f"{path}: no column `{column}`. It has: {', '.join(names or ['no names'])}. {fix}")
     if names.index(column) >= count:
         raise ValueError(f"{path}: `{column}` is column {names.index(column) + 1}, but most lines have only {count}")

@@ -7,8 +7,10 @@ import pathlib
 from typing import Any
 
 from keras_bert.checks import check_choice
+from keras_bert.data import tables
+from keras_bert.data.rows import Rows
+from keras_bert.data.sources import Source, Table, source
 from keras_bert.files import fingerprint
-from keras_bert.tasks.examples import Rows
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 
@@ -23,7 +25,7 @@ class Sentences(Rows):
     tags are plain. `file` is what was read: `conll.Columns` or `annotations.Records`.
     """
 
-    path: pathlib.Path
+    origin: Source
     words: list | None  # Of each sentence; `None` for texts.
     texts: list | None  # `None` for words.
     entities: list | None
@@ -72,89 +74,101 @@ class Sentences(Rows):
         self.file.write(path, predicted)
 
 
-def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None, labeled=True):
-    """Reads a file: `.jsonl`, `.ndjson` and `.json` as in `annotations`, everything else as in `conll`.
+def read(
+    path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True
+):
+    """Reads a source, or the file of a path: rows of JSON as in `annotations`, everything else as in `conll`.
 
     Args:
         scheme: one of `schemes.SCHEMES`. Recognized by default.
+        labels: list of the names of tags that are numbers in the rows of JSON.
         like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
         labeled: bool, whether tags or spans are required.
     """
     if scheme is not None:
         check_choice("scheme", scheme, schemes.SCHEMES)
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    found = _read(path, word_column, tag_column, separator, scheme, like)
+    origin = _source(path)
+    found = _read(origin, word_column, tag_column, separator, scheme, labels, like)
     if labeled and not found.is_labeled:
         records = getattr(found.file, "records", None)
         keys = f". It has: {', '.join(map(repr, records[0]))}" if records else ""
         wanted = f" `{tag_column}`" if tag_column else ""
-        raise ValueError(f"{path}: no tags or spans{wanted}{keys}. Expected them to train and evaluate on")
+        raise ValueError(f"{origin}: no tags or spans{wanted}{keys}. Expected them to train and evaluate on")
     return found
 
 
-def _read(path, word_column, tag_column, separator, scheme, like):
-    if path.suffix.lower() in (".jsonl", ".ndjson", ".json"):
-        file = annotations.read(path, word_column, tag_column)
+def _source(path):
+    """Returns the source of a path; files that are neither JSON nor Parquet are CoNLL, whatever their name."""
+    if isinstance(path, Source):
+        return path
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    is_rows = tables.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet")
+    return source(path) if is_rows else Table(path)
+
+
+def _read(origin, word_column, tag_column, separator, scheme, labels, like):
+    if origin.typed:
+        file = annotations.read(origin, word_column, tag_column, labels)
         if file.texts is not None:
             if scheme is not None:
-                raise ValueError(f"{path}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
+                raise ValueError(f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
             documents = list(range(len(file.texts)))
-            return Sentences(path, None, file.texts, file.spans, None, "iob2", file.lines, documents, file)
+            return Sentences(origin, None, file.texts, file.spans, None, "iob2", file.lines, documents, file)
         numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
         documents = list(range(len(file.words)))
     else:
         other = like.file if isinstance(like and like.file, conll.Columns) else None
-        file = conll.read(path, word_column, tag_column, separator, other)
+        file = conll.read(origin.path, word_column, tag_column, separator, other)
         numbers, documents = file.numbers, file.documents
     lines = [places[0] for places in numbers]
     unknown = not any(tag != schemes.OUTSIDE for tags in file.tags or () for tag in tags)
     if scheme is None and like and (unknown or like.scheme in ("io", PLAIN)):
         scheme = like.scheme
-    sentences = Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
+    sentences = Sentences(origin, file.words, None, None, None, scheme or "iob2", lines, documents, file)
     if file.tags is None:
         return sentences
     if scheme is None:
         scheme = schemes.recognize(file.tags)
         if scheme in ("io", PLAIN):
-            _check_style(path, file.tags)
-    _check_tags(path, file.tags, numbers, scheme)
+            _check_style(origin, file.tags)
+    _check_tags(origin, file.tags, numbers, scheme)
     if scheme == PLAIN:
         return dataclasses.replace(sentences, tags=file.tags, scheme=scheme)
     entities = [schemes.entities(tags, scheme) for tags in file.tags]
     return dataclasses.replace(sentences, entities=entities, scheme=scheme)
 
 
-def _check_style(path, sentences):
+def _check_style(origin, sentences):
     """Raises for tags with prefixes in another style, which would be read as types."""
     pair = schemes.other_style({tag for tags in sentences for tag in tags})
     if pair:
         raise ValueError(
-            f"{path}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER and "
-            f"I-PER, or --scheme=io or {PLAIN} to read them as types or plain tags"
+            f"{origin}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER and "
+            f"I-PER, or `scheme=io` or {PLAIN} to read them as types or plain tags"
         )
 
 
-def _check_tags(path, sentences, numbers, scheme):
+def _check_tags(origin, sentences, numbers, scheme):
     """Raises for tags that cannot be read; reports those that the scheme does not allow where they are."""
     broken = []
     for tags, lines in zip(sentences, numbers, strict=True):
         for tag, line in zip(tags, lines, strict=True):
             if not schemes.is_valid(tag, scheme):
                 raise ValueError(
-                    f"{path}:{line}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike others, such as B-PER. "
-                    "If the line has the names of the columns, pass them as --word_column and --tag_column; for tags "
-                    f"without prefixes, pass --scheme=io or --scheme={PLAIN}"
+                    f"{origin.place(line)}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike others, such as "
+                    "B-PER. If the line has the names of the columns, pass them as `word_column` and `tag_column`; for "
+                    f"tags without prefixes, pass `scheme=io` or `scheme={PLAIN}`"
                 )
         if scheme != PLAIN:
             broken += [(lines[word], tags[word]) for word in schemes.violations(tags, scheme)]
     if broken:
-        shown = ", ".join(f"{tag} in line {line}" for line, tag in itertools.islice(broken, 3))
+        shown = ", ".join(f"{tag} in {origin.unit} {line}" for line, tag in itertools.islice(broken, 3))
         more = ", ..." if len(broken) > 3 else ""
         _LOG.warning(
             "%s: %d tag(s) break the scheme %s and are read as conlleval does: %s%s",
-            *(path, len(broken), scheme.upper(), shown, more),
+            *(origin, len(broken), scheme.upper(), shown, more),
         )
 
 
@@ -162,22 +176,22 @@ def check(train, dev, test=None, document_context=False):
     """Raises if files cannot be used together: the training data, dev and the data to predict."""
     if len({kind for kinds in train.types() for kind in kinds}) < (2 if train.tags is not None else 1):
         expected = "two different tags" if train.tags is not None else "an entity"
-        raise ValueError(f"{train.path}: nothing to learn. Expected at least {expected}")
+        raise ValueError(f"{train.origin}: nothing to learn. Expected at least {expected}")
     if train.words is not None and len(train) == 1:
         raise ValueError(
-            f"{train.path}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines between "
+            f"{train.origin}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines between "
             "them, or one record of JSONL each"
         )
     others = [dev, *([] if test is None else [test])]
     for part in others:
         if _content(part) != _content(train) and (part.is_labeled or (part.words is None) != (train.words is None)):
             raise ValueError(
-                f"{part.path} has {_content(part)}, but {train.path} has {_content(train)}. Expected the same"
+                f"{part.origin} has {_content(part)}, but {train.origin} has {_content(train)}. Expected the same"
             )
     for part in (train, *others) if document_context else ():
         if not isinstance(part.file, conll.Columns) or part.documents[-1] == 0:
             raise ValueError(
-                f"{part.path}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
+                f"{part.origin}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
                 "documents"
             )
 

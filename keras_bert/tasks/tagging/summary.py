@@ -32,7 +32,7 @@ def summarize(windows, settings):
         "train": len(sentences),
         "dev": {},
         "test": {},
-        **{split: {part.sentences.path.name: len(part.sentences)} for split, part in splits.items()},
+        **{split: {part.sentences.origin.name: len(part.sentences)} for split, part in splits.items()},
         "words": int(train.counts.sum()),
         "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
         "unknown": dict(unknown.most_common()),

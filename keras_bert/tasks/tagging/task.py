@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import scipy.special
 
+from keras_bert.data import tables
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.token_classification import build_token_classifier
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
@@ -53,14 +54,14 @@ class TaggingTask(FinetuningTask):
             data.check(train, dev, test, settings.document_context)
         super().__init__(model, bert, settings.sequence_length)
         self.plain = train.scheme == PLAIN
-        self.title, self.metric = f"Tagging of {train.path.name}", "accuracy" if self.plain else "f1"
+        self.title, self.metric = f"Tagging of {train.origin.name}", "accuracy" if self.plain else "f1"
         self.loss, self.labels = token_loss(), labels or features.labels(train)
         parts = {
             "train": train.first(settings.max_train_examples),
             "dev": dev,
             **({} if test is None else {"test": test}),
         }
-        self.files = {name: str(part.path) for name, part in parts.items()}
+        self.files = {name: str(part.origin) for name, part in parts.items()}
         with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
             self._windows = {
                 name: TaggingWindows(part, self.preprocessor, self.labels, **settings.windows)
@@ -137,7 +138,8 @@ class TaggingTask(FinetuningTask):
         """Writes the predictions in the form of the file."""
         windows = self._windows[split]
         found = windows.tags(logits) if self.plain else windows.entities(logits)
-        windows.sentences.write(output / predictions_name(windows.sentences.path, split), found)
+        origin = windows.sentences.origin
+        windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), found)
 
     def _test_scores(self, test):
         """Returns the scores of the data to predict, `None` without entities, as in files whose tags are not public."""
@@ -199,9 +201,10 @@ class TaggingTask(FinetuningTask):
         return losses, np.exp(log.max(-1))
 
 
-def predictions_name(path, split):
-    """Returns the name of a file of predictions: `predictions` of the test data, `dev_predictions` of dev."""
-    return f"{'dev_' if split == 'dev' else ''}predictions{pathlib.Path(path).suffix or '.txt'}"
+def predictions_name(name, split, typed=False):
+    """Returns the name of the predictions for a file, which has rows of JSON if `typed`."""
+    suffix = tables.suffix(pathlib.Path(name)) or (".jsonl" if typed else ".txt")
+    return f"{'dev_' if split == 'dev' else ''}predictions{'.jsonl' if suffix == '.parquet' else suffix}"
 
 
 def _text_and_words(windows, row):
@@ -220,12 +223,13 @@ def _problems(windows):
     for split, part in windows.items():
         if part.without_tokens:
             row, word = part.without_tokens[0]
-            first = f"{part.sentences.words[row][word]!r} in the sentence of line {part.sentences.lines[row]}"
+            place = f"{part.sentences.origin.unit} {part.sentences.lines[row]}"
+            first = f"{part.sentences.words[row][word]!r} in the sentence of {place}"
             lines[f"{split} words without tokens"] = (
                 f"{len(part.without_tokens):,}, tagged {part.outside}; the first is {first}"
             )
         if part.inexact:
-            place = f"line {part.sentences.lines[part.inexact[0]]}"
+            place = f"{part.sentences.origin.unit} {part.sentences.lines[part.inexact[0]]}"
             lines[f"{split} inexact"] = (
                 f"{len(part.inexact):,} entities start or end inside a word, the first in {place}; "
                 "they are trained with the whole word, which the scores count as wrong"
@@ -238,9 +242,9 @@ def _card(train, dev):
         "pipeline_tag": "token-classification",
         "auto_class": "AutoModelForTokenClassification",
         "datasets": [],
-        "dataset": own_data_set(dev.path.name, "text"),
+        "dataset": own_data_set(dev.origin.name, "text"),
         "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
-        "trained_on": train.path.name,
+        "trained_on": train.origin.name,
         "example": '["A text with names."]',
         "arguments": '"A text with names."',
     }

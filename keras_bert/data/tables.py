@@ -1,13 +1,16 @@
-"""Reads lines and rows of CSV, TSV and JSONL files, in UTF-8, with LF, CRLF or CR line ends."""
+"""Reads lines and rows of text files: CSV, TSV and JSONL in UTF-8, with LF, CRLF or CR line ends."""
 
 import codecs
 import contextlib
 import csv
 import functools
+import gzip
 import itertools
 import json
 import logging
+import pathlib
 import re
+import zlib
 
 from keras_bert.checks import similar
 
@@ -22,7 +25,7 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 def read_lines(path):
     """Returns (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines."""
-    lines = split_lines(decoded(path.read_bytes(), path))
+    lines = split_lines(decoded(_content(path), path))
     while lines and not lines[-1].strip(" \r"):
         lines.pop()
     return list(enumerate(lines, 1))
@@ -31,7 +34,7 @@ def read_lines(path):
 def stream_lines(path):
     """Yields what `read_lines` returns without reading the file as a whole, unless all of its line ends are CR."""
     blank = []
-    with open(path, "rb") as file:
+    with _open(path) as file:
         for number, content in enumerate(file, 1):
             if number == 1 and not content.endswith(b"\n"):
                 yield from read_lines(path)
@@ -49,7 +52,7 @@ def decoded(content, name, first_line=1):
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
             found = "UTF-32" if b"\0\0" in content[:4] else "UTF-16"
             raise ValueError(f"{name}: the file is {found}. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
-        if content.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        if content.startswith(b"PK\x03\x04"):
             raise ValueError(f"{name}: the file is compressed. Decompress it")
         content = content.removeprefix(codecs.BOM_UTF8)
     try:
@@ -77,39 +80,28 @@ def valid_text(text):
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def check_columns(path, line, names, wanted):
+def check_columns(place, names, wanted):
     """Raises an error if a header or record with columns `names` lacks a wanted column or has it twice.
 
-    `wanted` is a list of columns, or a dict of the flags that name them, or `None`, which the error mentions.
+    `wanted` is a list of columns, or a dict of the parameters that name them, or `None`, which the error mentions.
     """
     for column in wanted:
         if column not in names:
-            flag, found = wanted[column] if isinstance(wanted, dict) else None, similar(column, names)
-            fix = f". Did you mean {'--' + flag + '=' if flag else ''}{found}?" if found else ""
-            fix = f". Name another one with --{flag}" if flag and not found else fix
-            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, names))}{fix}")
+            parameter, found = wanted[column] if isinstance(wanted, dict) else None, similar(column, names)
+            fix = f". Did you mean {f'`{parameter}={found}`' if parameter else found}?" if found else ""
+            fix = f". Name another one with `{parameter}`" if parameter and not found else fix
+            raise ValueError(f"{place}: no column `{column}`. It has: {', '.join(map(repr, names))}{fix}")
     for column in wanted:
         if names.count(column) > 1:
-            raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
+            raise ValueError(f"{place}: the column `{column}` appears twice")
 
 
 def read_rows(path, wanted, header=None):
-    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file.
-
-    Args:
-        path: the file.
-        wanted: its columns, see `check_columns`; they also determine the delimiter of CSV.
-        header: list of names for the columns of a table without column names. Defaults to the first row.
-
-    Returns:
-        List of (line number, row), a dict by column, or a ValueError for a row that cannot be read.
-    """
-    if is_json_lines(path):
-        return [(line, _valid(_row(_json_object, path, wanted, line, text))) for line, text in json_lines(path)]
+    """Reads the rows of a `.csv` or `.tsv` file, see `Source.rows`."""
     rows = lines_of_table(path, wanted)
     if header is None:
         (line, header), *rows = rows
-        check_columns(path, line, header, wanted)
+        check_columns(f"{path}:{line}", header, wanted)
         header = _unique(header)
     return [(line, _row(table_row, f"{path}:{line}", header, fields)) for line, fields in rows]
 
@@ -121,15 +113,6 @@ def _unique(names):
         free = (f"{name}.{number}" if number else name for number in itertools.count())
         found[next(each for each in free if each not in found and (each == name or each not in names))] = None
     return list(found)
-
-
-def _valid(value):
-    """Applies `valid_text` to all strings in a JSON value."""
-    if isinstance(value, dict):
-        return {name: _valid(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return list(map(_valid, value))
-    return valid_text(value) if isinstance(value, str) else value
 
 
 def _row(parse, *arguments):
@@ -152,21 +135,41 @@ def stream_rows(path, wanted):
         yield line, row
 
 
-def column_names(path, wanted=()):
-    """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
-    if is_json_lines(path):
-        return [name for line, text in json_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
-    return lines_of_table(path, wanted)[0][1]
-
-
 def is_json_lines(path):
     """Returns whether a file is JSONL; raises for files that are not tables, and for missing ones."""
     suffixes = (".csv", ".tsv", ".jsonl")
-    if path.suffix.lower() not in suffixes:
+    if suffix(path) not in suffixes:
         raise ValueError(f"{path}: the name must end in {', '.join(suffixes)}")
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    return path.suffix.lower() == ".jsonl"
+    return suffix(path) == ".jsonl"
+
+
+def suffix(path):
+    """Returns the end of the name of a file in lower case, without that of gzip."""
+    name = path.name.lower().removesuffix(".gz")
+    return pathlib.Path(name).suffix
+
+
+def first_bytes(path):
+    """Returns the beginning of a file, uncompressed."""
+    with _open(path) as file:
+        return file.read(512)
+
+
+def _open(path):
+    """Opens a file, which may be compressed by gzip."""
+    with open(path, "rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if compressed else open(path, "rb")
+
+
+def _content(path):
+    try:
+        with _open(path) as file:
+            return file.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
 
 
 def lines_of_table(path, wanted):
@@ -174,7 +177,7 @@ def lines_of_table(path, wanted):
 
     Blank lines are not rows. In a single column, lines of white space are texts, in TSV also empty lines.
     """
-    rows = _csv_rows(path, wanted) if path.suffix.lower() == ".csv" else split_tabs(path, _unquoted)
+    rows = _csv_rows(path, wanted) if suffix(path) == ".csv" else split_tabs(path, _unquoted)
     rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
@@ -257,10 +260,10 @@ def table_row(place, header, fields):
     return dict(zip(header, fields, strict=True))
 
 
-def json_value(path, line, text, make_object):
-    """Parses a line of JSON; `make_object` converts the list of pairs of an object."""
+def json_value(path, line, text):
+    """Parses a line of JSON."""
     try:
-        return json.loads(text, object_pairs_hook=make_object)
+        return json.loads(text, object_pairs_hook=Object)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
@@ -273,14 +276,14 @@ def json_lines(path):
 
 
 def _json_object(path, wanted, line, text):
-    record = json_value(path, line, text, _Object)
+    record = json_value(path, line, text)
     if not isinstance(record, dict):
         raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
-    check_columns(path, line, record.names, wanted if line == 1 else list(wanted))
+    check_columns(f"{path}:{line}", record.names, wanted if line == 1 else list(wanted))
     return record
 
 
-class _Object(dict):
+class Object(dict):
     """A JSON object that knows of names that occur twice."""
 
     def __init__(self, pairs):
