@@ -19,7 +19,7 @@ _EXPECTED = {
 }
 
 
-def flag(default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False):
+def flag(default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False, sets=()):
     """Returns a field of `CommandArguments` that is a flag: text, number, bool or list, by the annotation of the field.
 
     Args:
@@ -31,9 +31,10 @@ def flag(default, help, *, section=None, least=None, most=None, values=None, req
         required: bool. Defaults to `False`.
         repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
             commas separate. Defaults to `False`.
+        sets: tuple of the parameters of the library that it sets besides that of its name, for messages.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
-    metadata |= {"required": required, "repeatable": repeatable}
+    metadata |= {"required": required, "repeatable": repeatable, "sets": sets}
     return dataclasses.field(default=default, metadata=metadata)
 
 

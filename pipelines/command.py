@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib
+import functools
+import logging
 import os
 import re
 import shlex
@@ -28,11 +30,9 @@ from .messages import show_messages, start_tensorflow
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
 _PLUGINS = []  # The modules of `--plugins`.
+# `learning_rate`, `learning_rate=0.1`; not a column of a file.
+_PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
-# Flags by the parameters of the library that they set, where the names differ, or may be something else.
-_PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
-_PARAMETERS |= {name: name for name in ("next_sentence", "output_dir", "pack", "freeze_layers")}
-_PARAMETERS |= {name: name for name in ("gradient_accumulation", "remat", "protocol", "report_to")}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
@@ -79,6 +79,10 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
     _import(arguments.plugins)
+    logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(cls)))
+    for old in arguments.given.keys() & old_names(cls):
+        told = "--%s is now --%s; the old name will be removed in the next release"
+        logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
     if check:
         check(arguments)
     check_shared(arguments)
@@ -129,12 +133,20 @@ def _missing(names, document, known):
     return " ".join([*parts, "See --help"])
 
 
-def _as_flags(message, names):
-    """Names the flags of this command instead of the parameters that they set."""
-    for parameter, flag in _PARAMETERS.items():
-        if flag in names and (parameter == flag or parameter not in names):
-            message = message.replace(f"`{parameter}`", f"--{flag}")
-    return message
+def _rename(fields, record):
+    """Changes a message that is logged as `_as_flags` does."""
+    record.msg, record.args = _as_flags(record.getMessage(), fields), ()
+    return True
+
+
+def _as_flags(message, fields):
+    """Names the flags of this command instead of the parameters of the library that they set."""
+    flag_of = {parameter: name for name, field in fields.items() for parameter in field.metadata["sets"]}
+    flag_of = {parameter: name for parameter, name in flag_of.items() if parameter not in fields}
+    flag_of |= {name: name for name in fields}
+    return _PARAMETER.sub(
+        lambda found: f"--{flag_of[found[1]]}{found[2] or ''}" if found[1] in flag_of else found[0], message
+    )
 
 
 class _Terminated(BaseException):

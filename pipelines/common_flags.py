@@ -10,8 +10,8 @@ import typing
 import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints import locations
-from keras_bert.files import check_writable, write_text
 from keras_bert.data import tables as table_files
+from keras_bert.files import check_writable, write_text
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -26,7 +26,7 @@ class Training(CommandArguments):
     gradient_accumulation: int = flag(1, "Micro-batches per batch.", least=1, section="training")
     precision: str = flag("float32", "Computation precision.", values=["float32", "mixed_bfloat16", "mixed_float16"])
     strategy: str = flag("auto", "Distribution.", values=["auto", "one", "mirrored", "multi_worker", "tpu"])
-    output_dir: str = flag(None, "Output directory.", required=True, section="output")
+    output_dir: str = flag(None, "Output directory.", sets=("output", "directory"), required=True, section="output")
     report_to: list[str] = flag(("tensorboard",), "Where to log: tensorboard, wandb, mlflow; empty for none.")
 
     @property

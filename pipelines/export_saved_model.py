@@ -76,7 +76,12 @@ class Arguments(CommandArguments):
         "saved_model", "Format; ONNX and LiteRT take token ids.", values=list(_PRECISIONS), section="output"
     )
     lengths: list[int] = flag(None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.")
-    output_dir: str = flag(None, "Folder of the model or, SavedModel, of a version.", required=True)
+    output_dir: str = flag(
+        None,
+        "Folder of the model or, SavedModel, of a version.",
+        sets=("output", "directory"),
+        required=True,
+    )
 
     @property
     def options(self):

@@ -31,6 +31,7 @@ import sys
 from keras_bert import other_models
 from keras_bert.files import replacing
 from keras_bert.data.tables import decoded
+from keras_bert.files import replacing
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag

@@ -38,7 +38,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     )
     eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.")
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
-    vocab: str = flag(None, "vocab.txt for records without one.")
+    vocab: str = flag(None, "vocab.txt for records without one.", sets=("vocabulary",))
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")

@@ -29,7 +29,7 @@ class Arguments(common_flags.Training):
     dev_target: str = flag(None, "Their translations.", required=True)
     test_source: str = flag(None, "Sentences to translate at the end.")
     test_target: str = flag(None, "Their translations, to score the result.")
-    vocab: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.")
+    vocab: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.", sets=("vocabulary",))
     vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300)
     config: str = flag("mini", "Size: tiny, mini, small, base, big; or a JSON file.", section="model")
     dropout: float = flag(None, "Dropout rate; default: that of --config.", least=0, most=1)

@@ -22,11 +22,11 @@ import os
 import shlex
 
 import keras_bert
+from keras_bert.data.tables import valid_text
 from keras_bert.files import replacing
 from keras_bert.search import data, metrics
 from keras_bert.search.hits import ask, json_line, readable, warn_of_unknown
 from keras_bert.search.index_files import check_folder, find_facts
-from keras_bert.data.tables import valid_text
 from keras_bert.training.progress import announced
 
 from . import command, common_flags

@@ -13,8 +13,8 @@ import pathlib
 import re
 import unicodedata
 
+from keras_bert.data import sources as files
 from keras_bert.files import replacing
-from keras_bert.data.sources import source
 from keras_bert.tasks.questions.data import checked_object, field
 
 # Folders of the evidence, and the field of a question that lists its documents there.
@@ -127,7 +127,7 @@ def _check(qa, evidence, output, max_words, sources):
 
 def _collect(path, sources, documents, counts):
     """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
-    content = checked_object(path, source(path).document, "TriviaQA", "Data")
+    content = checked_object(path, files.source(path).document, "TriviaQA", "Data")
     domain = content.get("Domain")
     if sources is None and domain not in list(_SOURCES):
         raise ValueError(
@@ -161,7 +161,9 @@ def _aliases(path, name, entry):
         raise ValueError(f"{path}: {name} has no `Answer`. Expected the questions of train or dev, not of test")
     answer = field(f"{path}: {name}", entry, "Answer", dict)
     aliases = [field(f"{path}: {name}", answer, "Value", str)]
-    aliases += field(f"{path}: {name}", answer, "Aliases", list) + field(f"{path}: {name}", answer, "HumanAnswers", list, [])
+    aliases += field(f"{path}: {name}", answer, "Aliases", list) + field(
+        f"{path}: {name}", answer, "HumanAnswers", list, []
+    )
     wrong = [alias for alias in aliases if not isinstance(alias, str)]
     if wrong:
         raise ValueError(f"{path}: {name}: the answers must be strings. Received: {wrong[0]!r:.80}")

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints import other_names
 from keras_bert.checks import check_count, is_count
+from keras_bert.data.rows import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.describe import describe
@@ -22,7 +23,6 @@ from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.tasks import in_memory
-from keras_bert.tasks.class_names import as_list
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
 from keras_bert.training.progress import is_live, track

@@ -26,7 +26,7 @@ def described(model, precision, precisions):
     if not isinstance(description, Description) or description.head not in known or description.bilstm:
         raise ValueError(
             f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(known)}; SavedModels, of "
-            f"`keras_bert.export` or --format=saved_model, have no such limits. Received: model={model.name!r}"
+            f"`keras_bert.export` or `format=saved_model`, have no such limits. Received: model={model.name!r}"
         )
     if description.dtype != "float32":
         raise ValueError(

@@ -28,6 +28,8 @@ class Rows:
         """Returns the first `count` rows, or all rows for `None`."""
         if count is not None and count < 1:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
+        if count is None:
+            return self
         columns = {name: getattr(self, name) for name in (*self.content, *self.places)}
         return dataclasses.replace(
             self, **{name: None if column is None else column[:count] for name, column in columns.items()}

@@ -51,7 +51,9 @@ class Source:
         """
         found = self.values
         first = found[0][0] if found else None
-        return [(number, self._row(number, value, wanted if number == first else list(wanted))) for number, value in found]
+        return [
+            (number, self._row(number, value, wanted if number == first else list(wanted))) for number, value in found
+        ]
 
     def _row(self, number, value, wanted):
         if isinstance(value, ValueError):
@@ -217,9 +219,7 @@ def json_like(place, value):
 def arrow_rows(place, table):
     """Returns the rows of a table of Arrow as dicts; numbers of classes become their names, -1 a missing one."""
     names = class_names(json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")))
-    return [
-        {name: _named(_plain(value), names.get(name)) for name, value in row.items()} for row in table.to_pylist()
-    ]
+    return [{name: _named(_plain(value), names.get(name)) for name, value in row.items()} for row in table.to_pylist()]
 
 
 def class_names(schema):

@@ -34,7 +34,7 @@ def read_lines(path):
 def stream_lines(path):
     """Yields what `read_lines` returns without reading the file as a whole, unless all of its line ends are CR."""
     blank = []
-    with _open(path) as file:
+    with _opened(path) as file:
         for number, content in enumerate(file, 1):
             if number == 1 and not content.endswith(b"\n"):
                 yield from read_lines(path)
@@ -153,21 +153,23 @@ def suffix(path):
 
 def first_bytes(path):
     """Returns the beginning of a file, uncompressed."""
-    with _open(path) as file:
+    with _opened(path) as file:
         return file.read(512)
 
 
-def _open(path):
+def _content(path):
+    with _opened(path) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _opened(path):
     """Opens a file, which may be compressed by gzip."""
     with open(path, "rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if compressed else open(path, "rb")
-
-
-def _content(path):
+        is_compressed = file.read(2) == b"\x1f\x8b"
     try:
-        with _open(path) as file:
-            return file.read()
+        with gzip.open(path) if is_compressed else open(path, "rb") as file:
+            yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
 

@@ -84,7 +84,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         check_writable(output_dir)
     write = strategy is None or is_chief(strategy)
     with kept_state(), messages(verbose), one_writer(output_dir, write), tempfile.TemporaryDirectory() as folder:
-        made = _start(data, bert, pathlib.Path(folder), sequence_length, own)
+        made = _start(data, bert, sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
         runs = Finetuning if data.held_out else _WithoutValidation
@@ -100,10 +100,10 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         return _trained(finetuning, str(output / "model") if output_dir else name)
 
 
-def _start(data, bert, folder, length, options):
+def _start(data, bert, length, options):
     """Returns the task of `fit`, which loads the model to start from in its present state."""
     start = LoadedBert(bert.checkpoint())
-    made = make_task(data.task, folder, data.parts, start, None, length, options)
+    made = make_task(data.task, data.parts, start, None, length, options)
     made.load, made.facts = _loader(bert, start), {**data.facts, **made.facts}
     return made
 
@@ -149,7 +149,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     if targets is None and task != "embedding":
         raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
     length = answer_length(bert, sequence_length)
-    with messages(verbose), tempfile.TemporaryDirectory() as folder:
+    with messages(verbose):
         # Nothing is trained: if the labels are known, two rows do.
         known = task in ("classification", "multi_label", "regression") and "class_weight" not in options
         few = slice(2 if known else None)
@@ -158,7 +158,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         options = options if bert.thresholds is None else {"threshold": bert.thresholds, **options}
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
-        made = make_task(task, pathlib.Path(folder), parts, bert, labels, length, options, places=("texts", "texts"))
+        made = make_task(task, parts, bert, labels, length, options, places=("texts", "texts"))
         # Without a threshold, `predict` answers every question.
         made.null_threshold = math.inf if bert.null_threshold is None else bert.null_threshold
         losses = made.loss if isinstance(made.loss, list) else [made.loss]

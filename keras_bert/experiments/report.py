@@ -3,10 +3,10 @@
 import math
 import pathlib
 
+from keras_bert.data.tables import NUMBER, as_text
 from keras_bert.experiments import grid
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
-from keras_bert.data.tables import NUMBER, as_text
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"

@@ -62,5 +62,5 @@ def load_compatible(models, load=load, **options):
             first.lowercase,
             first.strip_accents,
         ):
-            raise ValueError(f"--model: {name} differs in vocabulary or casing from {models[0]}")
+            raise ValueError(f"`model`: {name} differs in vocabulary or casing from {models[0]}")
     return origins, first

@@ -254,4 +254,6 @@ class FinetuningTask(abc.ABC):
 
 def own_data_set(name, kind="csv"):
     """Returns the metadata of a user's file for the model card; `kind` is that of files other than JSON."""
-    return {"type": "json" if "json" in pathlib.Path(name).suffix.lower() else kind, "name": name}
+    suffix = pathlib.Path(name).suffix.lower()
+    is_rows = "json" in suffix or name in ("texts", "validation")  # The latter are arguments of `fit`.
+    return {"type": "json" if is_rows else kind, "name": name}

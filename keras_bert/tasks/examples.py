@@ -105,7 +105,9 @@ def read_examples(path, text_column, pair_column, label_columns, read_label, lab
 def _label(place, record, column, regression):
     label = record[column]
     if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
-        raise ValueError(f"{place}: column `{column}` must be a string or a number. Received: {label!r}{missing(label)}")
+        raise ValueError(
+            f"{place}: column `{column}` must be a string or a number. Received: {label!r}{missing(label)}"
+        )
     if regression or isinstance(label, float):
         label = finite_number(place, column, label)
     if regression:

@@ -1,14 +1,11 @@
-"""Data given in Python: lists, arrays, Series, data frames, and datasets of strings.
-
-They are written as the files that the tasks read, so that Python and the commands have the same rules and errors.
-"""
+"""Data given in Python: lists, arrays, Series, data frames, and datasets of strings."""
 
 import json
 import math
 
 import numpy as np
 
-from keras_bert.tasks.class_names import as_list
+from keras_bert.data.rows import as_list
 
 TASKS = {
     "classification": "texts or pairs with classes",

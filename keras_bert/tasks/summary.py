@@ -115,7 +115,7 @@ def _doubtful_sets(summary, used):
     if always := [name for name in used if summary["labels"][name] == summary["train"]]:
         doubts.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
     if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
-        doubts.append(f"all training {unit} have one label; --task=classification predicts exactly one")
+        doubts.append(f"all training {unit} have one label; `task=classification` predicts exactly one")
     return doubts
 
 
@@ -190,7 +190,7 @@ def _truncated(cut, unit):
     if "enough" not in cut:
         return text
     held = math.floor(1000 * cut["held"]) / 10  # Not rounded up to 100.
-    return f"{text}; --sequence_length={cut['enough']} would hold {held:g}%"
+    return f"{text}; sequence_length={cut['enough']} would hold {held:g}%"
 
 
 def listed(scores):

@@ -10,9 +10,9 @@ import pytest
 import scipy.special
 
 import keras_bert
+from keras_bert.data import tables as table_files
 from keras_bert.tasks import predict_inputs as texts
 from keras_bert.tasks import predict_outputs as printing
-from keras_bert.data import tables as table_files
 from pipelines import common_flags
 from pipelines.predict import rectangles
 from tests.pipelines.programs import call, mistake

@@ -182,7 +182,7 @@ def test_file_names_and_contents(tmp_path):
     )
     question = entry(Question="Who \ud83d?") | {"EntityPages": [{"Filename": "A.txt"}, page("B.txt", Title="Über B")]}
     _, rows = convert(tmp_path, question)
-    assert rows[0] == ("A.txt", "caf\ufffd in Köln 😀", [("tc_1--A.txt", "Who \ud83d?", "Köln", 8)])
+    assert rows[0] == ("A.txt", "caf\ufffd in Köln 😀", [("tc_1--A.txt", "Who ??", "Köln", 8)])
     assert (rows[1][0], rows[1][2][0][2:]) == ("Über B", ("Köln", 4))
 
 

@@ -1,12 +1,13 @@
 """Texts and targets of all forms, the tasks that follow from them, and what is refused."""
 
-import json
-
 import numpy as np
 import pytest
 
 from keras_bert.checkpoints.answers import read_rows
-from keras_bert.tasks import in_memory, in_memory_files
+from keras_bert.data.sources import Memory
+from keras_bert.tasks import in_memory
+from keras_bert.tasks.in_memory_rows import rows_of
+from keras_bert.tasks.questions import data as questions
 
 tf = pytest.importorskip("tensorflow")
 TEXTS, PAIRS = ["a", "b c"], [("a", "d"), ("b c", "e")]
@@ -110,13 +111,13 @@ def test_forgotten_targets():
             in_memory.read(make({"text": TEXTS, "label": ["x", "y"]}))
 
 
-def test_values_that_no_file_has(tmp_path):
+def test_values_that_no_file_has():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="of labels must be 0 and 1, or true and false. Received: 2"):
         in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
     assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
-        in_memory_files.write(tmp_path / "a.jsonl", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)
+        _ = Memory("texts", rows_of("texts", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)).values
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -175,17 +176,15 @@ def test_whole_numbers_among_floats_are_values():
     assert in_memory.infer(TEXTS, [1, 2.5]) == "regression"
 
 
-def test_answers(tmp_path):
+def test_answers():
     """Answers without a position are at their first occurrence; those of the hub and of SQuAD have one."""
     row = {"question": "a", "context": "d é d"}
     start = {"text": "d", "answer_start": 4}
     targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
-    in_memory_files.write(tmp_path / "a.json", "questions", [row] * 7, targets)
-    content = json.loads((tmp_path / "a.json").read_text())
-    asked = [article["paragraphs"][0]["qas"][0]["answers"] for article in content["data"]]
-    starts = [[(answer["text"], answer["answer_start"]) for answer in answers] for answers in asked]
-    assert starts == [[("d", 0)], [("é", 2), ("d", 0)], [("d", 4)], [("d", 4)], [("d", 4)], [], []]
-    assert content["version"] == "v2.0"
+    asked = questions.read(Memory("texts", rows_of("texts", "questions", [row] * 7, targets)))
+    assert asked.golds == [["d"], ["é", "d"], ["d"], ["d"], ["d"], [], []]
+    assert asked.spans == [[(0, 1)], [(2, 4), (0, 1)], [(5, 6)], [(5, 6)], [(5, 6)], [], []]
+    assert asked.version_2
 
 
 @pytest.mark.parametrize(

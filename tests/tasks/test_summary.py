@@ -32,10 +32,10 @@ def test_a_table():
     assert summary == expected | {"baseline": "always no", "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)}}
     facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
     assert facts["skipped rows"] == "train 1,200, dev 1"
-    truncated = "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
+    truncated = "50.0% of the training rows are longer than 128 tokens; sequence_length=256 would hold 100%"
     assert facts["truncated"] == truncated
     summary["truncated"]["held"] = 0.9996
-    assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
+    assert data_summary.facts(summary)["truncated"].endswith("sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
     assert data_summary.warnings(summary) == [
         "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
@@ -100,7 +100,7 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
 @pytest.mark.parametrize(
     ("labels", "warning"),
     [
-        ([f"{n / 10:g}" for n in range(31, 43)], "Numbers that measure something are predicted by --task=regression."),
+        ([f"{n / 10:g}" for n in range(31, 43)], "Numbers that measure something are predicted by `task=regression`."),
         ([f"id-{n}" for n in range(12)], "Expected the column of the labels"),
     ],
 )
@@ -159,7 +159,7 @@ def test_several_labels_per_row():
     ]
     summary |= {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}, "train": 10}
     assert data_summary.warnings(summary)[0] == (
-        "all training rows have one label; --task=classification predicts exactly one"
+        "all training rows have one label; `task=classification` predicts exactly one"
     )
 
 

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import pathlib
 
 import numpy as np
 
@@ -121,7 +120,9 @@ def own_data(
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     columns = [label] if isinstance(label, str) else list(label)
     multi_label.check_columns(columns)
-    train_file, dev_file, test_file = (path if path is None else source(path) for path in (train_file, dev_file, test_file))
+    train_file, dev_file, test_file = (
+        path if path is None else source(path) for path in (train_file, dev_file, test_file)
+    )
     if text is None:
         text, usual = layouts.texts(train_file, [*columns, *([pair] if pair else [])])
         pair = pair or usual

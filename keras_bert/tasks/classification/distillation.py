@@ -130,17 +130,17 @@ def check_teacher(bert, name, task):
     head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)
     if head != "classification" or several != task.multi_label:
         received = "classifier with several labels per text" if several else f"model with the head {head!r}"
-        raise ValueError(f"--teacher={name}: a {received}. {expected}")
+        raise ValueError(f"`teacher={name}`: a {received}. {expected}")
     if getattr(bert, "score_activation", "linear") != "linear":
-        raise ValueError(f"--teacher={name}: its scores are sigmoids of the logits that a student learns. {expected}")
+        raise ValueError(f"`teacher={name}`: its scores are sigmoids of the logits that a student learns. {expected}")
     classes = bert.model().output["logits"].shape[-1]
     labels = bert.labels if task.labels and bert.labels else list(task.labels)
     if classes != task.num_classes or list(labels) != list(task.labels):
         received = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
         wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
-        raise ValueError(f"--teacher={name}: {received}. {expected}{wanted}")
+        raise ValueError(f"`teacher={name}`: {received}. {expected}{wanted}")
     if bert.pair is not None and bert.pair != (task.pair is not None):
         raise ValueError(
-            f"--teacher={name}: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
+            f"`teacher={name}`: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
             f"{'single texts' if bert.pair else 'pairs'}. {expected}"
         )

@@ -6,10 +6,10 @@ import zipfile
 
 import numpy as np
 
+from keras_bert.data.rows import finite_number
+from keras_bert.data.tables import split_tabs
 from keras_bert.files import replacing, write_text
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.examples import finite_number
-from keras_bert.data.tables import split_tabs
 
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"

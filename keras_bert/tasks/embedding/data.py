@@ -125,8 +125,8 @@ def _columns(path, text, pair, score):
     negatives = sorted((name for name in names if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
     if negatives and not score and _SCORE in names:
         raise ValueError(
-            f"{path.place(1)}: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no score. Remove "
-            f"one, or name the column of the scores with `score_column`"
+            f"{path.place(1)}: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no "
+            "score. Remove one, or name the column of the scores with `score_column`"
         )
     score = score or (_SCORE if _SCORE in names else None)
     label = next((name for name in _LABELS if name in names), None)

@@ -52,8 +52,9 @@ def layout(origin, text, choices, label, labeled):
     choices = [name for name in choices if name not in (text, label)]
     if not choices:
         raise ValueError(
-            f"{origin.place(1)}: no columns of choices, such as `A` or `choice1`{' or `choices`' if origin.typed else ''}. "
-            f"It has: {', '.join(map(repr, names))}. Name them with `choice_columns`"
+            f"{origin.place(1)}: no columns of choices, such as `A` or `choice1`"
+            f"{' or `choices`' if origin.typed else ''}. It has: {', '.join(map(repr, names))}. Name them with "
+            "`choice_columns`"
         )
     return Layout(text, choices, label)
 
@@ -66,8 +67,8 @@ def _ordered(origin, names):
         return names
     if not _in_order(names):
         raise ValueError(
-            f"{origin.place(1)}: labels cannot name the columns {', '.join(map(repr, names))} by their letters or numbers. "
-            "Expected columns from A, 0 or 1 without gaps, or other names"
+            f"{origin.place(1)}: labels cannot name the columns {', '.join(map(repr, names))} by their letters or "
+            "numbers. Expected columns from A, 0 or 1 without gaps, or other names"
         )
     return _in_order(names)
 
@@ -79,8 +80,8 @@ def _sequence(origin, names):
     ordered = _in_order(names)
     if not ordered:
         raise ValueError(
-            f"{origin.place(1)}: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, B, C or "
-            "choice1, choice2. Name the choices with `choice_columns`"
+            f"{origin.place(1)}: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, "
+            "B, C or choice1, choice2. Name the choices with `choice_columns`"
         )
     return ordered
 

@@ -50,8 +50,8 @@ def numbering(origin, column, found, start=None):
     last = next((line for line, number, count in numbers if number == count), None)
     if zero is not None and last is not None:
         raise ValueError(
-            f"{origin.place(last)}: {column} is numbered from 1 here, up to the last choice, but from 0 in {origin.unit} {zero}. "
-            f"{_FIX}"
+            f"{origin.place(last)}: {column} is numbered from 1 here, up to the last choice, but from 0 in "
+            f"{origin.unit} {zero}. {_FIX}"
         )
     if zero is None and last is None:
         line = numbers[0][0]

@@ -1,8 +1,8 @@
 """Reads questions about contexts, and the positions of their answers: SQuAD 1.1 and 2.0, and one question in each row.
 
-A row has `question`, `context` and `answers`: a dict of lists, `text` and `answer_start`, as on the hub; a list of dicts
-or of strings; one string; or nothing for a question without an answer. An answer without a position is at its first
-occurrence.
+A row has `question`, `context` and `answers`: a dict of lists, `text` and `answer_start`, as on the hub; a list of
+dicts or of strings; one string; or nothing for a question without an answer. An answer without a position is at its
+first occurrence.
 """
 
 import dataclasses
@@ -40,6 +40,8 @@ class Questions(Rows):
 
     def first(self, count):
         """Returns the first `count` questions, or all for `None`."""
+        if count is None:
+            return self
         first = super().first(count)
         wrong = [answer for answer in self.wrong if answer[0] in first.ids]
         return dataclasses.replace(first, wrong=wrong, contradicted=self.contradicted & set(first.ids))
@@ -107,14 +109,14 @@ def read(path, version_2=None):
     if not version_2 and says_2 and (unanswered := [name for name, gold in zip(ids, golds, strict=True) if not gold]):
         raise ValueError(
             f"{origin}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
-            "Received: `version_2=False`"
+            "Received: version_2=False"
         )
     context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
     return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
 
 
 def _paragraphs(origin):
-    """Returns the place of each paragraph, the paragraph as in SQuAD, and whether it is a row; and if all are SQuAD 2."""
+    """Returns place, paragraph and whether it is a row of each paragraph, and whether they are SQuAD 2."""
     articles = (origin.document or {}).get("data")
     nested = isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
     if nested or (origin.document is not None and not isinstance(articles, list)):

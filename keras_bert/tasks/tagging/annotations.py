@@ -9,8 +9,8 @@ import itertools
 import json
 import logging
 
-from keras_bert.files import write_json, write_text
 from keras_bert.data.tables import valid_text
+from keras_bert.files import write_json, write_text
 from keras_bert.tasks.tagging.schemes import Entity
 
 _LOG = logging.getLogger("keras_bert")
@@ -70,7 +70,9 @@ def read(origin, word_column=None, tag_column=None, labels=None):
     source = word_column or next((key for key in _WORDS if _is_words(first.get(key))), "text")
     if source not in first:
         expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
-        raise ValueError(f"{origin.place(lines[0])}: expected the key {expected}. It has: {', '.join(map(repr, first))}")
+        raise ValueError(
+            f"{origin.place(lines[0])}: expected the key {expected}. It has: {', '.join(map(repr, first))}"
+        )
     with_words = isinstance(first[source], list)
     names = [tag_column] if tag_column else _TAGS if with_words else _SPANS
     name = next((key for key in names if any(record.get(key) for record in records)), None)
@@ -149,9 +151,7 @@ def _unwrapped(place, record):
         more = {PREDICTED: record[PREDICTED]} if PREDICTED in record else {}
         record = {**record["data"], **({"spans": spans} if done else {}), **more}
     if isinstance(record, dict) and record.get("answer") in ("reject", "ignore"):  # Prodigy
-        raise ValueError(
-            f"{place}: the answer is {record['answer']!r}. Expected accepted texts; remove the others"
-        )
+        raise ValueError(f"{place}: the answer is {record['answer']!r}. Expected accepted texts; remove the others")
     if not isinstance(record, dict):
         raise ValueError(f"{place}: expected an object. Received: {record!r:.50}")
     return record
@@ -202,12 +202,14 @@ def _named(place, values, key, labels):
     """Returns the names of numbered tags."""
     if not labels:
         raise ValueError(
-            f"{place}: `{key}` must be names of tags, such as B-PER, or numbers with their names in `labels`. Received: "
-            f"{values!r:.100}"
+            f"{place}: `{key}` must be names of tags, such as B-PER, or numbers with their names in `labels`. "
+            f"Received: {values!r:.100}"
         )
     wrong = [value for value in values if not isinstance(value, int) or not 0 <= value < len(labels)]
     if wrong:
-        raise ValueError(f"{place}: `{key}` must be from 0 to {len(labels) - 1}, as `labels` say. Received: {wrong[0]!r}")
+        raise ValueError(
+            f"{place}: `{key}` must be from 0 to {len(labels) - 1}, as `labels` say. Received: {wrong[0]!r}"
+        )
     return [labels[value] for value in values]
 
 

@@ -7,8 +7,8 @@ import logging
 import re
 
 from keras_bert.checks import similar
-from keras_bert.files import write_text
 from keras_bert.data.tables import read_lines
+from keras_bert.files import write_text
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"

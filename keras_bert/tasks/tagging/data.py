@@ -74,9 +74,7 @@ class Sentences(Rows):
         self.file.write(path, predicted)
 
 
-def read(
-    path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True
-):
+def read(path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True):
     """Reads a source, or the file of a path: rows of JSON as in `annotations`, everything else as in `conll`.
 
     Args:
@@ -113,7 +111,9 @@ def _read(origin, word_column, tag_column, separator, scheme, labels, like):
         file = annotations.read(origin, word_column, tag_column, labels)
         if file.texts is not None:
             if scheme is not None:
-                raise ValueError(f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
+                raise ValueError(
+                    f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}"
+                )
             documents = list(range(len(file.texts)))
             return Sentences(origin, None, file.texts, file.spans, None, "iob2", file.lines, documents, file)
         numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
@@ -179,8 +179,8 @@ def check(train, dev, test=None, document_context=False):
         raise ValueError(f"{train.origin}: nothing to learn. Expected at least {expected}")
     if train.words is not None and len(train) == 1:
         raise ValueError(
-            f"{train.origin}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines between "
-            "them, or one record of JSONL each"
+            f"{train.origin}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines "
+            "between them, or one record of JSONL each"
         )
     others = [dev, *([] if test is None else [test])]
     for part in others:

@@ -64,7 +64,7 @@ def test_invalid_own_data(tmp_path):
             {},
             r"of: 'class 0', 'class 1', 'class 10', 'class 11', 'class 12', and 95 more",
         ),
-        (("classification", rated, number), {}, r"'4.2'. Numbers that measure something are .* by --task=regression. "),
+        (("classification", rated, number), {}, r"'4.2'. Numbers that measure something are .* by `task=regression`. "),
         (("classification", train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         (("classification", train, train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', "),
         (("tagging", "a.csv", "b.csv"), {}, "`kind` must be one of .*, multi_label, regression. Rec.*kind='tagging'"),

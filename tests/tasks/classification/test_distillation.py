@@ -99,4 +99,4 @@ def test_wrong_teachers():
         bert = types.SimpleNamespace(model=lambda output=output: output, **known)
         with pytest.raises(ValueError, match="Expected") as error:
             check_teacher(bert, "it", class_task)
-        assert str(error.value).startswith(f"--teacher=it: {message}")
+        assert str(error.value).startswith(f"`teacher=it`: {message}")

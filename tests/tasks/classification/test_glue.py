@@ -127,7 +127,7 @@ def test_bad_rows(tmp_path):
     rows = ["index,question,sentence,label", "0,a,b,entailment", "1,a", "2,a,b,c,entailment", "3,x,y,entailment", ""]
     write(tmp_path / "train.tsv", tabs(*rows))
     with pytest.raises(
-        ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. 2 of 4 row\(s\) are unreadable.*--skip_bad_rows=2"
+        ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. 2 of 4 row\(s\) are unreadable.*`skip_bad_rows=2`"
     ):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
@@ -276,8 +276,8 @@ def test_tensorflow_datasets(monkeypatch):
     with pytest.raises(ValueError, match=r"glue/mnli numbers its labels differently: \['contradiction'"):
         examples("mnli", "train", rows, NLI[::-1])
     assert examples("sst2", "train", [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]).pair is None
-    with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* as --data_dir"):
+    with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* as `data_dir`"):
         examples("rte", "train", [{}])
     monkeypatch.setattr(glue, "_SOURCE", "http://localhost:9")  # Nothing listens there: one try, before any download.
-    with pytest.raises(ValueError, match="could not be loaded .*, http://localhost:9: .*refused.* as --data_dir"):
+    with pytest.raises(ValueError, match="could not be loaded .*, http://localhost:9: .*refused.* as `data_dir`"):
         examples("rte", "train", [], prepared=False)

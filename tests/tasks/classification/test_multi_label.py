@@ -60,7 +60,7 @@ LISTS, COLUMNS = "labels", ["a", "b"]
         ("a.csv", "text,labels\nx,\"['a']\"\n", LISTS, r"a\.csv:2: .* separated by `\|`, without brackets"),
         ("a.jsonl", '{"text": "x", "labels": ["a|b"]}', LISTS, r"a\.jsonl:1: .*the label 'a\|b': `\|` separates"),
         ("a.jsonl", '{"text": "x", "labels": "a"}', LISTS, r"a\.jsonl:1: column `labels` must be a list of strings"),
-        ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use --task=classification"),
+        ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use `task=classification`"),
         ("a.csv", "text,labels\nx,\n", LISTS, "`labels` must have at least one class"),
         ("a.csv", "text,a,b\nx,1,1\n", ["a", "a"], "`label_column` must be different names. Received: a,a"),
         ("a.csv", "text,a,b|c\nx,1,1\n", ["a", "b|c"], r"`\|` separates labels in predictions. Rename the column"),

@@ -90,7 +90,7 @@ def test_named_columns_and_files_without_labels(tmp_path):
     path = write(tmp_path, "test.csv", "question,A,B,key", "q,x,y,", "r,u,v,-1")
     assert choices.read(path, choices=["B", "A"], labeled=False).choices == [["x", "y"], ["u", "v"]]
     assert choices.read(path, labeled=False).labels is None
-    with pytest.raises(ValueError, match="--choice_columns contains duplicates. Received: A,A"):
+    with pytest.raises(ValueError, match="`choice_columns` contains duplicates. Received: A,A"):
         choices.read(path, choices=["A", "A"])
     path = write(tmp_path, "a.csv", "question,A,B,C,key", "q,x,y,z,B")
     with pytest.raises(ValueError, match="a.csv:1: labels cannot name the columns 'B', 'C' by their letters or num"):
@@ -129,7 +129,7 @@ def test_numbers_of_absent_choices_and_unreadable_rows(tmp_path):
 
 
 MISTAKES = [
-    ("a.jsonl", rows(1, 2), r"a.jsonl:1: column `label` has neither 0 nor the .* --first_label=0 or 1"),
+    ("a.jsonl", rows(1, 2), r"a.jsonl:1: column `label` has neither 0 nor the .* `first_label=0` or 1"),
     ("a.jsonl", rows(0, 3), r"a.jsonl:2: column `label` is numbered from 1 here, .* but from 0 in line 1. Give"),
     ("a.jsonl", rows(0, 7), r"a.jsonl:2: column `label` must be A to C or 0 to 2. Received: 7"),
     ("a.jsonl", rows("A", "D"), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: 'D'"),
@@ -138,10 +138,14 @@ MISTAKES = [
     ("a.jsonl", [record(), record(choices=["x", 1])], r"a.jsonl:2: column `choices\[1\]` must be a string"),
     ("a.jsonl", [record(), record(choices=["x", ""])], r"a.jsonl:2: expected at least 2 choices, got 1"),
     ("a.csv", ["question,A,B,C,key", "q,x,y,,C"], r"a.csv:2: column `key` names an empty choice. Received: 'C'"),
-    ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with --label_column"),
-    ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns of choices, .* --choice_columns=\.\.\."),
-    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column$"),
-    ("a.csv", ["x,question,A,B,key", "1,q,x,y,A"], r"a.csv:1: the columns 'x', 'A', 'B' are not a .*_columns=\.\.\."),
+    ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with `label_column`"),
+    ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns .* with `choice_columns`"),
+    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* `text_column`$"),
+    (
+        "a.csv",
+        ["x,question,A,B,key", "1,q,x,y,A"],
+        r"a.csv:1: the columns 'x', 'A', 'B' are not a .*with `choice_columns`",
+    ),
     ("a.csv", ["q,x,y,A", "r,x,y,1 "], r"a.csv:2: the last column has neither 0 nor"),
     ("a.csv", ["q 1,x 1,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
 ]

@@ -149,8 +149,8 @@ def test_version(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"", "not a JSON file in UTF-8: Expecting value: line 1 column 1 (char 0)"),
-        (b"\xff", "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (b"", "JSON that cannot be read: Expecting value: line 1 column 1 (char 0)"),
+        (b'{"a": "\xff', "not UTF-8, byte 0xff at position 7. Save the file as UTF-8"),
         ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
         (content("a"), "the file contains no questions"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
@@ -168,4 +168,4 @@ def test_version(tmp_path):
 def test_errors(tmp_path, value, message):
     with pytest.raises(ValueError) as error:
         read(tmp_path, value)
-    assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"
+    assert str(error.value).replace("a.json:1:", "a.json:") == f"{tmp_path / 'a.json'}: {message}"

@@ -152,7 +152,7 @@ TWO_KEYS = '{"text": "a", "label": [[0, 1, "X"]]}\n{"text": "a", "spans": [[0, 1
     ("name", "content", "options", "message"),
     [
         ("x.txt", "a B-X\nb I-X O\nc O\n", {}, r"x.txt:2: expected 2 columns, like most lines. Received: 3"),
-        ("x.txt", "a B-X\nb I-X\nc OUT\n", {}, r"x.txt:3: the tag 'OUT' has no prefix of IOB2.*--scheme=io"),
+        ("x.txt", "a B-X\nb I-X\nc OUT\n", {}, r"x.txt:3: the tag 'OUT' has no prefix of IOB2.*`scheme=io`"),
         ("x.txt", "a\tB-X\n\tO\n", {}, r"x.txt:2: the word is empty"),
         ("x.txt", "a\tB-X\nb\t\n", {}, r"x.txt:2: the tag is empty. Expected O"),
         ("x.txt", "a O\n", {"tag_column": "3"}, r"x.txt: `tag_column` must be from 1 to 2.*Received: 3"),
@@ -177,7 +177,7 @@ TWO_KEYS = '{"text": "a", "label": [[0, 1, "X"]]}\n{"text": "a", "spans": [[0, 1
             "x.jsonl",
             TWO_KEYS,
             {},
-            r"x.jsonl:1: spans in `label`, but in `spans` elsewhere. Choose one with --tag_column",
+            r"x.jsonl:1: spans in `label`, but in `spans` elsewhere. Choose one with `tag_column`",
         ),
         ("x.jsonl", '{"text": "a", "spans": [], "answer": "reject"}', {}, r"x.jsonl:1: the answer is 'reject'"),
         ("x.jsonl", '{"text": "a"}', {"scheme": "iob1"}, r"x.jsonl: spans have no scheme"),
