@@ -73,7 +73,7 @@ class Arguments(TableColumns, Distillation, FinetuningFlags):
         None, "Output of another run, or a task of this run, to start from; the former instead of --model."
     )
     unlabelled: str = flag(None, "File of texts without labels, which the teacher labels.", section="distillation")
-    class_weights: str = flag(
+    class_weight: str = flag(
         None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
     )
     language_model_weight: float = flag(
@@ -237,7 +237,7 @@ def _create_task(arguments, data, load, folder):
     from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
     from keras_bert.tasks.classification.task import ClassificationTask
 
-    start, options = arguments.start(data.task.name), {"class_weights": arguments.class_weights}
+    start, options = arguments.start(data.task.name), {"class_weight": arguments.class_weight}
     if data.task.multi_label:
         options["threshold"] = parse_threshold(arguments.threshold)
     else:

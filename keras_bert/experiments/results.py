@@ -103,7 +103,7 @@ class Results:
     def _model_card(self, findings):
         best = self.results["best"]
         settings = {**best["setting"], **self.finetuning.hyperparameters.to_dict()}
-        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
+        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weight")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
         config = self.task.config

@@ -105,9 +105,8 @@ def make_task(name, parts, bert, labels, length, options, places=("texts", "vali
     make, known = TASKS[name]
     if unknown := options.keys() - known:
         raise ValueError(f"the task {name} has no option {sorted(unknown)[0]!r}. Expected one of: {sorted(known)}")
-    options = {{"class_weight": "class_weights"}.get(option, option): value for option, value in options.items()}
-    if isinstance(weights := options.get("class_weights"), dict):
-        options["class_weights"] = {class_name(label): weight for label, weight in weights.items()}
+    if isinstance(weights := options.get("class_weight"), dict):
+        options["class_weight"] = {class_name(label): weight for label, weight in weights.items()}
     is_train = parts[DEV] is parts[TRAIN]
     train, dev = (
         Memory(place, in_memory_rows.rows_of(place, name, *part))

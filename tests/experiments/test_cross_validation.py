@@ -123,5 +123,5 @@ def test_options_that_need_dev_data(task, tmp_path):
     for options in ({}, {"best": False, "patience": 2}):
         with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
             CrossValidation(task, {"seed": [1]}, Hyperparameters(**options), tmp_path)
-    with pytest.raises(ValueError, match="`class_weights` must be None, 'balanced', which requires classes, or"):
-        ClassificationTask(task.data, "start", task.bert, 8, tmp_path, class_weights="most")
+    with pytest.raises(ValueError, match="`class_weight` must be None, 'balanced', which requires classes, or"):
+        ClassificationTask(task.data, "start", task.bert, 8, tmp_path, class_weight="most")

@@ -64,7 +64,7 @@ CASES = {
         {},
     ),
     "labels": (
-        "run_glue --task=multi_label --threshold=per_label --class_weights=balanced",
+        "run_glue --task=multi_label --threshold=per_label --class_weight=balanced",
         rows(text=TEXTS, label=[["x", "y"], [], ["y"], ["x"]] * 2),
         (TEXTS, [["x", "y"], [], ["y"], ["x"]] * 2),
         {"threshold": "per_label", "class_weight": "balanced"},

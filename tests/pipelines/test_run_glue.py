@@ -205,7 +205,7 @@ def test_own_table(made, tmp_path, caplog):
         (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
     columns = ("--text_column=review", "--label_column=stars", "--skip_bad_rows=1")
-    settings = ("--class_weights=balanced", "--freeze_layers=1", "--layer_decay=0.9", "--gradient_accumulation=2")
+    settings = ("--class_weight=balanced", "--freeze_layers=1", "--layer_decay=0.9", "--gradient_accumulation=2")
     output = tmp_path / "out"
     caplog.set_level("INFO", "keras_bert")
     printed = finetune(PROGRAM, *flags(made, output, "--task=classification", *files, *columns, *settings))
@@ -230,7 +230,7 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     rows = [f"{text},{row % 2},{row % 3 // 2}" for row, text in enumerate(WORDS)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,odd,third", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/rows.csv" for split in ("train", "dev", "predict")]
-    settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weights=balanced"]
+    settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weight=balanced"]
     settings += [f"--teacher={made}/several", f"--unlabelled={tmp_path}/rows.csv"]
     output = tmp_path / "out"
     given, signatures = flags(made, output, "--task=multi_label", *files, *settings), {}

@@ -55,7 +55,7 @@ def test_jsonl_and_lines_are_streamed(file):
         ("p.txt", "\n\n", "p.txt: there is no passage"),
         ("p.txt", b"a\n\xff\n", "p.txt:2: not UTF-8"),
         ("p.jsonl", '{"text": "a"}\n{"body": "b"}\n', "p.jsonl:2: no column `text`. It has: 'body'"),
-        ("p.csv", "body\na\n", "p.csv:1: no column `text`. It has: 'body'. Name another one with --text_column"),
+        ("p.csv", "body\na\n", "p.csv:1: no column `text`. It has: 'body'. Name another one with `text_column`"),
         ("p.jsonl", '{"text": 5}', "p.jsonl:1: column `text` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "title": 5}', "p.jsonl:1: column `title` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "id": true}', "column `id` must be a string or an integer. Received: True"),

@@ -6,7 +6,7 @@ from keras_bert.tasks.base import Findings
 from keras_bert.tasks.classification.data import balanced_weights, multi_label_table, predict, same_prediction, score
 from keras_bert.tasks.classification.multi_label import dense
 from keras_bert.tasks.classification.multi_label_report import label_set_report
-from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights
+from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight
 from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
@@ -28,8 +28,8 @@ class MultiLabelTask(ClassificationTask):
 
     combine = staticmethod(mean_sigmoids)
 
-    def __init__(self, data, model, bert, sequence_length, submissions=None, class_weights=None, threshold=0.5):
-        super().__init__(data, model, bert, sequence_length, submissions, class_weights)
+    def __init__(self, data, model, bert, sequence_length, submissions=None, class_weight=None, threshold=0.5):
+        super().__init__(data, model, bert, sequence_length, submissions, class_weight)
         self._threshold, self.options = threshold, {**self.options, "threshold": threshold}
         self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
         if self._is_chosen:
@@ -44,9 +44,9 @@ class MultiLabelTask(ClassificationTask):
     def targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.spec.num_classes)
 
-    def _loss(self, class_weights):
-        check_class_weights(self.spec, class_weights)
-        columns = self.targets(self.data.train).T if class_weights else []
+    def _loss(self, class_weight):
+        check_class_weight(self.spec, class_weight)
+        columns = self.targets(self.data.train).T if class_weight else []
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
 
     def build(self, bert):

@@ -37,7 +37,7 @@ class ClassificationTask(FinetuningTask):
 
     Args:
         submissions: folder for the submission files of the GLUE server; `None` for other tasks.
-        class_weights: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
+        class_weight: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
             by name, 1 for others.
         language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
     """
@@ -46,7 +46,7 @@ class ClassificationTask(FinetuningTask):
     new_head = False  # Whether a head with the same classes is replaced.
 
     def __init__(
-        self, data, model, bert, sequence_length, submissions=None, class_weights=None, language_model_weight=0.0
+        self, data, model, bert, sequence_length, submissions=None, class_weight=None, language_model_weight=0.0
     ):
         super().__init__(model, bert, sequence_length)
         self.data, self.spec, self.submissions = data, data.task, submissions
@@ -54,7 +54,7 @@ class ClassificationTask(FinetuningTask):
         self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
         self.epochs = data.task.epochs
         self._language_model_weight = language_model_weight
-        self.loss = self._losses(class_weights)
+        self.loss = self._losses(class_weight)
         self.splits = {
             "train": [self._split("train", data.train)],
             # With folds, the training examples are the dev examples.
@@ -64,7 +64,7 @@ class ClassificationTask(FinetuningTask):
         self.options = {
             "task": data.task.name,
             "labels": list(data.task.labels),
-            "class_weights": class_weights,
+            "class_weight": class_weight,
             "folds": data.folds,
             **({"language_model_weight": language_model_weight} if language_model_weight else {}),
         }
@@ -118,21 +118,21 @@ class ClassificationTask(FinetuningTask):
         kind = "int32" if self.spec.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
 
-    def _losses(self, class_weights):
+    def _losses(self, class_weight):
         """Returns the `Loss`, or a list with that of the language model."""
-        loss, weight = self._loss(class_weights), self._language_model_weight
+        loss, weight = self._loss(class_weight), self._language_model_weight
         if weight and not self.bert.causal:
             raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
         return [loss, _language_model_loss(weight)] if weight else loss
 
-    def _loss(self, class_weights):
+    def _loss(self, class_weight):
         task, labels = self.spec, self.data.train.labels
-        check_class_weights(task, class_weights)
+        check_class_weight(task, class_weight)
         if not task.labels:
             return regression_loss(self._activation)
-        if isinstance(class_weights, dict):
-            return classification_loss([float(class_weights.get(label, 1)) for label in task.labels])
-        return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
+        if isinstance(class_weight, dict):
+            return classification_loss([float(class_weight.get(label, 1)) for label in task.labels])
+        return classification_loss(class_weight and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
         model = self._classifier(bert)
@@ -276,22 +276,22 @@ def _listed(scores):
     return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
 
 
-def check_class_weights(task, class_weights):
+def check_class_weight(task, class_weight):
     """Raises an error if the weights are unknown, or the task has no classes."""
-    weights = class_weights if isinstance(class_weights, dict) else {}
+    weights = class_weight if isinstance(class_weight, dict) else {}
     if not task.multi_label and task.labels and (unknown := [name for name in weights if name not in task.labels]):
         raise ValueError(
-            f"`class_weights` has no class {unknown[0]!r}. Expected one of: {some(list(map(repr, task.labels)))}"
+            f"`class_weight` has no class {unknown[0]!r}. Expected one of: {some(list(map(repr, task.labels)))}"
         )
     if task.multi_label or not task.labels or not weights.keys() <= set(task.labels):
         weights = None
-    if not (class_weights is None or weights or (class_weights == "balanced" and task.labels)):
+    if not (class_weight is None or weights or (class_weight == "balanced" and task.labels)):
         raise ValueError(
-            "`class_weights` must be None, 'balanced', which requires classes, or for one label per text a dict of "
-            f"weights by class. Received: class_weights={class_weights!r} for {task.title}"
+            "`class_weight` must be None, 'balanced', which requires classes, or for one label per text a dict of "
+            f"weights by class. Received: class_weight={class_weight!r} for {task.title}"
         )
     for weight in (weights or {}).values():
-        check_not_negative("class_weights", weight)
+        check_not_negative("class_weight", weight)
 
 
 def _card(data):

@@ -40,7 +40,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     several, classes = kind == "multi_label", len(data.task.labels) or 1
     teacher = keras_bert.build_classifier(bert.encoder, classes, multi_label=several)
     keras_bert.save(teacher, tmp_path / "teacher", pieces, labels=list(data.task.labels) or None)
-    options = {} if kind == "regression" else {"class_weights": "balanced"}
+    options = {} if kind == "regression" else {"class_weight": "balanced"}
     inner = (MultiLabelTask if several else ClassificationTask)(data, "start", bert, 8, tmp_path, **options)
     more = Examples(["h a", "d e"], None, None, [0, 1])
     loaded = keras_bert.load(tmp_path / "teacher")

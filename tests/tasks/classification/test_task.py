@@ -46,7 +46,7 @@ def test_official_files_to_submission(bert, tmp_path, name):
         "model",
         "labels",
         "sequence_length",
-        "class_weights",
+        "class_weight",
         "folds",
         "train",
         "dev",
