@@ -25,6 +25,7 @@ _EXTRAS = {
     "serving": "aiohttp grpc prometheus_client",
     "hub": "huggingface_hub keras_hub",
     "datasets": "tensorflow_datasets importlib_resources",
+    "parquet": "pyarrow",
     "beam": "apache_beam google_crc32c",
     "convert": "onnx onnxruntime ai_edge_litert",
     "jax": "jax jaxlib",

@@ -10,7 +10,7 @@ import typing
 import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints import locations
-from keras_bert.data import tables as table_files
+from keras_bert.data import tables
 from keras_bert.files import check_writable, write_text
 
 from .arguments import CommandArguments, flag
@@ -202,7 +202,7 @@ def check_paths(model=None, **files):
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
-    lines = table_files.split_lines(table_files.decoded(content, name))
+    lines = tables.split_lines(tables.decoded(content, name))
     return lines if lines[-1] else lines[:-1]
 
 

@@ -62,7 +62,7 @@ EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow"), ("keras_bert/layers
 EXCEPTIONS |= {("keras_bert/checkpoints/model_methods.py", "keras_bert.experiments")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
-OPTIONAL |= {"pandas", "scipy", "sklearn", "wandb", "mlflow", "jax"}
+OPTIONAL |= {"pandas", "pyarrow", "scipy", "sklearn", "wandb", "mlflow", "jax"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.checkpoints.answers.")
 NEED_TENSORFLOW += tuple(
     f"keras_bert.heads.{path.stem}" for path in (ROOT / "keras_bert" / "heads").glob("*_signatures.py")

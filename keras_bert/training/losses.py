@@ -88,29 +88,29 @@ class Score(NamedTuple):
     compute: Callable  # Without arguments; returns a dict.
 
 
-def classification_loss(class_weight: Sequence[float] | None = None) -> Loss:
+def classification_loss(class_weights: Sequence[float] | None = None) -> Loss:
     """Cross-entropy of `logits` with class indices, `(rows,)` or `(rows, 1)`; also for multiple choice.
 
     Args:
-        class_weight: list of floats, the weight of the rows of each class. The loss is the weighted mean. Defaults to
+        class_weights: list of floats, the weight of the rows of each class. The loss is the weighted mean. Defaults to
             `None`, equal weights.
     """
 
     def weights(targets):
-        return tf.gather(tf.constant(class_weight, tf.float32), tf.reshape(_given(targets, "targets"), [-1]))
+        return tf.gather(tf.constant(class_weights, tf.float32), tf.reshape(_given(targets, "targets"), [-1]))
 
     return Loss(
         "loss",
         lambda targets, outputs: _cross_entropy(targets, outputs["logits"]),
-        None if class_weight is None else weights,
+        None if class_weights is None else weights,
     )
 
 
-def multi_label_loss(class_weight: Any = None) -> Loss:
+def multi_label_loss(class_weights: Any = None) -> Loss:
     """Binary cross-entropy of `logits` with targets of 0 and 1, both `(rows, classes)`: the mean over the classes.
 
     Args:
-        class_weight: array `(classes, 2)`, the weights of the rows without and with each class. Defaults to `None`,
+        class_weights: array `(classes, 2)`, the weights of the rows without and with each class. Defaults to `None`,
             equal weights.
     """
 
@@ -118,8 +118,8 @@ def multi_label_loss(class_weight: Any = None) -> Loss:
         logits = tf.cast(outputs["logits"], tf.float32)
         targets = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
-        if class_weight is not None:
-            absent, present = tf.unstack(tf.constant(class_weight, tf.float32), axis=-1)
+        if class_weights is not None:
+            absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
             losses *= tf.where(targets > 0, present, absent)
         return tf.reduce_mean(losses, -1)
 

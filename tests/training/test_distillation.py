@@ -39,8 +39,8 @@ def test_classification_by_rows():
     """Unlabelled rows have only the teacher's part, and filler rows none; class weights weight both parts."""
     hard = -scipy.special.log_softmax(STUDENT, -1)[np.arange(4), LABELS]
     rows = 0.3 * softened(4.0) + 0.7 * hard * LABELLED
-    for class_weight, importance in ((None, np.ones(4)), ([1.0, 5.0, 2.0], np.array([1.0, 2.0, 1.0, 5.0]))):
-        loss = distillation_loss(classification_loss(class_weight), temperature=4.0, alpha=0.3)
+    for class_weights, importance in ((None, np.ones(4)), ([1.0, 5.0, 2.0], np.array([1.0, 2.0, 1.0, 5.0]))):
+        loss = distillation_loss(classification_loss(class_weights), temperature=4.0, alpha=0.3)
         for shape in ((4,), (4, 1)):
             targets = given(labelled=tf.reshape(LABELLED, shape))
             assert mean(loss, targets, STUDENT) == pytest.approx(np.average(rows, weights=importance), rel=1e-5)

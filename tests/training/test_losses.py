@@ -43,7 +43,7 @@ def test_losses_are_not_those_of_keras():
         model.fit(LOGITS, np.array([1, 2]), verbose=0)
 
 
-def test_class_weight():
+def test_class_weights():
     loss = losses.classification_loss([1.0, 0.5, 2.0])
     expected = (0.5 * cross_entropy(LOGITS[0], 1) + 2 * cross_entropy(LOGITS[1], 2)) / 2.5
     for shape in ((2,), (2, 1)):
