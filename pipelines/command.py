@@ -60,7 +60,7 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         with naming_extras("this command"):
             _call(document, cls, main, check, positional, tensorflow, resumes)
     except (*MISTAKES, flags.Error) as error:
-        print(f"error: {_as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
+        print(f"error: {as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, _Terminated) as error:
         what, status = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
@@ -134,12 +134,12 @@ def _missing(names, document, known):
 
 
 def _rename(fields, record):
-    """Changes a message that is logged as `_as_flags` does."""
-    record.msg, record.args = _as_flags(record.getMessage(), fields), ()
+    """Changes a message that is logged as `as_flags` does."""
+    record.msg, record.args = as_flags(record.getMessage(), fields), ()
     return True
 
 
-def _as_flags(message, fields):
+def as_flags(message, fields):
     """Names the flags of this command instead of the parameters of the library that they set."""
     flag_of = {parameter: name for name, field in fields.items() for parameter in field.metadata["sets"]}
     flag_of = {parameter: name for parameter, name in flag_of.items() if parameter not in fields}

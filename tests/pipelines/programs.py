@@ -21,6 +21,7 @@ import pytest
 from absl import flags
 
 from pipelines import command as startup
+from pipelines.arguments import flag_fields
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
@@ -185,7 +186,8 @@ def mistake(module, *arguments, given=""):
     """Returns the error message of a command that fails with a user error."""
     with pytest.raises((*startup.MISTAKES, flags.Error)) as error:
         call(module, *arguments, given=given)
-    return " ".join(str(error.value).split())
+    fields = flag_fields(importlib.import_module(module).Arguments)
+    return startup.as_flags(" ".join(str(error.value).split()), fields)
 
 
 def flags_of(values, **changes):
