@@ -52,7 +52,7 @@ def test_jsonl_output(extract, pieces, tmp_path):
 def test_user_errors(extract):
     for output, arguments, message in (
         ("vectors.csv", [], "--output must end in .npz or .jsonl. Received: "),
-        ("vectors.npz", ["--layers=5"], "`layers` must be from -2 to 1. Received: [5]"),
+        ("vectors.npz", ["--layers=5"], "--layers must be from -2 to 1. Received: [5]"),
         ("vectors.npz", ["--input=/dev/null"], "/dev/null: there is no text"),
     ):
         assert extract(mistake, output, *arguments).startswith(message)
@@ -69,6 +69,6 @@ def test_a_sentence_encoder_with_a_projection_and_prompts(extract, build, pieces
         np.testing.assert_allclose(np.load(tmp_path / "vectors.npz")["vectors"], expected, atol=1e-5)
     for arguments, message in (
         (["--pooling=max"], "--layers, --pooling and --normalize are for models without a projection after pooling."),
-        (["--prompt_name=x"], "`prompt_name` must be the name of a prompt: q, p. Received: prompt_name='x'"),
+        (["--prompt_name=x"], "--prompt_name must be the name of a prompt: q, p. Received: prompt_name='x'"),
     ):
         assert extract(mistake, "vectors.npz", *arguments).startswith(message)

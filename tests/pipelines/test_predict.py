@@ -90,7 +90,7 @@ def test_labels_of_ones_own(build, pieces, tmp_path):
         (["--candidate_labels="], "--candidate_labels must be different labels, none empty. Received: ''"),
         (["--candidate_labels=a,b,a"], "--candidate_labels must be different labels, none empty. Received: 'a,b,a'"),
         ([two, "--n_best=2"], "--n_best has no meaning with --candidate_labels."),
-        ([two, soft], "`temperature` is for sentence encoders."),
+        ([two, soft], "--temperature is for sentence encoders."),
         ([two, soft, "--server=localhost:1"], "--temperature of a served model was chosen when it was exported. Rec"),
     ):
         assert mistake(PROGRAM, f"--model={tmp_path}/nli", *arguments, "a").startswith(message)

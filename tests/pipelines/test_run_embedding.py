@@ -57,7 +57,7 @@ MISTAKES = [
     ("--batch_size must be at least 2", {"batch_size": "32,1"}),
     ("--score_range must be LOWEST,HIGHEST. Received: --score_range=5,1", {"score_range": "5,1"}),
     ("expected at least 2 pairs: the negatives of a pair are those of others", {"max_train_examples": 1}),
-    ("`freeze_layers`: nothing is left to train. Received: 1", {"freeze_layers": 1}),
+    ("--freeze_layers: nothing is left to train. Received: 1", {"freeze_layers": 1}),
 ]
 
 

@@ -174,7 +174,7 @@ def test_lora(made, tmp_path):
     answers = [bert.predict([("a b", "c d")])[0]["score"] for bert in (whole, adapter)]
     assert answers[0] == pytest.approx(answers[1], abs=1e-5)
     told = mistake(PROGRAM, *arguments, "--lora_rank=4")
-    assert told.startswith(f"{output}/runs contains runs with other settings: `lora_rank` was 2, is 4.")
+    assert told.startswith(f"{output}/runs contains runs with other settings: --lora_rank was 2, is 4.")
 
 
 def test_another_start_model_is_refused(made, tmp_path):
@@ -183,7 +183,7 @@ def test_another_start_model_is_refused(made, tmp_path):
     given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
     message = (
         f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
-        "it to resume them, or choose another `output_dir` for new runs"
+        "it to resume them, or choose another --output_dir for new runs"
     )
 
     def change(trainer, *arguments, **options):
@@ -317,7 +317,7 @@ def test_grid_end_to_end(made, tmp_path):
     assert read(output / "results.json") == report
     # Runs with other settings are not added to the folder.
     other = mistake(PROGRAM, f"--flagfile={output}/flags.txt", "--warmup=0.5")
-    assert "contains runs with other settings: `warmup` was 0.1, is 0.5" in other
+    assert "contains runs with other settings: --warmup was 0.1, is 0.5" in other
 
 
 OWN = "only for --task=classification, multi_label or regression. Received: --ta"
@@ -326,7 +326,7 @@ MISTAKES = {
     "--task=": "--task must be one or more of cola, ",
     "--task=wnli,wnli": "--task contains duplicates",
     "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
-    "--task=cola": "`data_dir` has no train.tsv of ",
+    "--task=cola": "--data_dir has no train.tsv of ",
     "--folds=3": f"--folds: {OWN}",
     "--train_file=a.csv": f"--train_file: {OWN}",
     "--threshold=0.3": "--threshold: only for --task=multi_label. Received: --task=wnli",
@@ -339,7 +339,7 @@ MISTAKES = {
     "--teacher={made}/a/b": "{made}/a/b: no such checkpoint. Expected a directory or a .keras file",
     "--teacher={made}/single": "--teacher={made}/single: it reads single texts, the task has pairs. Expected",
     "--teacher={made}/regression": "--teacher={made}/regression: 1 output(s) without names. Expected a classif",
-    "--freeze_layers=3": "`freeze_layers`: expected from 0 to 1, the number of blocks. Received: 3",
+    "--freeze_layers=3": "--freeze_layers: expected from 0 to 1, the number of blocks. Received: 3",
     "--teacher={made}/teacher --language_model_weight=0.5": "--language_model_weight: not with --teacher. Received",
     "--teacher={made}/teacher --folds=2": "--folds: not with --teacher, which may have seen the rows of every fold.",
     "--teacher={made}/teacher --unlabelled={made}/a.csv": "--unlabelled for --task=wnli: expected --pair_column, the c",

@@ -50,7 +50,7 @@ def arguments(made, output, **changes):
 MISTAKES = [
     ("--model is required", {"model": None}),
     ("Fix the file, or skip them with --skip_bad_rows=1", {"train_file": "{made}/bad.csv", "skip_bad_rows": 0}),
-    ("`pack`: only for classification and tagging with BERT. Received: ", {"pack": "true"}),
+    ("--pack: only for classification and tagging with BERT. Received: ", {"pack": "true"}),
 ]
 
 

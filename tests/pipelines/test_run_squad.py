@@ -86,7 +86,7 @@ MISTAKES = [
     ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),
     ("unanswered.json: 1 question(s) have no answer to", {"version": "1", "train_file": "{made}/unanswered.json"}),
-    ("`sequence_length` must be at most 40, the number of positions", {"sequence_length": 48}),
+    ("--sequence_length must be at most 40, the number of positions", {"sequence_length": 48}),
 ]
 
 

@@ -162,8 +162,8 @@ def test_the_next_commands_work(trained, tmp_path):
 
 def test_a_finished_run_is_not_mixed_with_others(made, trained):
     for changes, message in (
-        ({"vocab_size": 320}, "contains a run with another vocabulary: `vocab_size` was 300, is 320. Choose another"),
-        ({"beam_size": 3}, "contains runs with other settings: `beam_size` was 2, is 3"),
+        ({"vocab_size": 320}, "contains a run with another vocabulary: --vocab_size was 300, is 320. Choose another"),
+        ({"beam_size": 3}, "contains runs with other settings: --beam_size was 2, is 3"),
     ):
         assert message in mistake(PROGRAM, *arguments(made, trained[0], **changes))
 
