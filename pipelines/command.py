@@ -1,8 +1,8 @@
 """Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
-import importlib
 import functools
+import importlib
 import logging
 import os
 import re
@@ -80,9 +80,6 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
     show_messages(arguments.verbose)
     _import(arguments.plugins)
     logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(cls)))
-    for old in arguments.given.keys() & old_names(cls):
-        told = "--%s is now --%s; the old name will be removed in the next release"
-        logging.getLogger("keras_bert").warning(told, old, old_names(cls)[old])
     if check:
         check(arguments)
     check_shared(arguments)

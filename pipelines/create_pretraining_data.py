@@ -50,9 +50,7 @@ class Arguments(CommandArguments):
     max_ngram: int = flag(1, "Maximum number of adjacent words to mask together.")
     mask_share: float = flag(0.8, "Fraction of the predicted tokens replaced by [MASK].")
     random_share: float = flag(0.1, "Fraction replaced by a random token; the rest are unchanged.")
-    output_dir: str = flag(
-        None, "Output folder.", sets=("output", "directory"), required=True, section="output"
-    )
+    output_dir: str = flag(None, "Output folder.", sets=("output", "directory"), required=True, section="output")
     inspect: int = flag(0, "Only prints this many examples of --output_dir.")
     shards: int = flag(None, "Number of files; default: one per 64 MB, at least 16.", least=1)
     processes: int = flag(None, "Number of processes; default: one per core, or one for small inputs.", least=1)

@@ -29,7 +29,6 @@ import pathlib
 import sys
 
 from keras_bert import other_models
-from keras_bert.files import replacing
 from keras_bert.data.tables import decoded
 from keras_bert.files import replacing
 

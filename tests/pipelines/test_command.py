@@ -69,8 +69,7 @@ def test_mistakes_in_flags(tmp_path):
     # A flagfile with a byte order mark.
     (tmp_path / "flags.txt").write_text("--dev_file=none.json\n--predictions=none.json\n", encoding="utf-8-sig")
     done = python("-m", "pipelines.score_squad", f"--flagfile={tmp_path}/flags.txt")
-    assert done.stderr == "error: none.json: no such file
-"
+    assert done.stderr == "error: none.json: no such file\n"
 
 
 def test_the_console_command():
