@@ -1,19 +1,32 @@
 """The records of the phases of pre-training, and the report of a run."""
 
+import pathlib
+import shlex
+
 import tensorflow as tf
 
 from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
-from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
-from keras_bert.files import read_lines
+from keras_bert.files import read_lines, write_text
 from keras_bert.heads.describe import describe
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.inspection import sample_fills
+from keras_bert.reports import charts, curves, page
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
 from keras_bert.rewirings.student import without_teacher
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
+from keras_bert.training.progress import is_share
 from keras_bert.training.snapshots import Snapshots
+
+_NAMES = {
+    "mlm_loss": "masked LM loss",
+    "nsp_loss": "next sentence loss",
+    "mlm_accuracy": "masked LM accuracy (%)",
+    "nsp_accuracy": "next sentence accuracy (%)",
+    "learning_rate": "learning rate",
+}
+_STYLES = {"training": "train", "dev": "evaluation"}
 
 
 def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False):
@@ -96,3 +109,58 @@ def _fills(trainer, source, objective, vocabulary):
         return trainer.predict(tf.data.Dataset.from_tensors(inputs))
 
     return sample_fills(predict, sample)
+
+
+def write_pretraining_report(path, head, lines, fills, steps):
+    """Writes the report.
+
+    Args:
+        path: output file.
+        head: a `Head`.
+        lines: the lines of `metrics.jsonl`, a list of dicts.
+        fills: list of dicts, see `sample_fills`; empty for a left-to-right model.
+        steps: list of `(what, command)`, the next steps.
+    """
+    figures = [_figure(name, lines) for name in _NAMES]
+    right = sum(fill["guesses"][0][0] == fill["truth"] for fill in fills)
+    rows = [[_text(fill), fill["truth"], *_guesses(fill)] for fill in fills]
+    text = page.render(
+        "experiments/pretraining_report.html",
+        head=head,
+        figures=[figure for figure in figures if figure],
+        fills=rows,
+        guesses=len(fills[0]["guesses"]) if fills else 0,
+        right=right,
+        steps=[(what, _shareable(command)) for what, command in steps],
+    )
+    write_text(path, text)
+
+
+def _shareable(command):
+    """Returns a command without the folder of its program, which is that of one machine."""
+    program, *arguments = shlex.split(command)
+    return shlex.join([pathlib.PurePath(program).name, *arguments])
+
+
+def results_text(results):
+    """Formats the results of an evaluation in one line."""
+    names = {name: _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)") for name in results}
+    return ", ".join(
+        f"{names[name]} {page.percent(value, 1) if is_share(name) else f'{value:.4g}'}"
+        for name, value in results.items()
+    )
+
+
+def _figure(name, lines):
+    unit = 100 if is_share(name) else 1
+    points = {style: curves.points(lines, kind, name, unit) for style, kind in _STYLES.items()}
+    series = [(f"best {style}", style, found) for style, found in points.items() if found]
+    return charts.lines(series, _NAMES[name], "steps") if series else ""
+
+
+def _text(fill):
+    return f"{fill['before']} [MASK] {fill['after']}".strip()
+
+
+def _guesses(fill):
+    return [f"{piece} {page.percent(chance, 0)}" for piece, chance in fill["guesses"]]

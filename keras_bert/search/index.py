@@ -11,8 +11,8 @@ from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_count
 from keras_bert.search import vector_files
+from keras_bert.search.encoding import embed, model_facts
 from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
-from keras_bert.search.vectors import embed, model_facts
 
 
 def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> "SearchIndex":

@@ -16,6 +16,7 @@ from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_choice, check_count
 from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
+from keras_bert.search.encoding import SIMILARITIES, embed, model_facts, model_similarity
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
     IndexFacts,
@@ -25,7 +26,6 @@ from keras_bert.search.index_files import (
     write_facts,
     write_passages,
 )
-from keras_bert.search.vectors import SIMILARITIES, embed, model_facts, model_similarity
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 

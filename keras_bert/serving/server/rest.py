@@ -12,7 +12,7 @@ from aiohttp.http import HttpProcessingError
 from google.protobuf import json_format
 
 from keras_bert.serving.errors import RequestError, bad, one_line
-from keras_bert.serving.server import examples, tensors
+from keras_bert.serving.server import classify_regress, tensors
 from keras_bert.serving.server.saved_model import CLASSIFY, REGRESS
 from keras_bert.serving.server.web_page import page
 
@@ -124,9 +124,9 @@ class Rest:
                 return _json(tensors.to_json(outputs, rows))
             return await asyncio.to_thread(lambda: _json(tensors.to_json(outputs, rows)))
         method = CLASSIFY if api == "classify" else REGRESS
-        inputs = examples.to_inputs(signature, method, examples.from_json(body))
+        inputs = classify_regress.to_inputs(signature, method, classify_regress.from_json(body))
         outputs = await self._service.run(call, version, signature, inputs)
-        return _json({"results": examples.answer(method, outputs, call.rows)})
+        return _json({"results": classify_regress.answer(method, outputs, call.rows)})
 
 
 def _is_local(host, names):

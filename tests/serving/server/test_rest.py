@@ -67,7 +67,7 @@ def test_versions_status_and_metadata(server):
 
 
 def test_classify_and_regress(server):
-    from keras_bert.serving.server.examples import answer as answer_of
+    from keras_bert.serving.server.classify_regress import answer as answer_of
     from keras_bert.serving.server.saved_model import CLASSIFY
 
     examples = [{"x": 0.25}, {"x": [1.0]}]

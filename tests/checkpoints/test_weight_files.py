@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from keras_bert.checkpoints.h5_file import read_h5_file
+from keras_bert.checkpoints.weight_files import read_h5_file
 
 NAME = "model/dense/kernel:0"
 SECRET = np.arange(6.0).reshape(2, 3)
