@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.labels import placeholders
+from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import half_stride, max_context, run_windows
 
@@ -30,10 +31,7 @@ def tagger(model, preprocessor, labels, stride=None):
         first = preprocessor.tokenizer.word_starts(ids.values)
         last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
 
-        def words(values, where):
-            return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(where))
-
-        spans = words(starts.values, first), words(ends.values, last)
+        spans = *select(first, starts), *select(last, ends)
         return _tagged(text, *spans, tf.boolean_mask(probabilities, first), labels)
 
     def answer_words(inputs):

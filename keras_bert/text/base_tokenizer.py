@@ -26,7 +26,7 @@ class Tokenizer:
         """Sets the arguments of the constructor, and returns the casing."""
         self.vocabulary = Vocabulary(vocabulary)
         lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase) if lowercase is None else lowercase
-        _check_kept(keep_special_tokens, self.vocabulary)
+        check_kept(keep_special_tokens, self.vocabulary)
         self.keep_special_tokens = tuple(keep_special_tokens)
         self._lowercase, self._strip_accents = lowercase, strip_accents
         return lowercase
@@ -117,7 +117,7 @@ def _reshaped(values, texts):
     return values
 
 
-def _check_kept(literals, vocabulary):
+def check_kept(literals, vocabulary):
     if not isinstance(literals, list | tuple):
         raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
     for literal in literals:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.packing import select
 from keras_bert.text.spans import require
 
 # IOB1, IOB2, IOBES, BILOU, BMES. A prefix without a type is allowed: entities of a single type, without a name.
@@ -46,10 +47,8 @@ def entities(tags, labels):
     first = inside & ~joined
     last = inside & ~tf.concat([joined[1:], no], 0)
 
-    def select(values, where):
-        return tf.ragged.boolean_mask(tags.with_values(values), tags.with_values(where))
-
-    return Entities(select(names, first), select(word, first), select(word + 1, last))
+    names, starts, ends = (tags.with_values(values) for values in (names, word, word + 1))
+    return Entities(*select(first, names, starts), *select(last, ends))
 
 
 def parse(labels):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.packing import select
 from keras_bert.text.tokenizer_steps import CHINESE
 
 _LARGEST = 2**63 - 1
@@ -73,8 +74,7 @@ class Literals:
         same = ~is_token[1:] & ~is_token[:-1] & (rows[1:] == rows[:-1])
         first = tf.concat([tf.fill(tf.minimum(tf.shape(rows), 1), True), ~same], 0)
         last = tf.concat([first[1:], tf.fill(tf.minimum(tf.shape(rows), 1), True)], 0)
-        starts = tf.ragged.boolean_mask(starts, starts.with_values(first))
-        ends = tf.ragged.boolean_mask(ends, ends.with_values(last))
+        (starts,), (ends,) = select(first, starts), select(last, ends)
         parts = tf.strings.substr(tf.boolean_mask(texts, first), starts.values, ends.values - starts.values)
         return starts.with_values(parts), starts, ends, tf.boolean_mask(is_token, first), tf.boolean_mask(place, first)
 

@@ -48,6 +48,19 @@ def _at(ragged, position):
     return tf.gather(values, tf.clip_by_value(flat, 0, tf.size(values) - 1))
 
 
+def select(keep, *ragged):
+    """Returns ragged tensors of the same rows with the values where `keep`, a bool vector, is true.
+
+    `tf.ragged.boolean_mask` of each would take ten times as long to trace.
+    """
+    places = tf.where(keep)[:, 0]
+    before = tf.pad(tf.cumsum(tf.cast(keep, ragged[0].row_splits.dtype)), [[1, 0]])
+    splits = tf.gather(before, ragged[0].row_splits)
+    return tuple(
+        tf.RaggedTensor.from_row_splits(tf.gather(each.values, places), splits, validate=False) for each in ragged
+    )
+
+
 def cut(ragged, lengths, side="right"):
     """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`, at a side."""
     starts, ends = ragged.row_starts(), ragged.row_limits()

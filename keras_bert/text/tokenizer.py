@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_bert.text import normalization, tokenizer_json
 from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
 from keras_bert.text.literals import Parts, join
+from keras_bert.text.packing import select
 from keras_bert.text.pre_tokenizer import PreTokenizer
 from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.vocabulary import Vocabulary
@@ -169,13 +170,12 @@ class BertTokenizer(Tokenizer):
         is_continuation = tf.gather(self._is_continuation, ids.values)
         word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
         long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
-        keep = ids.with_values(~(long & is_continuation))
         values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
         if offsets:
             starts, ends = offsets
             last = tf.gather(tf.math.segment_max(ends.values, word), word)
             values += [starts, ends.with_values(tf.where(long, last, ends.values))]
-        return tuple(tf.ragged.boolean_mask(value, keep) for value in values)
+        return select(~(long & is_continuation), *values)
 
 
 def _bert_normalizer(lowercase, strip_accents):

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text import sentencepiece_model, tokenizer_steps
-from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.base_tokenizer import Tokenizer, check_kept, constant, original_offsets
 from keras_bert.text.literals import Literals
 from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.tokenizer import BertTokenizer
@@ -110,10 +110,20 @@ def _first_length(texts, starts):
     return tf.strings.length(tf.strings.substr(following, zero, zero + 1, unit="UTF8_CHAR"))
 
 
-def build_tokenizer(vocabulary, lowercase=None, **options):
-    """Returns the tokenizer of a vocabulary, WordPiece's or Unigram's, with the arguments of `BertTokenizer`."""
-    build = BertTokenizer if Vocabulary(vocabulary).unigram is None else UnigramTokenizer
-    return build(vocabulary, lowercase, **options)
+def build_tokenizer(vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
+    """Returns the tokenizer of a vocabulary, WordPiece's or Unigram's, with the arguments of `BertTokenizer`.
+
+    Equal arguments give the same tokenizer: tracing and optimizing its graphs takes up to a second.
+    """
+    vocabulary = Vocabulary(vocabulary)
+    check_kept(keep_special_tokens, vocabulary)
+    return _shared(vocabulary, lowercase, strip_accents, tuple(keep_special_tokens))
+
+
+@functools.lru_cache(maxsize=4)
+def _shared(vocabulary, lowercase, strip_accents, kept):
+    build = BertTokenizer if vocabulary.unigram is None else UnigramTokenizer
+    return build(vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=kept)
 
 
 # TF-Text's class owns its model through a kernel in TensorFlow's eager cache, which `keras.utils.clear_session`
