@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
 from keras_bert.text.labels import THRESHOLD, checked_thresholds, cuts, placeholders
-from keras_bert.text.signatures import in_groups, texts
+from keras_bert.text.signatures import in_groups, texts, traced_once
 
 
 def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
@@ -18,14 +18,15 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
         probabilities = tf.nn.softmax(scores)
         return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
 
-    signatures = _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
+    scores = _scores(model, preprocessor, rows_together)
+    signatures = _classifier(scores, model, labels, pair, logits, decide)
     if zero_shot is None:
         return signatures
     if not pair:
         raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
 
     def scores_of_pairs(text, hypotheses):
-        return _logits(model, preprocessor((text, hypotheses)), rows_together)
+        return scores({"text": text, "pair": hypotheses})
 
     return {**signatures, "zero_shot": with_nli(zero_shot, scores_of_pairs, labels)}
 
@@ -42,10 +43,10 @@ def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, r
     def decide(scores, _):
         return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
-    return _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
+    return _classifier(_scores(model, preprocessor, rows_together), model, labels, pair, logits, decide)
 
 
-def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide):
+def _classifier(scores_of, model, labels, pair, logits, decide):
     """Returns the signatures; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
 
     `decide` is a function from logits and labels to outputs, with `probabilities`.
@@ -53,7 +54,7 @@ def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide
     labels = labels or placeholders(model.output["logits"].shape[-1])
 
     def answer(inputs):
-        scores = _logits(model, preprocessor(inputs), rows_together)
+        scores = scores_of(inputs)
         # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
         repeated = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])
         return {**decide(scores, tf.constant(labels)), "labels": repeated, **({"logits": scores} if logits else {})}
@@ -68,9 +69,10 @@ def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide
 def regressor(model, preprocessor, pair, description, rows_together=8, logits=False):
     """Returns the signatures of a regression model; `regress` takes `tf.Example`s."""
     is_sigmoid = description.score_activation == "sigmoid"  # Scores between 0 and 1.
+    scores_of = _scores(model, preprocessor, rows_together)
 
     def answer(inputs):
-        found = _logits(model, preprocessor(inputs), rows_together)
+        found = scores_of(inputs)
         scores = tf.nn.sigmoid(found) if is_sigmoid else found
         return {"value": scores[:, 0], **({"logits": found} if logits else {})}
 
@@ -80,9 +82,14 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 
 
-def _logits(model, inputs, rows_together):
+def _scores(model, preprocessor, rows_together):
+    """Returns a function from texts to logits, which all signatures share."""
     classes = model.output["logits"].shape[-1]
-    return in_groups(lambda part: model(part, training=False)["logits"], inputs, [classes], rows_together)
+
+    def logits(inputs):
+        return model(inputs, training=False)["logits"]
+
+    return traced_once(lambda inputs: in_groups(logits, preprocessor(inputs), [classes], rows_together))
 
 
 def _names(pair):

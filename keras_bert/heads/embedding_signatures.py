@@ -7,7 +7,7 @@ from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
 from keras_bert.layers.sentence_pooling import checked_pooling
 from keras_bert.text.prompts import check_prompts, chosen_prompt
-from keras_bert.text.signatures import in_groups, texts
+from keras_bert.text.signatures import in_groups, texts, traced_once
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
@@ -33,9 +33,10 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
     def vectors(inputs):
         return model(inputs, training=False)["embedding"]
 
+    embed_all = traced_once(lambda strings: in_groups(vectors, preprocessor(strings), [width], rows_together))
+
     def embed(strings, prompt=default):
-        strings = tf.strings.join([prompt, strings]) if prompt else strings
-        return in_groups(vectors, preprocessor(strings), [width], rows_together)
+        return embed_all(tf.strings.join([prompt, strings]) if prompt else strings)
 
     signatures = _signatures(embed, prompts)
     return signatures if zero_shot is None else {**signatures, "zero_shot": with_vectors(zero_shot, embed)}

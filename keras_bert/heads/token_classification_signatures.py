@@ -6,7 +6,7 @@ from keras_bert.checks import check_count
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.labels import placeholders
 from keras_bert.text.packing import select
-from keras_bert.text.signatures import readable, texts
+from keras_bert.text.signatures import readable, texts, traced_once
 from keras_bert.text.spans import half_stride, max_context, run_windows
 
 
@@ -23,34 +23,36 @@ def tagger(model, preprocessor, labels, stride=None):
     check_count("stride", stride)
     outside = labels.index("O") if "O" in labels else 0
 
+    @traced_once
+    def probabilities_of(pieces):
+        return tf.nn.softmax(logits_of_pieces(model, preprocessor, pieces, stride))
+
+    tagged = traced_once(lambda words: _tagged(*words, labels))
+
     def answer(inputs):
         """Tags the words that BERT finds."""
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
-        probabilities = tf.nn.softmax(logits_of_pieces(model, preprocessor, ids, stride))
+        probabilities = probabilities_of(ids)
         first = preprocessor.tokenizer.word_starts(ids.values)
         last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
-
-        spans = *select(first, starts), *select(last, ends)
-        return _tagged(text, *spans, tf.boolean_mask(probabilities, first), labels)
+        return tagged((text, *select(first, starts), *select(last, ends), tf.boolean_mask(probabilities, first)))
 
     def answer_words(inputs):
         """Tags the words between spaces; those without pieces are outside of entities."""
         text = inputs["text"]
         words = tf.strings.split(text, " ")
         pieces = words.with_values(preprocessor.tokenizer(words.values))
-        probabilities = tf.nn.softmax(logits_of_pieces(model, preprocessor, pieces.merge_dims(1, 2), stride))
+        probabilities = probabilities_of(pieces.merge_dims(1, 2))
         sizes = pieces.values.row_lengths()
         nothing = tf.one_hot([outside], len(labels))
         first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
         probabilities = tf.gather(tf.concat([probabilities, nothing], 0), first)
-        lengths = words.with_values(tf.cast(tf.strings.length(words.values), tf.int64) + 1)
+        lengths = words.with_values(tf.strings.length(words.values) + 1)
         ends = tf.cumsum(lengths.values) - tf.gather(
             tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True), lengths.value_rowids()
         )
-        return _tagged(
-            text, words.with_values(ends - lengths.values), words.with_values(ends - 1), probabilities, labels
-        )
+        return tagged((text, words.with_values(ends - lengths.values), words.with_values(ends - 1), probabilities))
 
     return {"serving_default": texts(answer, "text"), "words": texts(answer_words, "text")}
 

@@ -86,17 +86,24 @@ def join(parts, ids, *offsets):
     ragged `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
     """
 
-    def joined(tokens, values):
-        tokens = tf.RaggedTensor.from_row_lengths(tokens, tf.cast(parts.is_token, tf.int64))
-        both = tf.concat([tokens, values], 1)
-        return tf.RaggedTensor.from_row_splits(both.values, tf.gather(both.row_splits, parts.row_splits))
+    tokens, part = tf.where(parts.is_token)[:, 0], ids.value_rowids()
+    # Where each part ends in the texts, and the places of its token and of its pieces.
+    before = tf.cumsum(tf.cast(parts.is_token, ids.row_splits.dtype))
+    splits = tf.gather(ids.row_splits + tf.pad(before, [[1, 0]]), parts.row_splits)
+    own = tf.gather(ids.row_splits[:-1] + before - 1, tokens)
+    others = tf.range(tf.size(part, part.dtype)) + tf.gather(before, part)
+    places = [tf.cast(own, tf.int32), tf.cast(others, tf.int32)]
+
+    def joined(of_tokens, of_pieces):
+        # The checks of a ragged tensor, and its `concat`, would take most of the time of tracing.
+        values = tf.dynamic_stitch(places, [of_tokens, of_pieces])
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
     def joined_offsets(of_parts, offsets):
         of_parts, begin = tf.cast(of_parts, offsets.dtype), tf.cast(parts.starts, offsets.dtype)
-        moved = offsets.values + tf.gather(begin, offsets.value_rowids())
-        return joined(tf.boolean_mask(of_parts, parts.is_token), offsets.with_values(moved))
+        return joined(tf.gather(of_parts, tokens), offsets.values + tf.gather(begin, part))
 
-    return joined(parts.ids, ids), *map(joined_offsets, (parts.starts, parts.ends), offsets)
+    return joined(parts.ids, ids.values), *map(joined_offsets, (parts.starts, parts.ends), offsets)
 
 
 def _hash(strings):

@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.tokenizer import BertTokenizer, WordSplitter
+from keras_bert.text.tokenizer import WordSplitter
+from keras_bert.text.unigram import build_tokenizer
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary, is_special
 
 _WHITE = r"[\s\p{Z}\x{0b}\x{1c}-\x{1f}\x{85}]+"
@@ -60,7 +61,7 @@ class LosslessTokenizer:
                 f"{self.vocabulary.source}: the vocabulary lacks {missing[0]!r}. Expected one of "
                 "`train_vocab --reversible`"
             )
-        self._tokenizer = BertTokenizer(self.vocabulary, lowercase=False)
+        self._tokenizer = build_tokenizer(self.vocabulary, lowercase=False)
         known = self._known_characters()
         self._known = tf.constant(known, tf.int32)
         self._plain = "[" + "".join(rf"\x{{{point:x}}}" for point in known) + " ]*"

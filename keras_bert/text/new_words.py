@@ -9,7 +9,7 @@ from keras_bert.text import tokenizer_json
 from keras_bert.text.normalization import replace_final_sigma
 from keras_bert.text.pre_tokenizer import PreTokenizer
 from keras_bert.text.sequence_normalizer import sequence_normalizer
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import build_tokenizer
 from keras_bert.text.vocabulary import check_extendable, extend, is_special
 
 _LOG = logging.getLogger("keras_bert")
@@ -83,7 +83,7 @@ def _piece(word, split, vocabulary):
 def _check_whole(pieces, vocabulary, lowercase):
     """Raises if a word is split nevertheless, such as one that contains an added token."""
     whole = {piece: word for piece, word in pieces.items() if not piece.startswith(_CONTINUATION)}
-    split = BertTokenizer(vocabulary, lowercase)(list(whole.values())).to_list() if whole else []
+    split = build_tokenizer(vocabulary, lowercase)(list(whole.values())).to_list() if whole else []
     for (piece, word), ids in zip(whole.items(), split, strict=True):
         if ids != [vocabulary.id(piece)]:
             received = " ".join(vocabulary.pieces[index] for index in ids)

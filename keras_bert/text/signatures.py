@@ -18,18 +18,21 @@ def texts(answer, *names):
     return tf.function(signature, input_signature=specs, autograph=False)
 
 
+def traced_once(function):
+    """Makes all signatures call one graph: tracing takes most of the time of an export. Nothing changes eagerly."""
+    traced = tf.function(function, autograph=False)
+    return lambda inputs: (traced if tf.inside_function() else function)(inputs)
+
+
 class TracedOnce:
-    """A model that all signatures call as one function: tracing it takes most of the time of an export."""
+    """A model that all signatures call as one function."""
 
     def __init__(self, model):
-        self.input, self.output, self._model = model.input, model.output, model
-        self._traced = tf.function(self._answer, autograph=False)
+        self.input, self.output = model.input, model.output
+        self._answer = traced_once(lambda inputs: model(inputs, training=False))
 
     def __call__(self, inputs, training=False):
-        return self._traced(inputs) if tf.inside_function() else self._answer(inputs)
-
-    def _answer(self, inputs):
-        return self._model(inputs, training=False)
+        return self._answer(inputs)
 
 
 def on_ids(model, length=None):

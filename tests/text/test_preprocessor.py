@@ -51,6 +51,14 @@ def test_input_types(preprocessor, inputs, expected):
     assert ids(preprocessor(inputs)) == expected
 
 
+def test_one_tokenizer_of_a_vocabulary(preprocessor):
+    """Graphs of a tokenizer are traced once for all lengths; other settings have their own."""
+    assert TextPreprocessor(Vocabulary(PIECES), 4, padding="longest").tokenizer is preprocessor.tokenizer
+    others = {"lowercase": False}, {"strip_accents": False}, {"keep_special_tokens": ["[MASK]"]}
+    tokenizers = [TextPreprocessor(PIECES, 8, **options).tokenizer for options in others]
+    assert len({id(tokenizer) for tokenizer in (preprocessor.tokenizer, *tokenizers)}) == 4
+
+
 def test_choices(eager):
     """A choice is the pair of its text; one without tokens is masked, also if it has characters."""
     preprocessor = TextPreprocessor(PIECES, 7, padding="longest")
