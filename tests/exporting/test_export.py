@@ -23,12 +23,9 @@ from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.exporting import verification  # noqa: E402
-from keras_bert.heads import classification_signatures as classify  # noqa: E402
+from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
-from keras_bert.heads import multiple_choice_signatures as choose  # noqa: E402
 from keras_bert.heads import pretraining_signatures as fill_mask  # noqa: E402
-from keras_bert.heads import question_answering_signatures as answer  # noqa: E402
-from keras_bert.heads import replaced_token_detection_signatures as detect  # noqa: E402
 from keras_bert.heads import token_classification_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
@@ -38,19 +35,17 @@ from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
 TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]
 NULL_THRESHOLD = 0.0
-FUNCTIONS = {
-    "regression": functools.partial(classify.regressor, pair=False),
-    "multi_label": functools.partial(classify.multi_label_classifier, labels=None, pair=True, thresholds=THRESHOLDS),
-    "token_classification": functools.partial(tag.tagger, labels=TAGS, stride=7),
-    "question_answering": functools.partial(
-        answer.answerer, stride=5, max_question_length=4, max_answer_length=3, top=3, null_threshold=NULL_THRESHOLD
-    ),
-    "pretraining": fill_mask.mask_filler,
-    "replaced_token_detection": functools.partial(detect.replaced_token_detector, stride=7),
-    "multiple_choice": choose.chooser,
-    "encoder": embed.embedder,
-    "next_sentence": fill_mask.follower,
-    "embedding": embed.sentence_embedder,
+OPTIONS = {
+    "multi_label": {"pair": True, "thresholds": THRESHOLDS},
+    "token_classification": {"labels": TAGS, "stride": 7},
+    "question_answering": {
+        "stride": 5,
+        "max_question_length": 4,
+        "max_answer_length": 3,
+        "top": 3,
+        "null_threshold": NULL_THRESHOLD,
+    },
+    "replaced_token_detection": {"stride": 7},
 }
 HEADS_OF_TEXTS = ["token_classification", "question_answering", "pretraining", "multiple_choice", "encoder"]
 # Unusual requests: empty, white space, invalid UTF-8, more than a window, other scripts, a sigma, zeros.
@@ -85,7 +80,7 @@ def served(model_of, preprocessor, exported):
             loaded = tf.saved_model.load(exported(head))
             return Served(model_of(head), preprocessor, loaded.signatures, exported(head), loaded)
         mine = masking if head == "pretraining" else preprocessor
-        return Served(model_of(head), mine, FUNCTIONS[head](model_of(head), mine))
+        return Served(model_of(head), mine, build_signatures(model_of(head), mine, **OPTIONS.get(head, {})))
 
     return make
 
