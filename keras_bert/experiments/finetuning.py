@@ -37,16 +37,9 @@ _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay"
 class Finetuning:
     """Runs a grid, keeps the best model on dev, exports it and writes the reports. Interrupted runs resume.
 
-    Args:
-        task: a `FinetuningTask`.
-        choices: dict of lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, if the task
-            has them, `model` or `features`.
-        hyperparameters: `Hyperparameters` of all runs.
-        output: output folder.
-        ensemble: int, number of best runs in the ensemble. Defaults to 1.
-        strategy: see `create_strategy`; `None` uses one device.
-        log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 1.
-        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
+    `choices` has lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, if the task has them, `model`
+    or `features`; `hyperparameters` are those of all runs. The `ensemble` is that of the best runs. There are
+    `log_every` steps between lines of a run's `metrics.jsonl`; for `report_to` see `create_callbacks`.
 
     Subclasses may override `train_run`, `create_trainer` and `save`.
 

@@ -21,17 +21,11 @@ _FIT_S = 10.0  # Approximate limit of the duration of a call of `fit`, so that p
 
 
 class FitTrainer:
-    """Trains, evaluates and predicts as `Trainer` does, by Keras' `fit`; on JAX, batches are split over all devices.
+    """Trains and evaluates a pre-trainer as `Trainer` does, by Keras' `fit`; on JAX, over all devices.
 
     Snapshots contain the states of the random generators: a resumed run has the dropout of an uninterrupted one.
-
-    Args:
-        model_fn, optimizer_fn, directory, settings, callbacks, rewire: see `Trainer`. The model is a pre-trainer.
-        batch_sizes: list of int, those of the batches to train on.
-
-    Attributes:
-        model, optimizer, directory: as those of `Trainer`.
-        strategy: that of TensorFlow, one device.
+    `batch_sizes` are those of the batches to train on; the other arguments and `model`, `optimizer` and `directory` are
+    `Trainer`'s; `strategy` is that of one device.
     """
 
     def __init__(self, model_fn, optimizer_fn, batch_sizes, directory, settings, callbacks, rewire):

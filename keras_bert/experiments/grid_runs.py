@@ -23,12 +23,9 @@ _LOG = logging.getLogger("keras_bert")
 class GridRuns:
     """The runs of a grid in a folder: which ones are left, their results and logits, and the best of them.
 
-    Args:
-        directory: output folder; `runs/` in it contains a folder for each run, also for those of earlier grids.
-        metric: name of the score that selects the best run.
-        ensemble: int, number of best runs whose logits are combined. Defaults to 1.
-        write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
-        combine: function that combines the logits of several runs, a list of arrays.
+    `runs/` in the directory has a folder for each run, also for those of earlier grids. `metric` selects the best run;
+    `combine` combines the logits of the `ensemble` best ones, a list of arrays. Only one of several workers should
+    `write`.
 
     Attributes:
         results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.

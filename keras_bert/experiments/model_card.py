@@ -19,16 +19,9 @@ _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 def text(name, task, evaluated_on, settings, scores, title="BERT", package="keras_bert"):
     """Returns the text of a model card.
 
-    Local files and folders are named without their path; the license and the language are unknown and left out.
-
-    Args:
-        name: name of the model.
-        task: the `FinetuningTask`, whose `card` is described there.
-        evaluated_on: string, what the scores are from, such as "dev".
-        settings: dict of the training settings.
-        scores: dict of the scores, from 0 to 1.
-        title: string, what the model is. Only "BERT" opens in transformers. Defaults to "BERT".
-        package: string, the package whose `load` opens the model. Defaults to "keras_bert".
+    Local files and folders are named without their path; the license and the language are unknown and left out. The
+    `card` of the task is described there; `evaluated_on` is what the scores, from 0 to 1, are from, such as "dev".
+    `title` is what the model is, of which only "BERT" opens in transformers; `package` the one whose `load` opens it.
     """
     start = settings.get("model", task.model)
     metadata = _metadata(name, task, start, evaluated_on, scores, title)

@@ -30,14 +30,7 @@ _STYLES = {"training": "train", "dev": "evaluation"}
 
 
 def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False):
-    """Opens the records of each phase.
-
-    Args:
-        phases, sources, seed: see `open_records`.
-        objective: an `Objective`.
-        vocabulary: `vocab.txt` for records without one.
-        pack: bool, whether to return `PackedRecords`. Defaults to `False`.
-    """
+    """Opens the records of each phase, see `open_records`; `vocabulary` is the `vocab.txt` for records without one."""
     kind = PackedRecords if pack else Records
 
     def open_source(source, **options):
@@ -68,14 +61,8 @@ def located(error, sources):
 def report(trainer, results, phases, records, source, objective, steps):
     """Writes `report.html` to the directory of a finished run. With several workers, all must call it.
 
-    Args:
-        trainer: the `Trainer`.
-        results: dict, the results of its `fit`.
-        phases: list of dicts with `length`, `steps` and `batch`.
-        records: `Records` of the first phase.
-        source: folder or glob pattern of the records to take sample fills from.
-        objective: the `Objective`.
-        steps: list of `(what, command)`, the next steps.
+    `results` are those of the trainer's `fit`; `source` are the records to take sample fills from; `steps` are `(what,
+    command)`, the next steps.
     """
     is_masked = not (objective.causal or objective.records)
     fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
@@ -112,15 +99,7 @@ def _fills(trainer, source, objective, vocabulary):
 
 
 def write_pretraining_report(path, head, lines, fills, steps):
-    """Writes the report.
-
-    Args:
-        path: output file.
-        head: a `Head`.
-        lines: the lines of `metrics.jsonl`, a list of dicts.
-        fills: list of dicts, see `sample_fills`; empty for a left-to-right model.
-        steps: list of `(what, command)`, the next steps.
-    """
+    """Writes the report from the lines of `metrics.jsonl`, `sample_fills` and the next steps, `(what, command)`."""
     figures = [_figure(name, lines) for name in _NAMES]
     right = sum(fill["guesses"][0][0] == fill["truth"] for fill in fills)
     rows = [[_text(fill), fill["truth"], *_guesses(fill)] for fill in fills]

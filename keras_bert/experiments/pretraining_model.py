@@ -98,12 +98,9 @@ class PretrainingSettings:
 def open_records(phases, sources, lengths, seed, open_source):
     """Opens the records of each phase, from the source with the phase's sequence length.
 
-    Args:
-        phases: list of dicts with `length`, `steps` and `batch`.
-        sources: list of folders or glob patterns, one for each sequence length.
-        lengths: list of int, the sequence length of each source.
-        seed: int, shuffling seed; a source used by several phases gets a different seed in each.
-        open_source: function of a source, `batch_size` and `seed` that returns records with a `vocabulary`.
+    A phase has `length`, `steps` and `batch`; there is a source and one of the `lengths` for each sequence length. A
+    source used by several phases gets a different seed in each. `open_source` is a function of a source, `batch_size`
+    and `seed` that returns records with a `vocabulary`.
     """
     wanted = [phase["length"] for phase in phases]
     if sorted(lengths) != sorted(set(wanted)):
@@ -148,15 +145,10 @@ def open_config(config, vocabulary=None):
 
 
 def build_model(config, model, objective, vocabulary, length, origins, add_words=None, **options):
-    """Builds a pre-trainer, with new weights or with those of a checkpoint.
+    """Builds a pre-trainer for records, with new weights or with those of a checkpoint.
 
-    Args:
-        config, model, add_words: see `PretrainingSettings`.
-        objective: an `Objective`.
-        vocabulary: the vocabulary of the records.
-        length: int, maximum sequence length of the records.
-        origins: dict by name, to which the facts of the checkpoint are added, see `check_unchanged`.
-        **options: arguments of `build_encoder` and `load`, such as `dtype`.
+    For the first arguments see `PretrainingSettings`. The facts of the checkpoint are added to `origins`, see
+    `check_unchanged`; options are arguments of `build_encoder` and `load`, such as `dtype`.
     """
     if (config is None) == (model is None):
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
@@ -174,13 +166,7 @@ def build_model(config, model, objective, vocabulary, length, origins, add_words
 
 
 def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
-    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary.
-
-    Args:
-        model: directory or name of the checkpoint.
-        objective, vocabulary, length, origins: see `build_model`.
-        dtype: dtype policy. Defaults to Keras' global one.
-    """
+    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary."""
     bert = _load("--teacher", model, objective, vocabulary, length, origins, dtype=dtype)
     if bert.head != "pretraining":
         raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")

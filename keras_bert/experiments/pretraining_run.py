@@ -33,18 +33,8 @@ EXTENDABLE = ("phases", "examples")  # Settings that an extension adds to.
 class PretrainingRun:
     """Pre-trains a model. Interrupted runs resume, and finished ones can be extended, see `extended_schedule`.
 
-    Args:
-        settings: `PretrainingSettings`.
-        records: list of `Records`, those of each phase.
-        directory: output folder; the model is saved to `model/` in it. `None` writes nothing.
-        held_out: `Records` to evaluate on, or `None`.
-        strategy: see `create_strategy`. Defaults to one device.
-        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
-        lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
-
-    Attributes:
-        trainer: the `Trainer`.
-        records: list of `Records`, as given.
+    There are `Records` for each phase and, to evaluate on, those held out. The model is saved to `model/` in the
+    directory; `None` writes nothing. `lowercase` tells whether the vocabulary is uncased, if the records do not say.
     """
 
     def __init__(
@@ -141,8 +131,7 @@ class PretrainingRun:
     def fit(self, after_save=None):
         """Trains the remaining steps and returns the last results.
 
-        Args:
-            after_save: function of the step, called on the chief worker after each snapshot and the saved model.
+        `after_save` is called with the step, on the chief worker, after each snapshot and the saved model.
         """
         steps, every = self.settings.steps, self.settings.save_every
         _LOG.info("%s weights, %s steps", f"{self.trainer.model.count_params():,}", f"{steps:,}")
@@ -179,13 +168,8 @@ def extended_schedule(directory, settings, learning_rate, warmup):
     """Returns the learning rate schedule of a pre-training run.
 
     A finished run in the directory continues if there are more steps, in the last phase or in new ones: with its
-    weights and its optimizer's moments, and with a warm-up and a decay of its own over the additional steps.
-
-    Args:
-        directory: path of the run; `None` for a run that is not kept.
-        settings: dict with `phases`, dicts with `length`, `steps` and `batch`, and `examples`, the examples of each.
-        learning_rate: float, peak learning rate of the new steps.
-        warmup: float, fraction of the new steps used for warm-up.
+    weights and its optimizer's moments, and with a warm-up, a share of the new steps, and a decay of its own over
+    these. `settings` has the `phases` and `examples`, those of each.
     """
     steps = sum(phase["steps"] for phase in settings["phases"])
     earlier = [] if directory is None else _earlier_schedules(pathlib.Path(directory), settings, steps)

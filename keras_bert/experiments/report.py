@@ -15,12 +15,9 @@ ERRORS = "errors.tsv"
 def write_report(path, head, metric, results, run_curves, sections, errors=()):
     """Writes the report and, beside it, `errors.tsv`.
 
-    Args:
-        metric: name of the score that selects the best run.
-        results: list of `{"setting", "scores"}`, see `GridRuns`.
-        run_curves: dict of the lines of `metrics.jsonl` of each run, by `grid.folder_name`.
-        sections: HTML sections about the predictions on dev, see the `report.py` of each task.
-        errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
+    `metric` selects the best run of `results`, see `GridRuns`; `run_curves` has the lines of `metrics.jsonl` of each
+    run by `grid.folder_name`; `sections` are HTML about the predictions on dev. The rows of `errors.tsv` begin with the
+    header.
     """
     path, unit = pathlib.Path(path), 100 if is_share(metric) else 1
     drawn = [result for result in results if charts.drawable(result["scores"][metric])]

@@ -17,13 +17,9 @@ _WARNINGS = ("data warning", "training warning", "warning")  # Facts that the re
 
 
 class Results:
-    """Writes `results.json`, `results.md`, `report.html`, the model cards, and the SavedModel.
+    """Writes `results.json`, `results.md`, `report.html`, the model cards, and the SavedModel of finished runs.
 
-    Args:
-        finetuning: a `Finetuning` whose runs are finished.
-
-    Attributes:
-        results: the content of `results.json`, set by `write`.
+    The attribute `results` has the content of `results.json`, set by `write`.
     """
 
     def __init__(self, finetuning):

@@ -24,10 +24,9 @@ _TOGETHER = 32  # Texts of similar length in a request.
 class Labelled:
     """Labelled data for a SavedModel.
 
-    Args:
-        inputs: dict of lists of strings, by the names of the inputs of `serving_default`.
-        predictions: function of the outputs, a dict of arrays, that returns a list with a prediction for each row.
-        score: function of these predictions that returns scores in percent, the main one first.
+    `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
+    dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
+    first.
     """
 
     inputs: dict
@@ -37,12 +36,9 @@ class Labelled:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The scores of a SavedModel and of a reference, in percent, the main one first.
+    """The scores of a SavedModel and of a reference, if there is one, by metric in percent, the main one first.
 
-    Args:
-        rows: int, number of rows.
-        scores, reference: dicts by metric; `reference` may be `None`.
-        agreement: float, percent of the rows with the same prediction; `None` without a reference, or for numbers.
+    `agreement` is the percentage of the rows with the same prediction; `None` without a reference, or for numbers.
     """
 
     rows: int
@@ -66,15 +62,10 @@ class Comparison:
 
 
 def compare(directory, path, reference=None, task=None, text="text", pair=None, label="label"):
-    """Returns the `Comparison` of a SavedModel and a reference on labelled data.
+    """Returns the `Comparison` of a SavedModel and a reference, with the same inputs and labels, on labelled data.
 
-    Args:
-        directory: a SavedModel of `export`: classification, regression or question answering.
-        path: for question answering a file in SQuAD's format; otherwise a table as for `read_table`, or with `task` the
-            folder of the official files.
-        reference: another SavedModel with the same inputs and labels. Defaults to `None`.
-        task: str, a GLUE task, whose dev set is read. Defaults to `None`.
-        text, pair, label: str, the columns of a table.
+    The SavedModel is for classification, regression or question answering. `path` is a table, as for `read_table`, with
+    these columns; for question answering a file in SQuAD's format; with a GLUE `task` the folder of the official files.
     """
     facts = _facts(directory)
     if reference is not None:

@@ -10,12 +10,9 @@ _FILE = "origins.json"
 
 
 def check_unchanged(folder, origins, write=True):
-    """Raises an error if models or data differ from those that the runs of a folder started from.
+    """Raises an error if models or data differ from those that the runs of a folder started from, stored there.
 
-    Args:
-        folder: path, where they are stored.
-        origins: dict by name of dicts, such as `LoadedBert.identity`.
-        write: bool, whether this process writes files. Defaults to `True`.
+    `origins` has by name facts such as `LoadedBert.identity`; `write` tells whether this process writes files.
     """
     path = pathlib.Path(folder, _FILE)
     before = read_json(path) if path.exists() else {}
@@ -44,13 +41,7 @@ def data_facts(records):
 def load_compatible(models, load=load, **options):
     """Loads models that are tried on the same features, and so must share vocabulary and casing.
 
-    Args:
-        models: list of paths or names.
-        load: function that loads a model. Defaults to `keras_bert.load`.
-        **options: options of this function.
-
-    Returns:
-        The facts of all by name, and the first loaded model.
+    Returns the facts of all by name, and the first loaded model.
     """
     first = load(models[0], **options)
     origins = {models[0]: first.identity}
