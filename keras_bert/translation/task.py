@@ -223,8 +223,8 @@ def translation_sections(scores, dev, translations, align):
     `scores` has BLEU, from 0 to 1, by what was translated. `align` maps a list of texts to dicts with `source` and
     `target`, lists of pieces, and `attention`, a row of probabilities for each target piece.
     """
-    chrf = [chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
-    order = [index for index in np.argsort(chrf, kind="stable") if dev.sources[index].strip()]
+    closeness = [chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
+    order = [index for index in np.argsort(closeness, kind="stable") if dev.sources[index].strip()]
     typical = order[_EXAMPLES :: max(1, len(order) // _EXAMPLES)]
     examples = [
         {
@@ -232,7 +232,7 @@ def translation_sections(scores, dev, translations, align):
             "source": dev.sources[index],
             "reference": dev.targets[index],
             "translation": translations[index],
-            "score": chrf[index],
+            "score": closeness[index],
         }
         for index in [*order[:_EXAMPLES], *typical[:_EXAMPLES]]
     ]
