@@ -23,6 +23,11 @@ def of_outputs(names):
     return next((convert for needed, convert in _BY_OUTPUTS if needed <= set(names)), plain)
 
 
+def add_outputs(names, convert):
+    """Adds what converts the outputs of signatures that have these."""
+    _BY_OUTPUTS[:] = [(set(names), convert), *(known for known in _BY_OUTPUTS if known[0] != set(names))]
+
+
 def classes(output, row, n_best):
     labels, probabilities = strings(output["labels"]), output["probabilities"].tolist()
     scores = {"scores": dict(zip(labels, probabilities, strict=True))}
@@ -125,7 +130,7 @@ def strings(values):
 
 
 # The outputs that tell what a signature answers, and what converts its answers.
-_BY_OUTPUTS = (
+_BY_OUTPUTS = [
     ({"labels", "probabilities"}, classes),
     ({"entities"}, entities),
     ({"replaced"}, replaced),
@@ -133,4 +138,4 @@ _BY_OUTPUTS = (
     ({"mask_count"}, fills),
     ({"choice"}, choice),
     ({"embedding"}, embedding),
-)
+]

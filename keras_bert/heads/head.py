@@ -44,6 +44,7 @@ class Head:
         peft: str, peft's task, "" for none; `None` if its adapters are not saved. Defaults to `None`.
         sentence_transformers: str, the class of sentence-transformers that opens the model. Defaults to `None`.
         text_options: tuple of the options of `export` and `predict`.
+        outputs: tuple of outputs that only the signatures of this head have, by which `predict --server` knows them.
         takes_pair: bool, whether the `pair` of `export` may be true. Defaults to `False`.
         takes_words: bool, whether there is the signature `words`. Defaults to `False`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
@@ -66,6 +67,7 @@ class Head:
     peft: str | None = None
     sentence_transformers: str | None = None
     text_options: tuple = ()
+    outputs: tuple = ()
     takes_pair = takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()

@@ -2,6 +2,7 @@
 
 import inspect
 
+from keras_bert.heads import answers
 from keras_bert.heads.bilstm_tagging import BiLSTMTagging
 from keras_bert.heads.classification import Classification
 from keras_bert.heads.embedding import Embedding
@@ -58,6 +59,8 @@ def register_head(head: type[Head] | Head) -> type[Head] | Head:
                 f"`{name}` of a head must be new. Received: {name}={getattr(new, name)!r}, which {_place(taken)} has"
             )
     HEADS[:] = [*others, new]
+    if new.outputs:
+        answers.add_outputs(new.outputs, new.answer)
     return head
 
 

@@ -47,7 +47,7 @@ class Ordinal(keras_bert.Head):
     tensors = {"score": "ordinal.score", "cutpoints.steps": "ordinal.cutpoints"}
     onnx = {"cutpoints": write_cutpoints}
     has_classes = takes_pair = True
-    saved = ("spread",)
+    saved, outputs = ("spread",), ("grade", "above")
 
     def build(self, encoder, num_classes, dropout=0.1, spread=1.0):
         """Returns a model with the output `above`, the logits that a text is above each grade but the last."""

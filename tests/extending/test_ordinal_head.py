@@ -16,9 +16,10 @@ import pytest
 import keras_bert
 from keras_bert.files import MODEL_FACTS
 from keras_bert.heads.answers import each_text, of_outputs
-from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.heads.registry import HEADS
 from tests import documents
 from tests.conftest import SEED, relative, to_numpy
+from tests.pipelines.programs import call
 from tests.serving.conftest import running  # noqa: F401
 
 tf = pytest.importorskip("tensorflow")
@@ -29,6 +30,7 @@ from keras_bert.exporting.verification import verify  # noqa: E402
 FILE = pathlib.Path(__file__).with_name("ordinal_head.py")
 GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
 GRADES = ["poor", "fair", "good", "great"]
+PLUGIN = "--plugins=ordinal_head"
 TEXTS = ["a b", "c d e f", "g", "a c e g h i j", ""]
 
 
@@ -240,12 +242,24 @@ def test_the_server_and_its_client(bert, exported, running):  # noqa: F811
     rows = [{"text": text} for text in TEXTS]
     with running(exported.parents[1]) as server, keras_bert.serving.Client(f"127.0.0.1:{server.port}") as client:
         outputs = client.predict("ordinal", TEXTS)
-    check(
-        each_text(head_named("ordinal").answer, outputs, rows), bert.model(), bert.preprocessor(20, padding="longest")
-    )
-    # A program that only sees the names of outputs shows them as they are.
-    plain = each_text(of_outputs(outputs), outputs, rows)
-    assert [set(answer) for answer in plain] == [{"grade", "rank", "above"}] * len(TEXTS)
+        printed = call("pipelines.predict", f"--server=127.0.0.1:{server.port}", "--model=ordinal", PLUGIN, "a b")
+    check(each_text(of_outputs(outputs), outputs, rows), bert.model(), bert.preprocessor(20, padding="longest"))
+    assert json.loads(printed) == line("a b", bert)
+
+
+def line(text, bert):
+    """What `predict` prints."""
+    answer = bert.predict(text)
+    return {"text": text, **answer, "at_least": pytest.approx(answer["at_least"], rel=1e-4)}
+
+
+def test_commands(bert, model, folder, tmp_path):
+    printed = call("pipelines.predict", f"--model={folder}", PLUGIN, "a b")
+    assert json.loads(printed) == line("a b", bert)
+    printed = call("pipelines.export_saved_model", f"--model={folder}", f"--output_dir={tmp_path}/served", PLUGIN)
+    assert printed.startswith(f"wrote {tmp_path}/served/1\n")
+    outputs = tf.saved_model.load(f"{tmp_path}/served/1").signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(outputs["above"], expected(model, bert.preprocessor(20))[1], atol=1e-5)
 
 
 def test_int8(bert, exported, tmp_path):
