@@ -201,7 +201,6 @@ class Head(NamedTuple):
         targets: what the output `logits` learns for `batch`; `None` for other outputs.
         loss: str or Keras loss for these targets. Defaults to the cross-entropy.
         choices: whether its inputs have an axis of choices.
-        answers: whether it has signatures on raw text.
         runtimes: whether other runtimes compute it.
     """
 
@@ -212,7 +211,6 @@ class Head(NamedTuple):
     targets: object = None
     loss: object = None
     choices: bool = False
-    answers: bool = True
     runtimes: bool = True
 
 

@@ -11,6 +11,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 from keras_bert.files import read_json  # noqa: E402
+from tests.conftest import HEADS  # noqa: E402
 from tests.exporting import native  # noqa: E402
 
 pytestmark = [
@@ -30,6 +31,9 @@ SIGNATURES = {
     "projection": ["serving_default", "embed", "embed_query", "zero_shot", "tokens", "ops"],
     "translation": ["serving_default", "alignment", "tokens", "ops"],
 }
+# The signatures of these heads are those of others.
+ALIKE = {"mlm", "untied", "next_sentence", "embedding"}
+SIGNATURES |= {head: TEXTS for head in HEADS if head not in {*SIGNATURES, *ALIKE}}
 # In other precisions, few heads suffice: the signatures have the same operations.
 BFLOAT16, INT8 = {"dtype": "mixed_bfloat16"}, {"precision": "int8"}
 NARROW = [("classification", BFLOAT16), ("translation", BFLOAT16), ("token_classification", {"dtype": "mixed_float16"})]

@@ -18,8 +18,8 @@ from keras_bert.exporting.onnx_model import build_onnx  # noqa: E402
 pytestmark = pytest.mark.tensorflow
 SHAPES = [(1, 1), (3, 17)]
 FUSED = ("EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu")
-# `mlm`, `untied`, `regression` and `multi_label` are like `pretraining` and `classification`, `embedding` is a part of
-# `projection`, and `multiple_choice` is below.
+# The layers of these heads are those of others; `multiple_choice` is below.
+ALIKE = {"mlm", "untied", "regression", "multi_label", "embedding", "multiple_choice"}
 CASES = [
     ("question_answering", "gelu", {}),
     ("projection", "gelu", {}),
@@ -30,6 +30,8 @@ CASES = [
     ("replaced_token_detection", "gelu", {}),
     ("token_classification", "gelu_new", {"settings": {"type_vocab_size": 1, "position_padding_id": 1}}),
 ]
+ALIKE |= {head for head, *_ in CASES}
+CASES += [(head, "gelu", {}) for head in HEADS if HEADS[head].runtimes and head not in ALIKE]
 
 
 @pytest.fixture

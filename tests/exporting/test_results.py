@@ -55,14 +55,13 @@ def load(model_of, pieces, tmp_path_factory):
     return loaded
 
 
-ANSWERING = [head for head in HEADS if HEADS[head].answers]
 DEFAULT = ("classification", "question_answering", "token_classification")
 
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     "head",
-    [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in ANSWERING if head != "untied"],
+    [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in HEADS if head != "untied"],
 )
 def test_predict_equals_the_signature(load, model_of, preprocessor, head):
     columns, options = COLUMNS.get(head, {"text": TEXTS}), dict(OPTIONS.get(head, {}))

@@ -31,7 +31,7 @@ LISTS = {"multiple_choice": ["serving_default"], "nli": ["zero_shot"], "projecti
 SLOW = ("bilstm_tagging", "translation")
 # These have the signatures of `pretraining`, `classification` and `projection`.
 ALIKE = {"mlm", "untied", "regression", "embedding"}
-KINDS = [*(head for head in HEADS if HEADS[head].answers and head not in ALIKE), "translation", "nli"]
+KINDS = [*(head for head in HEADS if head not in ALIKE), "translation", "nli"]
 PAGE = documents.blocks(documents.ROOT / "docs" / "tutorials" / "serving.md")
 RECIPES = [block.code for block in PAGE if "tensorflow/serving:" in block.code]
 RECIPES.append((documents.ROOT / "saved_models" / "docker-compose.yml").read_text())
