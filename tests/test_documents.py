@@ -249,8 +249,16 @@ def test_the_architecture_names_every_file():
     files = [path for folder in ("keras_bert", "research") for path in (ROOT / folder).rglob("*.py")]
     found = {path.name for path in files} - {"__init__.py", "version.py"}
     assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
-    server = {path.name for path in (ROOT / "keras_bert").rglob("server/*.py")}  # Listed as a folder.
-    assert found - named - server == set()
+    folders = ("server", "heads")  # Whose files are not all listed.
+    listed = {path.name for folder in folders for path in (ROOT / "keras_bert").rglob(f"{folder}/*.py")}
+    assert found - named - listed == set()
+
+
+def test_the_table_of_answers_has_every_head():
+    page = (ROOT / "docs" / "guides" / "checkpoints.md").read_text()
+    table = re.search(r"^\| head \| a text is .*?\n\n", page, re.DOTALL | re.MULTILINE)[0]
+    named = " ".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)).lower().replace("-", "")
+    assert [head.name for head in HEADS if head.name.replace("_", " ") not in named] == []
 
 
 def test_every_deviation_is_listed():
