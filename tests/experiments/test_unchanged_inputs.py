@@ -67,15 +67,15 @@ def test_another_start_model_is_refused(start, tmp_path, name, file, change, fou
     assert ANOTHER.format("M", found) in str(error.value)
 
 
-def test_runs_of_earlier_versions_resume(tmp_path):
-    """They have not stored what they started from; of several workers, the first one writes."""
-    facts = {"weights": "1", "config": {}}
-    check_unchanged(tmp_path, {"M": facts}, write=False)
+def test_models_are_stored_when_first_seen(tmp_path):
+    """Of several workers, the first one writes."""
+    first, second = ({"weights": weights, "config": {}} for weights in "12")
+    check_unchanged(tmp_path, {"M": first}, write=False)
     assert not list(tmp_path.iterdir())
-    check_unchanged(tmp_path, {"M": facts})
-    check_unchanged(tmp_path, {"N": {"weights": "2"}})
-    for name, known in (("M", "1"), ("N", "2")):
-        check_unchanged(tmp_path, {name: {"weights": known, "config": {}}})
+    check_unchanged(tmp_path, {"M": first})
+    check_unchanged(tmp_path, {"N": second})
+    for name, known in (("M", first), ("N", second)):
+        check_unchanged(tmp_path, {name: known})
         with pytest.raises(ValueError, match=f"another version of {name}. Different now: the weights. Restore it"):
             check_unchanged(tmp_path, {name: {"weights": "3", "config": {}}})
 
