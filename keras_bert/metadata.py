@@ -14,8 +14,6 @@ _STORED = {
     "thresholds": ("a number or a list of numbers", (int, float, list)),
     "keep_special_tokens": ("a list of strings", (list,)),
     "positions": _STRING,
-    "bilstm": _BOOL,
-    "features": _STRING,
     "head_options": ("an object", (dict,)),
 }
 # What neither the weights nor the layers of a model tell, but its user.
@@ -56,10 +54,8 @@ class Metadata:
         default_prompt_name: str, the prompt that applies if no other is given, or `None`.
         similarity_function: str, what compares two vectors, see `save`. Defaults to "cosine".
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
-        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
-        head_options: dict of other options of the head, see `Head.saved`, or `None`.
+        head_options: dict of options of the head, see `Head.saved`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
-        bilstm: bool, whether a BiLSTM is on top of the encoder. Defaults to `False`.
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
         model_type: str, whose layout the model has in transformers: "bert", "distilbert", "electra", "xlm-roberta",
@@ -84,11 +80,9 @@ class Metadata:
     prompts: dict | None = None
     default_prompt_name: str | None = None
     similarity_function: str = "cosine"
-    features: str | None = None
     head_options: dict | None = None
     causal: bool = False
     positions: str = "learned"
-    bilstm: bool = False
     tied: bool = True
     keep_special_tokens: list | None = None
     model_type: str | None = None

@@ -17,7 +17,6 @@ the best model in `model/` and its export, from text to entities, in `saved_mode
 
 import dataclasses
 import functools
-import typing
 
 import keras_bert
 from keras_bert.tasks.tagging import data
@@ -26,18 +25,9 @@ from keras_bert.tasks.tagging.schemes import SCHEMES
 from . import command, common_flags
 from .arguments import flag
 
-# As in `layers.recurrent`, which needs TensorFlow.
-FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {
-        "rates": f"5e-5{common_flags.NARROW}; 1e-3 with --feature_based",
-        "batches": "32",
-        "epochs": "3; 20 with --feature_based",
-    }
-
     train_file: str = flag(None, "Training data: CoNLL or JSONL.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on.", required=True)
     predict_file: str = flag(None, "File to predict; scored if it has tags.")
@@ -48,10 +38,6 @@ class Arguments(common_flags.FinetuningFlags):
     sequence_length: int = flag(128, "Maximum number of tokens of a window.", least=4)
     document_context: bool = flag(False, "Windows run over documents, instead of sentences.")
     first_token_only: bool = flag(False, "Trains only the first token of a word, as in the paper.")
-    feature_based: list[str] = flag(
-        None, f"Trains only a BiLSTM, on features: {', '.join(FEATURES)}.", section="feature-based"
-    )
-    feature_dtype: str = flag(None, "Type of stored features; default: float16.", values=["float16", "float32"])
 
     @functools.cached_property
     def data(self):
@@ -68,40 +54,16 @@ class Arguments(common_flags.FinetuningFlags):
 def check(arguments):
     """Finds mistakes in flags and files."""
     arguments.check_model("google-bert/bert-base-cased")
-    _check_features(arguments)
     _ = arguments.data
 
 
 def main(arguments):
-    from keras_bert.tasks.tagging.feature_task import BiLSTMSettings, FeatureTaggingTask
     from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask, predictions_name
 
     strategy, model = arguments.create_strategy(), arguments.model
-    start = *arguments.data, model, keras_bert.load(model), arguments.fill(TaggingSettings)
-    if arguments.feature_based:
-        bilstm = BiLSTMSettings(arguments.feature_dtype or "float16")
-        options = {"folder": arguments.output / "features", "load": keras_bert.load, "bilstm": bilstm}
-        task = FeatureTaggingTask(*start, **options)
-        choices = {"features": arguments.feature_based, **arguments.choices(task)}
-    else:
-        task = TaggingTask(*start)
-        choices = arguments.choices(task)
+    task = TaggingTask(*arguments.data, model, keras_bert.load(model), arguments.fill(TaggingSettings))
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
-    common_flags.finetune(arguments, task, choices, strategy, '"A text with names."', predictions)
-
-
-def _check_features(arguments):
-    features = arguments.feature_based or ()
-    for name in features:
-        if name not in FEATURES:
-            raise ValueError(f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: {name}")
-    if len(set(features)) < len(features):
-        raise ValueError(f"--feature_based contains duplicates. Received: {','.join(features)}")
-    if arguments.feature_dtype and not features:
-        raise ValueError("--feature_dtype is only for --feature_based. Received: no --feature_based")
-    for name in ("freeze_layers", "layer_decay", "lora_rank"):
-        if features and getattr(arguments, name) is not None:
-            raise ValueError(f"--{name} is only for fine-tuning: with --feature_based, no layer of BERT is trained")
+    common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text with names."', predictions)
 
 
 if __name__ == "__main__":

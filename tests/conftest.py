@@ -218,7 +218,6 @@ MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "Bert
 SPAN = {"start_logits": (3, 12), "end_logits": (3, 12)}
 pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifier
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
-bilstm = partial(keras_bert.models.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
 detector, BINARY = keras_bert.build_replaced_token_detector, keras.losses.BinaryCrossentropy(from_logits=True)
 chooser = keras_bert.build_multiple_choice
@@ -235,7 +234,6 @@ HEADS = {
     "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER, True, SCORES, "mse"),
     "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
     "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", False, TAGS),
-    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, False, TAGS, runtimes=False),
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
     "replaced_token_detection": Head(detector, {"logits": (3, 12)}, "ElectraForPreTraining", False, TAGS % 2, BINARY),
     "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),

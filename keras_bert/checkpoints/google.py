@@ -149,10 +149,10 @@ def write(description, vocabulary, directory):
 
 def _check(description, vocabulary):
     """Raises where Google's format cannot represent the model or the vocabulary."""
-    if description.causal or description.bilstm or description.positions != "learned":
+    if description.causal or description.positions != "learned":
         raise ValueError(
             "Google's format can only represent a bidirectional encoder with learned positions. "
-            f"Received: causal={description.causal}, bilstm={description.bilstm}, positions={description.positions!r}; "
+            f"Received: causal={description.causal}, positions={description.positions!r}; "
             "use format='huggingface'"
         )
     if head_named(description.head).google is None:

@@ -143,7 +143,6 @@ def to_keras_hub(model: keras.Model) -> Any:
         "attention_probs_dropout_prob": (config.attention_probs_dropout_prob, config.hidden_dropout_prob),
         "layer_norm_eps": (config.layer_norm_eps, 1e-12),
         "causal": (description.causal, False),
-        "bilstm": (description.bilstm, False),
         "positions": (description.positions, "learned"),
     }
     for key, (value, expected) in wrong.items():

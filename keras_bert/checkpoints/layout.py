@@ -19,7 +19,7 @@ from keras_bert.metadata import Metadata
 KERAS_FILE = "model.keras"
 _LOG = logging.getLogger("keras_bert")
 POSITIONS = "embeddings.position_embeddings.weight"
-_ENCODER = ("embeddings.", "encoder.", "pooler.", "encoder_bilstm.")  # Prefixes of the encoder's tensors.
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 
@@ -102,8 +102,6 @@ def slots(description):
         found.append(Slot(POSITIONS, embeddings.position_table))
     for index in range(config.num_hidden_layers):
         found += _block(f"encoder.layer.{index}", layers[f"block_{index}"])
-    if description.bilstm:
-        found += _bilstm_layer("encoder_bilstm", 0, layers["encoder_bilstm"])
     if "pooler" in layers:
         found += _dense("pooler.dense", layers["pooler"].dense)
     for name, part in head_named(description.head).parts(layers).items():
@@ -112,11 +110,9 @@ def slots(description):
 
 
 def _slots(name, part):
-    """Returns the slots of a layer or a variable of a head, or of a list of BiLSTMs."""
+    """Returns the slots of a layer or a variable of a head."""
     if isinstance(part, keras.Variable):
         return [Slot(name, part)]
-    if isinstance(part, list):
-        return [slot for index, layer in enumerate(part) for slot in _bilstm_layer(name, index, layer)]
     if hasattr(part, "gamma"):
         return _norm(name, part)
     return _dense(name, part) if part.use_bias else [_kernel(name, part)]
@@ -126,24 +122,6 @@ def is_of_head(name):
     """Returns whether a tensor is one of a head."""
     known = {tensor for head in HEADS for tensor in head.tensors.values()}
     return name in known or name.rpartition(".")[0] in known
-
-
-def is_bilstm(slot):
-    """Returns whether a slot belongs to a BiLSTM on top of the encoder."""
-    return slot.name.startswith("encoder_bilstm.")
-
-
-def _bilstm_layer(name, index, layer):
-    """Returns the slots of a BiLSTM with the names of `torch.nn.LSTM`, which has a second bias, zero here."""
-    return [
-        slot
-        for part, suffix in ((layer.forward, f"l{index}"), (layer.backward, f"l{index}_reverse"))
-        for slot in (
-            Slot(f"{name}.weight_ih_{suffix}", part.cell.kernel, transposed=True),
-            Slot(f"{name}.weight_hh_{suffix}", part.cell.recurrent_kernel, transposed=True),
-            Slot(f"{name}.bias_ih_{suffix}", part.cell.bias),
-        )
-    ]
 
 
 def _block(name, block):

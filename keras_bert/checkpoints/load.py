@@ -87,9 +87,8 @@ def load(
         tokenizer: `None` loads the weights alone. "words" takes the vocabulary of a `BertJapaneseTokenizer`, for texts
             whose words are separated by spaces. A path or handle is that of another folder with a tokenizer, such as
             the preprocessing of TensorFlow Hub. Defaults to "auto": the checkpoint's own.
-        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
-            BiLSTM on top, see `build_bilstm_encoder`; `num_layers` takes only this number of evenly spaced layers, see
-            `take_layers`.
+        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `num_layers` takes
+            only this number of evenly spaced layers, see `take_layers`.
 
     Returns:
         A `LoadedBert`. Other models are refused with the name of the function that opens them, such as
@@ -123,7 +122,7 @@ def load(
 
 
 def _check_options(options):
-    known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "bilstm", "num_layers"]
+    known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "num_layers"]
     if unknown := [name for name in options if name not in known]:
         hint = other_names.hint(unknown[0], known, other_names.LOAD)
         raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint}")
@@ -256,7 +255,7 @@ def _open_keras(file, directory, tokenizer):
         raise
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
-    names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")
+    names = ("head", "causal", "positions", "tied", "multi_label", "score_activation")
     options = {name: description.options[name] for name in head_named(description.head).saved}
     settings = {name: getattr(description, name) for name in names}
     metadata = metadata.replace(**settings, head_options=options or None)

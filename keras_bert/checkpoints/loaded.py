@@ -11,7 +11,7 @@ import numpy as np
 from keras_bert.checkpoints import other_names
 from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.identity import model_identity
-from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, is_bilstm, slots
+from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
 from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.checks import check_count
 from keras_bert.heads.classification import build_classifier
@@ -21,7 +21,6 @@ from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.imports import naming_extras
 from keras_bert.metadata import Metadata
-from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.lora import check_no_lora
 from keras_bert.rewirings.student import take_layers
@@ -59,20 +58,16 @@ class LoadedBert(ModelMethods):
         self.config, self.results = checkpoint.config, None
         self.encoder_options = dict(encoder_options)  # Besides the dtype, those of the models that `fit` trains.
         self.encoder_options.pop("dtype", None)
-        names = ("causal", "positions", "bilstm")
+        names = ("causal", "positions")
         changes = {name: encoder_options.pop(name) for name in names if name in encoder_options}
         self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
         vars(self).update(vars(self.metadata))
         self.strip_accents = self.metadata.strip_accents
         self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
-        if self.bilstm:
-            self.encoder = build_bilstm_encoder(self.encoder)
         description = describe(self.encoder)
         check_known(checkpoint, description)
-        wanted = slots(description)
-        added = set() if checkpoint.metadata.bilstm else {slot.name for slot in wanted if is_bilstm(slot)}
         pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All of it may be missing.
-        fill(checkpoint, wanted, optional=pooler | added)
+        fill(checkpoint, slots(description), optional=pooler)
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
         if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(

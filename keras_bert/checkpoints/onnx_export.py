@@ -41,7 +41,7 @@ def export_onnx(
     raise an error: `TOLERANCES` in `keras_bert.exporting.verification`. Needs onnx and onnxruntime.
 
     Args:
-        model: a float32 model from `build_encoder` or from a builder of heads, without a BiLSTM.
+        model: a float32 model from `build_encoder` or from a builder of heads.
         preprocessor: a `TextPreprocessor`.
         directory: output directory, which is replaced: a new one, or that of an older export.
         labels: list of the class names, in the order of the logits. Defaults to `None`.

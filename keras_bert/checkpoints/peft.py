@@ -25,7 +25,7 @@ from keras_bert.models.lora import lora_layers
 WEIGHTS = "adapter_model.safetensors"
 _TORCH = "adapter_model.bin"
 _PREFIX = "base_model.model."
-_ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
+_ENCODER = ("embeddings.", "encoder.")
 _TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
@@ -76,7 +76,7 @@ def _base_metadata(metadata, head):
     """Returns the metadata of an adapter that only has that of its base model."""
     if head == metadata.head:
         return metadata
-    kept = ("vocabulary", "lowercase", "causal", "positions", "bilstm", "tied", "keep_special_tokens")
+    kept = ("vocabulary", "lowercase", "causal", "positions", "tied", "keep_special_tokens")
     return Metadata(head=head, **{name: getattr(metadata, name) for name in kept})
 
 
@@ -209,10 +209,9 @@ def check_base(base, format):
 def write(model, description, directory, base):
     """Writes the adapters, the pooler and the head of a model from `enable_lora`."""
     head = head_named(description.head)
-    if head.peft is None or description.bilstm:
-        kind = "an encoder with a BiLSTM" if description.bilstm else f"head={head.name!r}"
+    if head.peft is None:
         known = ", ".join(row.name for row in HEADS if row.peft is not None)
-        raise ValueError(f"format='peft' is for the heads {known}. Received: a model with {kind}")
+        raise ValueError(f"format='peft' is for the heads {known}. Received: a model with head={head.name!r}")
     modules = [name.partition(".")[0] for name in head.tensors.values()] + ["pooler"] * ("pooled" in head.reads)
     rank, alpha = _rank_and_alpha(model, description)
     tensors, targets = {}, {}

@@ -23,9 +23,9 @@ def described(model, precision, precisions):
         raise ValueError(f"`precision` must be one of {names}. Received: precision={precision!r}")
     description = describe(model)
     known = [head.name for head in HEADS if head.run is not None]
-    if not isinstance(description, Description) or description.head not in known or description.bilstm:
+    if not isinstance(description, Description) or description.head not in known:
         raise ValueError(
-            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(known)}; SavedModels, of "
+            f"`model` must be a BERT with one of the heads {', '.join(known)}; SavedModels, of "
             f"`keras_bert.export` or `format=saved_model`, have no such limits. Received: model={model.name!r}"
         )
     if description.dtype != "float32":

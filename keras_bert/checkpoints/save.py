@@ -141,8 +141,6 @@ def checked_metadata(description, metadata):
         thresholds=checked_thresholds(metadata.thresholds, classes),
         prompts=metadata.prompts or None,
         positions=description.positions,
-        bilstm=description.bilstm,
-        features=description.features,
         head_options=_options_to_store(description),
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )

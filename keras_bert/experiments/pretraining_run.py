@@ -19,7 +19,7 @@ from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.feature_cache import weights_fingerprint
+from keras_bert.training.logits_cache import weights_fingerprint
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import announced
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule

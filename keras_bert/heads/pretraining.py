@@ -28,10 +28,6 @@ def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: 
     # Layers
     encoding = describe_encoder(encoder)
     config = encoding.config
-    if encoding.causal and encoding.bilstm:
-        raise ValueError(
-            "`encoder` must not have a BiLSTM, which would show a left-to-right model the tokens to predict"
-        )
     layers = {"token_embedding": encoding.layers["token_embedding"]}
     layers["mlm_transform"] = MaskedLMTransform(
         config.hidden_size,

@@ -3,7 +3,6 @@
 import inspect
 
 from keras_bert.heads import answers
-from keras_bert.heads.bilstm_tagging import BiLSTMTagging
 from keras_bert.heads.classification import Classification
 from keras_bert.heads.embedding import Embedding
 from keras_bert.heads.head import Head
@@ -21,7 +20,6 @@ HEADS: list[Head] = [
     Pretraining(),
     Classification(),
     TokenClassification(),
-    BiLSTMTagging(),
     QuestionAnswering(),
     ReplacedTokenDetection(),
     MultipleChoice(),

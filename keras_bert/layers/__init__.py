@@ -19,20 +19,17 @@ from keras_bert.layers.head_layers import (
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
-from keras_bert.layers.recurrent import BiLSTM, EncoderFeatures, WeightedSum
 from keras_bert.layers.sentence_pooling import SentencePooling, UnitLength
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [
     "AttentionMask",
     "BertEmbeddings",
-    "BiLSTM",
     "Composite",
     "DecoderBlock",
     "Dense",
     "Discriminator",
     "Dropout",
-    "EncoderFeatures",
     "FeedForward",
     "FirstTokens",
     "FoldChoices",
@@ -52,5 +49,4 @@ __all__ = [
     "UnfoldChoices",
     "UnfoldPassages",
     "UnitLength",
-    "WeightedSum",
 ]

@@ -9,12 +9,11 @@ import numpy as np
 
 from keras_bert import other_models
 from keras_bert.config import BertConfig
-from keras_bert.layers import BiLSTM
 from keras_bert.models import graph_comparison
 from keras_bert.models.forward import blocks_of
 
 # What a prefix, the name of an encoder, precedes.
-_ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
+_ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler)$)"
 
 BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"
 # Keras' own message prints all texts and names no way out. A subclass of `keras.Model` would say it better, but the
@@ -32,14 +31,12 @@ class Description:
         head: str, the name of one of `HEADS`.
         options: dict of the options of the head, as passed to its builder.
         causal, positions: as passed to `build_encoder`.
-        bilstm: bool, whether a BiLSTM is on top of the encoder, see `build_bilstm_encoder`.
         dtype: str, name of the encoder's dtype policy.
         layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
         num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
         multi_label: bool, whether several classes may apply to one text.
         score_activation: str, as passed to `build_classifier`.
         tied: bool, whether the masked-LM head shares the token table.
-        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
 
     The description of another model than a BERT has the same attributes where they apply, and three more.
 
@@ -56,7 +53,6 @@ class Description:
     options: dict
     causal: bool
     positions: str
-    bilstm: bool
     dtype: str
     layers: dict
     # Of the options, those that other programs' files have a place for.
@@ -64,7 +60,6 @@ class Description:
     multi_label: bool = False
     score_activation: str = "linear"
     tied: bool = True
-    features: str | None = None
 
     @property
     def embedding(self):
@@ -148,7 +143,6 @@ def read(layers, head, options):
         options=options,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
-        bilstm=isinstance(layers.get("encoder_bilstm"), BiLSTM),
         dtype=block.dtype_policy.name,
         layers=layers,
         **{name: value for name, value in options.items() if name in _FACTS},

@@ -9,7 +9,6 @@ from keras_bert.config import BertConfig
 from keras_bert.layers import (
     AttentionMask,
     BertEmbeddings,
-    BiLSTM,
     Pooler,
     PositionIds,
     TokenEmbedding,
@@ -134,26 +133,8 @@ def _block(config, remat, dtype, name):
     )
 
 
-def add_bilstm(encoder, description):
-    """Returns an encoder with a new BiLSTM on top, and a new pooler, see `build_bilstm_encoder`."""
-    # Layers
-    config, causal, dtype = description.config, description.causal, description.dtype
-    prefix = description.layers["pooler"].name.removesuffix("pooler")
-    bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name=f"{prefix}encoder_bilstm")
-    pooler = _pooler(config, causal, dtype, f"{prefix}pooler")
-
-    # Wiring
-    mask = encoder.input["padding_mask"]
-    sequence = bilstm(encoder.output["sequence_output"], mask)
-    pooled = run_pooler({"pooler": pooler}, sequence, mask)
-
-    # Model
-    outputs = {**encoder.output, "sequence_output": sequence, "pooled_output": pooled}
-    return built(keras.Model(encoder.input, outputs, name=encoder.name))
-
-
 def describe_encoder(encoder):
-    """Describes a model from `build_encoder` or `build_bilstm_encoder`; raises for any other model."""
+    """Describes a model from `build_encoder`; raises for any other model."""
     check_model(encoder)
     outputs = getattr(encoder, "output", None)
     known = {"sequence_output", "pooled_output", "hidden_states", "attention_scores"}
@@ -172,8 +153,7 @@ def small_encoder(description, encoder):
     sizes["embedding_size"] = config.embedding_size and 1
     config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
-    model = build_encoder(config, causal=description.causal, positions=description.positions, **requested)
-    return add_bilstm(model, _read(layers_of(model))) if description.bilstm else model
+    return build_encoder(config, causal=description.causal, positions=description.positions, **requested)
 
 
 def _read(layers):

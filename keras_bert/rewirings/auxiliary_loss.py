@@ -18,10 +18,8 @@ def add_language_model_loss(classifier, pretrainer):
     """
     # Layers
     layers, description = describe(pretrainer).layers, describe(classifier)
-    if not description.causal or description.bilstm or layers["block_0"] is not description.layers["block_0"]:
-        raise ValueError(
-            "`classifier` and `pretrainer` must be built on the same encoder with `causal=True`, without BiLSTM"
-        )
+    if not description.causal or layers["block_0"] is not description.layers["block_0"]:
+        raise ValueError("`classifier` and `pretrainer` must be built on the same encoder with `causal=True`")
     transform = layers["mlm_transform"]
 
     # Wiring

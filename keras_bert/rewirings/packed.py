@@ -15,7 +15,7 @@ def build_packed(model: keras.Model) -> keras.Model:
 
     Args:
         model: a model from `build_encoder`, `build_classifier`, `build_token_classifier`, `build_pretrainer` or
-            `build_next_sentence`, without a BiLSTM.
+            `build_next_sentence`.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `text_numbers` (of the text that
@@ -59,7 +59,5 @@ def _check(description):
         raise ValueError(
             f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(known)}"
         )
-    if description.bilstm:
-        raise ValueError("a model with a BiLSTM, which would read across texts, cannot be packed")
     if description.causal and "pooler" in description.layers:
         raise ValueError("a left-to-right model that pools the last token cannot be packed")

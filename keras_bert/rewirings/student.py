@@ -31,8 +31,6 @@ def take_layers(encoder: keras.Model, layers: int | Sequence[int], **encoder_opt
         model = keras_bert.build_classifier(student, num_classes=2)
     """
     source = describe_encoder(encoder)
-    if source.bilstm:
-        raise ValueError("`encoder` must not have a BiLSTM. Take the layers before you add it")
     check_no_lora(encoder, "encoder")
     taken = _layer_numbers(source.config.num_hidden_layers, layers)
     options = {"causal": source.causal, "positions": source.positions, "dtype": source.dtype, **encoder_options}

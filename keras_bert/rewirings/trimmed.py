@@ -53,8 +53,7 @@ def _describe(model):
         return None
     head = head_named(description.head) if isinstance(description, Description) else None
     fits = head is not None and head.run is not None and "sequence" not in head.reads
-    # A left-to-right model pools the last token, and a BiLSTM reads all.
-    return description if fits and not description.causal and not description.bilstm else None
+    return description if fits and not description.causal else None  # A left-to-right model pools the last token.
 
 
 def run_trimmed(layers, inputs, mask, first=None, masked=None):

@@ -1,5 +1,7 @@
 """Logits of a model for all rows, computed once and kept in a file."""
 
+import hashlib
+import json
 import logging
 import pathlib
 import zipfile
@@ -8,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.bucketing import Batches
-from keras_bert.files import replacing
+from keras_bert.files import add_array, replacing
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.feature_cache import rows_fingerprint
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -42,3 +43,22 @@ def _read(path, keys):
             return file["logits"] if np.array_equal(file["keys"], keys) else None
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None
+
+
+def weights_fingerprint(model, **settings):
+    """Returns a hash of the weights of a model and of further settings, JSON values."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for weight in model.weights:
+        if not weight.path.endswith("seed_generator_state"):
+            add_array(digest, np.asarray(weight))
+    return digest.hexdigest()
+
+
+def rows_fingerprint(inputs):
+    """Returns a hash of a dict of ragged model inputs."""
+    digest = hashlib.sha256()
+    for name in sorted(inputs):
+        digest.update(name.encode())
+        add_array(digest, inputs[name].row_splits.numpy())
+        add_array(digest, inputs[name].values.numpy())
+    return digest.hexdigest()

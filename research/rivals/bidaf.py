@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_bert.layers import BiLSTM, Dense, Dropout, TokenEmbedding, WeightedSum
+from keras_bert.layers import Dense, Dropout, TokenEmbedding
+from research.recurrent import BiLSTM, WeightedSum
 from research.rivals.bilm import check_language_model, frozen_states, small_bilm
 from research.rivals.description import RivalDescription, family, read_model
 from research.rivals.layers import AttentionFlow, Highway, JoinLogits, SplitPair

@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_bert.layers import BiLSTM, Dropout, OutputBias, TokenEmbedding
+from keras_bert.layers import Dropout, OutputBias, TokenEmbedding
+from research.recurrent import BiLSTM
 from research.rivals.description import RivalDescription, family, read_language_model
 from research.rivals.layers import BothDirections, NextAndPrevious
 

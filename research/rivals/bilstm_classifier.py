@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_bert.layers import BiLSTM, Dense, Dropout, TokenEmbedding, WeightedSum
+from keras_bert.layers import Dense, Dropout, TokenEmbedding
+from research.recurrent import BiLSTM, WeightedSum
 from research.rivals.bilm import check_language_model, check_layers, frozen_states, small_bilm
 from research.rivals.description import RivalDescription, count, family, read_model
 from research.rivals.layers import MaskedMax, PairAttention, SplitPair

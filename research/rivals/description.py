@@ -20,8 +20,8 @@ class RivalDescription:
         layers: dict of layers by name.
     """
 
-    multi_label = next_sentence = causal = bilstm = False
-    positions, features, score_activation = "none", None, "linear"
+    multi_label = next_sentence = causal = False
+    positions, score_activation = "none", "linear"
     embedding, formats, write, signatures = {}, ("keras",), None, None
 
     config: RivalConfig

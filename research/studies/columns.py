@@ -9,10 +9,11 @@ from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 from keras_bert.tasks.tagging import data as tagging
-from keras_bert.tasks.tagging.feature_task import FeatureTaggingTask
 from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
 from research import rivals
+from research.feature_tagging.task import FeatureTaggingTask
 from research.rivals.config import is_name
+from research.studies.on_bilstm import ClassificationOnBiLSTM, QuestionsOnBiLSTM
 
 # The metrics of the paper's tables, where they are not the main metrics of the tasks.
 _METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
@@ -51,7 +52,7 @@ class Column(Heading):
         words: int, number of words of one epoch, for estimates.
         content: list of str, hashes of the data.
         make: function of the directory or name of a model, a folder and options of `load` that returns a
-            `FinetuningTask`; for tagging, also of whether a BiLSTM on features is trained.
+            `FinetuningTask`; and whether the model has a BiLSTM, for tagging on features of a frozen encoder.
         on_features: bool, whether all rows train a BiLSTM on features. Defaults to `False`.
     """
 
@@ -102,8 +103,9 @@ def _open_glue(name, recipe, sources, metrics):
 
     content = [data.train.fingerprint(), dev[name].fingerprint()]
 
-    def make(model, folder, load_options):
-        created = ClassificationTask(data, model, _load(model, **load_options), recipe.sequence_length, folder)
+    def make(model, folder, load_options, with_bilstm=False):
+        kind = ClassificationOnBiLSTM if with_bilstm else ClassificationTask
+        created = kind(data, model, _load(model, **load_options), recipe.sequence_length, folder)
         created.load, created.load_options = _load, load_options
         return created
 
@@ -120,9 +122,10 @@ def _open_squad(recipe, sources):
     settings = QuestionSettings(sequence_length=recipe.sequence_length)
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
-    def make(model, folder, load_options):
+    def make(model, folder, load_options, with_bilstm=False):
+        kind = QuestionsOnBiLSTM if with_bilstm else QuestionAnsweringTask
         bert = _load(model, **load_options)
-        created = QuestionAnsweringTask(data, {model: bert.identity}, bert, settings)
+        created = kind(data, {model: bert.identity}, bert, settings)
         created.load, created.load_options = _load, load_options
         return created
 
@@ -134,9 +137,9 @@ def _open_tagging(name, recipe, sources):
     train = tagging.read(files["train"]).first(recipe.train_examples)
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
 
-    def make(model, folder, load_options, on_features=False):
+    def make(model, folder, load_options, with_bilstm=False):
         settings = TaggingSettings(recipe.sequence_length)
-        if on_features:
+        if with_bilstm:
             features = {"folder": folder / "features", "load": _load}
             return FeatureTaggingTask(train, dev, None, model, _load(model), settings, **features)
         created = TaggingTask(train, dev, None, model, _load(model, **load_options), settings)

@@ -46,7 +46,7 @@ class Row:
         title: str, name in tables.
         recipe: the `Recipe` of its pre-training; `None` for none. Defaults to the paper's.
         published: dict of published dev scores in percent, by task; `perplexity` is that of the language model.
-        bilstm: bool, whether fine-tuning adds a BiLSTM, see `build_bilstm_encoder`. Defaults to `False`.
+        bilstm: bool, whether fine-tuning adds a BiLSTM, see `build_on_bilstm`. Defaults to `False`.
         features: str, see `build_bilstm_tagger`: named entities are tagged on features. Defaults to `None`.
         share: float, fraction of the pre-training steps after which the model is fine-tuned. Defaults to 1.
         recurrent: bool, whether the tasks have models of their own: GLUE's BiLSTM, and BiDAF for questions, with the

@@ -102,7 +102,7 @@ class StudyRunner:
     def _start(self, row, column):
         """Returns the folder or the name of the model that a row starts from, and options of `load`."""
         if not row.recurrent:
-            return self.models.model(row), {"bilstm": True} if row.bilstm else {}
+            return self.models.model(row), {}
         name = self.scale.bidaf if column.name == "squad" else self.scale.bilstm
         if row.recipe is not None:
             return name, {"language_model": self.models.model(row)}
@@ -112,9 +112,9 @@ class StudyRunner:
         """Fine-tunes the model of a row on a task with all seeds, unless it is finished."""
         if self._is_finished(row, column):
             return
-        folder, on_features = self._runs_folder(row, column), _is_on_features(row, column)
+        folder, with_bilstm = self._runs_folder(row, column), row.bilstm or _is_on_features(row, column)
         model, options = self._start(row, column)
-        task = column.make(model, folder, options, **({"on_features": True} if on_features else {}))
+        task = column.make(model, folder, options, with_bilstm)
         hyperparameters = Hyperparameters(best=False, precision=self._precision)
         choices = self._choices(row, column)
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])

@@ -266,7 +266,7 @@ WEIGHTS, CUT_SHORT = "model.safetensors", "model.safetensors: not a readable saf
 BIAS, TABLE = "bert.encoder.layer.0.output.dense.bias", "bert.embeddings.word_embeddings.weight"
 LABELS = (3, {"x": "a"}, {"0": None}, {"2": "a"}, {"0": "a", "2": "b"}, {"0": 1, "1": "1"}, {"0": "a", "00": "b"})
 OWN = {"head": "x", "task": 1, "pair": "no", "sequence_length": True, "keep_special_tokens": [1], "positions": 1}
-OWN |= {"bilstm": 1, "features": [], "null_threshold": "0"}
+OWN |= {"head_options": [], "null_threshold": "0"}
 # Sizes that cannot be built are compared with the tensors.
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 40, "type_vocab_size": 2}
 SIZES |= {"num_hidden_layers": 1, "vocab_size": 50}
@@ -515,3 +515,15 @@ def test_the_present_weights_include_a_pooler_that_the_head_does_not_read(saved)
     bert.model()
     start = loaded.LoadedBert(bert.checkpoint())
     assert start.identity == loaded.LoadedBert(start.checkpoint()).identity
+
+
+def test_a_left_to_right_classifier_of_transformers(config, pieces, tmp_path):
+    # transformers pools [CLS] of a left-to-right model, which sees only itself.
+    causal = keras_bert.build_classifier(keras_bert.build_encoder(config, causal=True), 3)
+    keras_bert.save(causal, tmp_path, pieces)
+    values = json.loads((tmp_path / "config.json").read_text())
+    del values["keras_bert"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"config.json: with `is_decoder`, \[CLS\] sees only itself"):
+        keras_bert.load(tmp_path)
+    assert keras_bert.load(tmp_path, head="encoder").causal

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.conftest import TRANSFORMER
 
 runtime = pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
 pytest.importorskip("onnx", reason="`make convert` installs onnx")
@@ -110,13 +111,12 @@ def test_quantized_models(build, preprocessor, tmp_path):
         keras_bert.export_litert(model, preprocessor, tmp_path / "lite")
 
 
-def test_models_without_a_graph(build, models, config, preprocessor, tmp_path):
-    narrow, encoder = build("encoder", dtype="bfloat16"), keras_bert.build_encoder(config)
+def test_models_without_a_graph(build, models, preprocessor, tmp_path):
+    narrow, stranger = build("encoder", dtype="bfloat16"), keras_bert.translation.build_transformer(TRANSFORMER)
     for export in (keras_bert.export_onnx, keras_bert.export_litert):
-        for model in (models("bilstm_tagging"), keras_bert.models.build_bilstm_encoder(encoder)):
-            message = r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"
-            with pytest.raises(ValueError, match=message):
-                export(model, preprocessor, tmp_path / "new")
+        message = r"must be a BERT with one of the heads.*`keras_bert.export` or --format=saved"
+        with pytest.raises(ValueError, match=message):
+            export(stranger, preprocessor, tmp_path / "new")
         with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):
             export(narrow, preprocessor, tmp_path / "new")
         with pytest.raises(ValueError, match=r"`precision` must be one of float32, .*Received: precision='int4'"):

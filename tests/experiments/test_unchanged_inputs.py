@@ -85,5 +85,5 @@ def test_new_weights_of_a_loaded_model_are_no_difference(start, tmp_path):
     folder = shutil.copytree(start / "bert", tmp_path / "bert")
     file = folder / "model.safetensors"
     save_file({name: tensor for name, tensor in load_file(file).items() if "pooler" not in name}, file)
-    facts = [keras_bert.load(folder, bilstm=True, head="encoder").identity for _ in range(2)]
+    facts = [keras_bert.load(folder, head="encoder").identity for _ in range(2)]
     assert facts[0] == facts[1]

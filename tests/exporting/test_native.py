@@ -24,7 +24,7 @@ CLASSES, WORDS = ["serving_default", "classify", *TEXTS[1:]], ["serving_default"
 SIGNATURES = {
     **{head: CLASSES for head in ("classification", "multi_label")},
     "regression": ["serving_default", "regress", "tokens", "ops"],
-    **{head: WORDS for head in ("token_classification", "bilstm_tagging")},
+    "token_classification": WORDS,
     **{head: TEXTS for head in ("question_answering", "multiple_choice", "replaced_token_detection")},
     "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
     "encoder": ["serving_default", "embed", "tokens", "ops"],
@@ -37,7 +37,7 @@ SIGNATURES |= {head: TEXTS for head in HEADS if head not in {*SIGNATURES, *ALIKE
 # In other precisions, few heads suffice: the signatures have the same operations.
 BFLOAT16, INT8 = {"dtype": "mixed_bfloat16"}, {"precision": "int8"}
 NARROW = [("classification", BFLOAT16), ("translation", BFLOAT16), ("token_classification", {"dtype": "mixed_float16"})]
-NARROW += [(head, INT8) for head in ("translation", "pretraining", "bilstm_tagging", "projection")]
+NARROW += [(head, INT8) for head in ("translation", "pretraining", "token_classification", "projection")]
 RUN = [NARROW[0], *NARROW[-2:]]
 
 

@@ -34,12 +34,11 @@ COLUMNS = {
 }
 OPTIONS = {
     "token_classification": {"stride": 7},
-    "bilstm_tagging": {"stride": 7},
     "replaced_token_detection": {"stride": 7},
     "question_answering": {"null_threshold": 0.5, "n_best": 2},
 }
 OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
-NAMES = {"classification": LABELS, "token_classification": TAGS, "bilstm_tagging": TAGS}
+NAMES = {"classification": LABELS, "token_classification": TAGS}
 
 
 @pytest.fixture(scope="module")

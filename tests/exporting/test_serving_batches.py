@@ -28,7 +28,7 @@ from keras_bert.text.signatures import on_ids  # noqa: E402
 NLI = {"labels": ["entailment", "neutral", "contradiction"], "pair": True, "zero_shot": keras_bert.ZeroShot()}
 # The signatures that cannot be batched, besides `tokens`: their inputs are lists.
 LISTS = {"multiple_choice": ["serving_default"], "nli": ["zero_shot"], "projection": ["zero_shot"]}
-SLOW = ("bilstm_tagging", "translation")
+SLOW = ("translation",)
 # These have the signatures of `pretraining`, `classification` and `projection`.
 ALIKE = {"mlm", "untied", "regression", "embedding"}
 KINDS = [*(head for head in HEADS if head not in ALIKE), "translation", "nli"]

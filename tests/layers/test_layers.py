@@ -13,7 +13,6 @@ LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of
     (layers.AttentionMask, (), [ROWS]),
     (layers.AttentionMask, (True,), [ROWS]),
     (layers.BertEmbeddings, (8, 16, 3, "sinusoid", 0.1, 0.3, 1e-6), [HIDDEN, ROWS]),
-    (layers.BiLSTM, (4, True), [HIDDEN, ROWS]),
     (layers.DecoderBlock, (8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6), [HIDDEN, HIDDEN[:, :4]]),
     (layers.Dense, (5, "tanh"), [HIDDEN]),
     (layers.Discriminator, (8, "relu", 0.3), [HIDDEN]),

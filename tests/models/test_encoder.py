@@ -194,3 +194,13 @@ def test_a_sequence_that_is_too_long_in_a_graph_of_unknown_length(build):
     np.testing.assert_allclose(graph(longest)["pooled_output"], run(encoder, longest)["pooled_output"], atol=1e-5)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{TOO_LONG}\] \[41\]"):
         graph(too_long)
+
+
+def test_the_pooled_token_of_left_to_right_encoders(config, batch):
+    encoder = keras_bert.build_encoder(config, causal=True)
+    pooled, padded = to_numpy(encoder(batch)["pooled_output"]), batch["padding_mask"].sum(1)
+    for row, length in enumerate(padded):
+        alone = encoder({name: value[row : row + 1, :length] for name, value in batch.items()})["pooled_output"]
+        np.testing.assert_allclose(to_numpy(alone)[0], pooled[row], atol=1e-6)
+    empty = encoder({**batch, "padding_mask": np.zeros_like(batch["padding_mask"])})["pooled_output"]
+    assert np.isfinite(to_numpy(empty)).all()

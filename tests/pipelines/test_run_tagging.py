@@ -1,7 +1,6 @@
 """The command, on sentences of letters whose entities are "z" (LOC) and runs of "y" (PER)."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,15 +8,10 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.heads.answers import each_text, entities
-from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
-from keras_bert.tasks.tagging import feature_task as feature_tagging_task
-from keras_bert.tasks.tagging.feature_task import BiLSTMSettings
 from keras_bert.tasks.tagging.schemes import Entity
-from keras_bert.training.feature_cache import FeatureCache
-from keras_bert.training.trainer import Trainer
-from tests.conftest import SEED, eagerly
-from tests.pipelines.programs import call, cut_if, finetune, flags_of, mistake, read_json
+from tests.conftest import SEED
+from tests.pipelines.programs import finetune, flags_of, mistake, read_json
 
 pytestmark = pytest.mark.tensorflow
 
@@ -127,49 +121,7 @@ def test_texts_with_spans(made):
     assert np.mean([row["predicted"] == spans for row, spans in zip(rows, found, strict=True)]) > 0.9  # In bfloat16.
 
 
-@pytest.mark.slow
-def test_feature_based(made, mirrored):
-    """On two replicas, without the encoder; another seed shares the features, which are computed once."""
-    options = {"feature_based": "last", "feature_dtype": "float32", "max_train_examples": 16, "epochs": 1}
-
-    def given(seed):
-        return arguments(made, "features", predict_file=None, seed=seed, **options)
-
-    fit, write, computed = Trainer.fit, FeatureCache._write, []
-
-    def fit_without_encoder(self, *values, **options):
-        assert not [weight for weight in self.model.weights if "block" in weight.path]
-        return fit(self, *values, **options)
-
-    def counted(self, *values):
-        computed.append(self.path.name)
-        write(self, *values)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "fit", fit_without_encoder)
-        patch.setattr(FeatureCache, "_write", counted)
-        patch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
-        patch.setattr(feature_tagging_task, "BiLSTMSettings", partial(BiLSTMSettings, width=16))
-        finetune(PROGRAM, *given("1"))
-        with cut_if(lambda name, step: "seed=2" in name):
-            call(PROGRAM, *given("1,2"))
-    assert computed == ["train-last.npy", "dev-last.npy"]
-    output = made / "features"
-    assert "extraction of the features" in read_json(output / "results.json")["facts"]
-    dev = data.read(output / "dev_predictions.txt")
-    bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
-    with eagerly():
-        assert places(bert.predict([" ".join(words) for words in dev.words])) == entities_in_text(dev.entities)
-    for ours, theirs in zip(bert.encoder.get_weights()[:-2], start.encoder.get_weights()[:-2], strict=True):
-        np.testing.assert_array_equal(ours, theirs)  # All but the pooler.
-    assert "AutoModel.from_pretrained" in (output / "model" / "README.md").read_text()
-
-
-FEATURES_ALONE = "{} is only for fine-tuning: with --feature_based"
 MISTAKES = [
-    ({"feature_based": "first"}, f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: first"),
-    ({"feature_based": "last", "freeze_layers": "1"}, FEATURES_ALONE.format("--freeze_layers")),
-    ({"feature_based": "last", "lora_rank": "2"}, FEATURES_ALONE.format("--lora_rank")),
     ({"model": None}, "--model is required: Directory or name"),
     ({"dev_file": "none.txt"}, "none.txt: no such file"),
     ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected"),

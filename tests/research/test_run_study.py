@@ -19,7 +19,7 @@ pytest.importorskip("tensorflow")
 
 import keras_bert
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.tagging import feature_task
+from research.feature_tagging import task
 from research.studies import cost, pretrained
 from research.studies.scales import SCALES
 from tests.conftest import eagerly
@@ -225,7 +225,7 @@ def test_real_data(data, tmp_path, monkeypatch):
     values = {"data": f"{tmp_path}/*.txt", "vocab": vocabulary, "config": tmp_path / "config.json", "glue_dir": None}
     values |= {"rows": "80-10-10,0-0-100", "tasks": "ner_features", "pretraining_learning_rate": 0.01, "epochs": 1}
     values |= {f"ner_{part}": tmp_path / f"{part}.conll" for part in ("train", "dev")}
-    monkeypatch.setattr(feature_task, "BiLSTMSettings", partial(feature_task.BiLSTMSettings, width=8))
+    monkeypatch.setattr(task, "BiLSTMSettings", partial(task.BiLSTMSettings, width=8))
     study(tmp_path / "out", study="masking", seed=1, **values)
     found = results(tmp_path / "out")
     assert [(row, list(scores)) for row, scores in found["scores"].items()] == [

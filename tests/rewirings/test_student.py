@@ -70,8 +70,6 @@ def test_mistakes(config, deep):
     for student, teacher, name in ((classifier, pretrainer, "student"), (pretrainer, classifier, "teacher")):
         with pytest.raises(ValueError, match=f"`{name}` must be a model from build_pretrainer. Received: a model with"):
             keras_bert.pretraining.add_teacher(student, teacher)
-    with pytest.raises(ValueError, match="`encoder` must not have a BiLSTM"):
-        keras_bert.models.take_layers(keras_bert.models.build_bilstm_encoder(encoder), 1)
     keras_bert.enable_lora(classifier, 2)
     with pytest.raises(ValueError, match="`encoder` must not have LoRA adapters; merge_lora merges them into its ker"):
         keras_bert.models.take_layers(encoder, 1)

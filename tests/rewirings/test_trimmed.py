@@ -55,7 +55,7 @@ def test_the_last_block_computes_less(build, task, config, monkeypatch):
 def test_other_models(build):
     inputs = keras.Input((3,))
     stranger = keras.Model(inputs, keras.layers.Dense(2)(inputs))
-    whole = [build(head) for head in ("encoder", "token_classification", "embedding", "bilstm_tagging")]
+    whole = [build(head) for head in ("encoder", "token_classification", "embedding")]
     for model in (*whole, build("classification", causal=True), stranger):
         assert keras_bert.models.build_trimmed(model) is model
     with pytest.raises(ValueError, match="is for training only: use the one that it was made from"):

@@ -12,7 +12,7 @@ from research.rivals.bidaf import build_bidaf
 from research.rivals.bilm import build_bilm
 from research.rivals.bilstm_classifier import build_bilstm_classifier
 from tests.conftest import to_numpy
-from tests.heads.test_bilstm_tagging import lstm
+from tests.research.feature_tagging.test_head import lstm
 
 SIZES = {"embedding_size": 8, "width": 6}
 

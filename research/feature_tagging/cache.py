@@ -1,7 +1,5 @@
 """Features of all tokens of all rows, computed once by a model and kept in a memory-mapped file."""
 
-import hashlib
-import json
 import pathlib
 import shutil
 import time
@@ -10,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.bucketing import Batches
-from keras_bert.files import add_array, read_json, replacing, write_json
+from keras_bert.files import read_json, replacing, write_json
+from keras_bert.training.logits_cache import rows_fingerprint
 from keras_bert.training.progress import track
 
 
@@ -130,25 +129,6 @@ class FeatureBatches(Batches):
         features = tf.numpy_function(self._cache.read, [inputs["row"], tf.shape(mask)[1]], self._cache.dtype)
         features.set_shape([*mask.shape, self._cache.width])
         return {"features": features, "padding_mask": mask}
-
-
-def weights_fingerprint(model, **settings):
-    """Returns a hash of the weights of a model and of further settings, JSON values."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for weight in model.weights:
-        if not weight.path.endswith("seed_generator_state"):
-            add_array(digest, np.asarray(weight))
-    return digest.hexdigest()
-
-
-def rows_fingerprint(inputs):
-    """Returns a hash of a dict of ragged model inputs."""
-    digest = hashlib.sha256()
-    for name in sorted(inputs):
-        digest.update(name.encode())
-        add_array(digest, inputs[name].row_splits.numpy())
-        add_array(digest, inputs[name].values.numpy())
-    return digest.hexdigest()
 
 
 def _amount(size):

@@ -1,11 +1,9 @@
-"""Layers of the feature-based tagger (BERT, section 5.3): features of the encoder, and a bidirectional LSTM."""
+"""Layers of recurrent models: a bidirectional LSTM, and the hidden states that it reads."""
 
 import keras
 from keras import ops
 
-from keras_bert.checks import check_choice
-from keras_bert.layers.composite import Composite
-from keras_bert.layers.quantization import Unquantized
+from keras_bert.layers import Composite
 
 # The hidden states of each kind of features: the output of the embeddings, then those of the blocks.
 _STATES = {
@@ -20,8 +18,8 @@ _LEAST_BLOCKS = {"second_to_last": 2, "sum_last_four": 4, "concat_last_four": 4}
 FEATURES = tuple(_STATES)
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class EncoderFeatures(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class EncoderFeatures(Composite):
     """Selects and concatenates hidden states of an encoder. No gradient flows into the encoder.
 
     Args:
@@ -33,14 +31,12 @@ class EncoderFeatures(Unquantized, keras.layers.Layer):
 
     Returns:
         `(batch, length, states * hidden_size)`.
-
-    Example:
-        features = EncoderFeatures("last")(encoder.output["hidden_states"])
     """
 
     def __init__(self, features="concat_last_four", **kwargs):
         super().__init__(**kwargs)
-        check_choice("features", features, FEATURES)
+        if features not in FEATURES:
+            raise ValueError(f"`features` must be one of {', '.join(FEATURES)}. Received: features={features!r}")
         self.features = features
         self.built = True
 
@@ -67,8 +63,8 @@ class EncoderFeatures(Unquantized, keras.layers.Layer):
         return len(range(blocks + 1)[_STATES[self.features]])
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class WeightedSum(Unquantized, keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="research")
+class WeightedSum(Composite):
     """Adds up hidden states with learned weights, a softmax, and a learned scale (Peters et al., 2018, equation 1).
 
     Args:
@@ -79,9 +75,6 @@ class WeightedSum(Unquantized, keras.layers.Layer):
 
     Returns:
         `(..., width)`.
-
-    Example:
-        features = WeightedSum(4)(concatenated)
     """
 
     def __init__(self, states, **kwargs):
@@ -102,7 +95,7 @@ class WeightedSum(Unquantized, keras.layers.Layer):
         return (*features_shape[:-1], features_shape[-1] // self.states)
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
+@keras.saving.register_keras_serializable(package="research")
 class Orthogonal(keras.initializers.Orthogonal):
     """`keras.initializers.Orthogonal` for all dtypes: TensorFlow has no QR decomposition in 16 bits."""
 
@@ -110,7 +103,7 @@ class Orthogonal(keras.initializers.Orthogonal):
         return ops.cast(super().__call__(shape, "float32"), dtype or keras.config.floatx())
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
+@keras.saving.register_keras_serializable(package="research")
 class BiLSTM(Composite):
     """A bidirectional LSTM that ignores padding (Hochreiter & Schmidhuber, 1997).
 
@@ -125,9 +118,6 @@ class BiLSTM(Composite):
 
     Returns:
         `(batch, length, 2 * units)`, the left-to-right states first, zeros at padding.
-
-    Example:
-        y = BiLSTM(384)(features, padding_mask)
     """
 
     def __init__(self, units, separate=False, **kwargs):

@@ -5,12 +5,12 @@ import functools
 import logging
 import pathlib
 
+import keras_bert
 from keras_bert.data.bucketing import token_batches
-from keras_bert.heads.bilstm_tagging import build_bilstm_tagger
-from keras_bert.heads.describe import describe
-from keras_bert.rewirings.split_tagger import split_bilstm_tagger
 from keras_bert.tasks.tagging.task import TaggingTask
-from keras_bert.training.feature_cache import FeatureBatches, FeatureCache, weights_fingerprint
+from keras_bert.training.logits_cache import weights_fingerprint
+from research.feature_tagging.cache import FeatureBatches, FeatureCache
+from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -54,7 +54,7 @@ class FeatureTaggingTask(TaggingTask):
     def _computed(self, extractor):
         """Returns the features of all files; those of the same model and rows are not computed again."""
         states = self._features.removeprefix("concat_").removeprefix("sum_")  # These read the same states.
-        description = describe(self.bert.encoder)
+        description = keras_bert.describe(self.bert.encoder)
         facts = {"config": description.config.to_huggingface(), "causal": description.causal}
         key = weights_fingerprint(extractor, states=states, positions=description.positions, **facts)
         width = extractor.output["features"].shape[-1]

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.layers import BiLSTM, EncoderFeatures, WeightedSum
-from tests.conftest import to_numpy
+from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
+from research.recurrent import FEATURES, BiLSTM, EncoderFeatures, WeightedSum
+from research.run_feature_tagging import FEATURES as NAMED
+from tests.conftest import eagerly, to_numpy
+from tests.layers import test_layers as promises
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,7 @@ STATES = {
 
 def test_features():
     states = [np.full((2, 3, 1), float(index)) for index in range(5)]
+    assert tuple(STATES) == FEATURES == NAMED
     for features, numbers in STATES.items():
         layer = EncoderFeatures(features)
         assert layer.count(4) == len(numbers)
@@ -70,8 +74,8 @@ def test_features():
 
 
 def test_the_split(encoder, batch):
-    model = keras_bert.models.build_bilstm_tagger(encoder, 3, features="sum_last_four", width=8, dropout=0.4)
-    extractor, tagger = keras_bert.models.split_bilstm_tagger(model)
+    model = build_bilstm_tagger(encoder, 3, features="sum_last_four", width=8, dropout=0.4)
+    extractor, tagger = split_bilstm_tagger(model)
     extracted = to_numpy(extractor(batch, training=True)["features"])  # Without dropout, also in training.
     np.testing.assert_allclose(
         extracted, to_numpy(keras.ops.concatenate(encoder(batch)["hidden_states"][1:], -1)), atol=1e-5
@@ -92,13 +96,62 @@ def test_bad_arguments(config, encoder):
         ((short, 3, {"features": "second_to_last"}), "needs an encoder with at least 2 blocks"),
         ((short, 3, {"features": "first"}), "`features` must be one of embeddings, .* Received: features='first'"),
         ((short, 0, {}), "`num_classes` must be a positive integer. Received: num_classes=0"),
+        ((short, 3, {"features": "last", "num_layers": 9}), "`num_layers` must be a positive integer, at most 8. Rec"),
         ((short, 3, {"features": "last", "width": 7}), "`width` must be a positive even integer. Received: width=7"),
     ):
         with pytest.raises(ValueError, match=message):
-            keras_bert.models.build_bilstm_tagger(*sizes, **options)
+            build_bilstm_tagger(*sizes, **options)
     with pytest.raises(ValueError, match="`model` must come from build_bilstm_tagger. Received: .*'encoder'"):
-        keras_bert.models.split_bilstm_tagger(encoder)
-    model = keras_bert.models.build_bilstm_tagger(short, 3, features="last", width=8)
+        split_bilstm_tagger(encoder)
+    model = build_bilstm_tagger(short, 3, features="last", width=8)
     model.get_layer("bilstm_dropout_0").rate = 0.1
     with pytest.raises(ValueError, match="The layer 'bilstm_dropout_0' has rate=0.1, where 0.5 is expected"):
         keras_bert.describe(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "inputs"),
+    [
+        (BiLSTM, (4, True), [promises.HIDDEN, promises.ROWS]),
+        (WeightedSum, (2,), [promises.HIDDEN]),
+    ],
+)
+def test_promises_of_layers(kind, arguments, inputs):
+    promises.test_configs_and_declared_outputs(kind, arguments, inputs)
+
+
+TAGS = ["O", "B-PER", "I-PER"]
+
+
+@pytest.mark.parametrize("features", ["sum_all", "last"])
+def test_saved_models(config, batch, pieces, tmp_path, features):
+    """In both formats; what transformers opens is the encoder."""
+    model = build_bilstm_tagger(keras_bert.build_encoder(config), 3, features, width=8, num_layers=1, dropout=0.3)
+    for weight in model.weights:
+        weight.assign(keras.random.normal(weight.shape, stddev=0.3))
+    logits = to_numpy(model(batch)["logits"])
+    for format in ("huggingface", "keras"):
+        keras_bert.save(model, tmp_path / format, pieces, labels=TAGS, format=format)
+        bert = keras_bert.load(tmp_path / format)
+        assert (bert.head, bert.labels, bert.metadata.head_options) == ("bilstm_tagging", TAGS, {"features": features})
+        assert keras_bert.describe(bert.model()).options == keras_bert.describe(model).options
+        np.testing.assert_allclose(to_numpy(bert.model()(batch)["logits"]), logits, atol=1e-5)
+    with pytest.raises(ValueError, match="Google's format has no names for a bilstm_tagging head"):
+        keras_bert.save(model, tmp_path / "google", pieces, format="google")
+    assert keras_bert.models.build_trimmed(model) is model
+
+
+@pytest.mark.tensorflow
+def test_answers(config, pieces, tmp_path):
+    """Of `predict` and of a SavedModel."""
+    tf = pytest.importorskip("tensorflow")
+    model = build_bilstm_tagger(keras_bert.build_encoder(config), 3, "last", width=8)
+    keras_bert.save(model, tmp_path / "model", pieces, labels=TAGS)
+    bert, texts = keras_bert.load(tmp_path / "model"), ["a b c d", "e"]
+    bert.export(tmp_path / "saved")
+    signatures = tf.saved_model.load(tmp_path / "saved").signatures
+    assert {"serving_default", "words"} <= set(signatures)
+    found = signatures["serving_default"](text=tf.constant(texts))
+    with eagerly():
+        answers = bert.predict(texts)
+    assert [len(answer["entities"]) for answer in answers] == found["entity_count"].numpy().tolist()

@@ -1,0 +1,56 @@
+"""Models with a BiLSTM between encoder and head, trained with it (BERT, section 5.1, last row of table 5)."""
+
+import keras
+
+import keras_bert
+from keras_bert.layers import Dense, Dropout
+from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from research.recurrent import BiLSTM
+
+
+def build_on_bilstm(encoder, num_classes=None):
+    """Builds a classifier on a randomly initialized BiLSTM, by which each token also sees its right context.
+
+    Without `num_classes`, the model scores each token as the start and as the end of an answer. The states are pooled
+    as in the encoder, by its pooler.
+
+    Example:
+        encoder = keras_bert.build_encoder(keras_bert.named_config("tiny"), causal=True)
+        model = build_on_bilstm(encoder, num_classes=2)
+    """
+    # Layers
+    description = keras_bert.describe(encoder)
+    config, dtype, pooler = description.config, description.dtype, description.layers["pooler"]
+    if config.hidden_size % 2:
+        raise ValueError(f"a BiLSTM needs an even `hidden_size`. Received: hidden_size={config.hidden_size}")
+    bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name="encoder_bilstm")
+    initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    dropout = Dropout(config.hidden_dropout_prob, dtype=dtype, name="head_dropout")
+    head = Dense(num_classes or 2, kernel_initializer=initializer, dtype="float32", name="head")
+
+    # Wiring
+    mask = encoder.input["padding_mask"]
+    states = bilstm(encoder.output["sequence_output"], mask)
+    if num_classes is None:
+        logits = head(states)
+        outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+    else:
+        outputs = {"logits": head(dropout(pooler(states, mask) if description.causal else pooler(states)))}
+
+    # Model
+    return keras.Model(encoder.input, outputs, name="bert_on_bilstm")
+
+
+class ClassificationOnBiLSTM(ClassificationTask):
+    """Classification by a model with a BiLSTM."""
+
+    def build(self, bert):
+        return build_on_bilstm(bert.encoder, self.spec.num_classes)
+
+
+class QuestionsOnBiLSTM(QuestionAnsweringTask):
+    """Question answering by a model with a BiLSTM."""
+
+    def build(self, bert):
+        return build_on_bilstm(bert.encoder)
