@@ -12,6 +12,7 @@ from keras_bert.checkpoints.litert_export import export_litert as export_litert
 from keras_bert.checkpoints.load import load as load
 from keras_bert.checkpoints.onnx_export import export_onnx as export_onnx
 from keras_bert.checkpoints.save import save as save
+from keras_bert.comparisons import register_comparison as register_comparison
 from keras_bert.config import BERT_BASE as BERT_BASE
 from keras_bert.config import BERT_LARGE as BERT_LARGE
 from keras_bert.config import BERT_MEDIUM as BERT_MEDIUM

@@ -21,7 +21,7 @@ epochs and predicts the remaining one; then the model to keep is trained on all 
 `--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1. With
 `--teacher`, the model learns from the logits of another one, too, which are kept in `teacher/` of the output.
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
-run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
+run, `results.json`, `results.md`, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
 for the GLUE server; `predictions.tsv` has a line for each row of `--predict_file`; labels that contain tabs or line
 breaks are quoted (dialect `excel-tab` of `csv`). Three epochs on MRPC with a model of 6 layers, width 384, take two and
@@ -35,8 +35,9 @@ import pathlib
 import typing
 
 from keras_bert import other_models
+from keras_bert.comparisons import compared
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.classification import glue, published, submission
+from keras_bert.tasks.classification import glue, leaderboard, submission
 from keras_bert.tasks.classification.data import OWN, own_data
 from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.examples import read_table
@@ -224,7 +225,7 @@ def main(arguments):
             scores.update(finetuning.results["scores"])
     if is_chief(strategy):
         if several:
-            _write_together(output, scores, task.bert.config)
+            _write_together(output, scores, task)
         if data.task.name in glue.TASKS:
             _zip(output)
         texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
@@ -270,8 +271,10 @@ def _create_finetuning(arguments, task, folder, strategy):
     return CrossValidation(task, choices, hyperparameters, folder, **options)
 
 
-def _write_together(output, scores, config):
-    table = f"# GLUE\n\n{published.comparison_table(scores, config)}\n{published.averages(scores)}"
+def _write_together(output, scores, task):
+    """Writes and prints the table of all tasks; `task` is the last one."""
+    _, tables = compared(task, scores)
+    table = "\n".join(["# GLUE\n", *(tables or [leaderboard.table(scores)]), leaderboard.averages(scores)])
     write_text(output / "results.md", table)
     write_json(output / "results.json", scores)
     print(table)

@@ -9,8 +9,8 @@ Files are SWAG's CSV; other CSV and TSV tables with a column for each choice, al
 label); or JSONL with the text, a list `choices` and a label. Rows may have different numbers of choices: an empty one
 is absent. Labels are letters, or numbers from 0 or 1. A `--model` with a multiple-choice head keeps it. Flags with
 several values form a grid; the same command resumes interrupted runs and keeps finished ones. Each run keeps its best
-epoch on dev. `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/`, `results.json`, `results.md` (for SWAG
-with the paper's scores), `report.html`, `errors.tsv`, for `--predict_file` `predictions.tsv` with the label and the
+epoch on dev. `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/`, `results.json`, `results.md`,
+`report.html`, `errors.tsv`, for `--predict_file` `predictions.tsv` with the label and the
 probabilities of the choices, the best model in `model/` and its export, from text and choices to probabilities, in
 `saved_model/1/`.
 """

@@ -11,7 +11,7 @@ same command resumes interrupted runs and keeps finished ones. `--ensemble=7` av
 runs. With `--version_2`, questions may have no answer; the threshold is chosen on dev. A question with answers that is
 marked `is_impossible` is scored against its answers and trained on as unanswerable. `--output_dir` contains
 `flags.txt`, `runs/`, `dev/` and, for `--predict_file`, `test/` with the official `predictions.json`,
-`nbest_predictions.json` and `null_odds.json`, `results.json`, `results.md` with the paper's scores, `report.html`, the
+`nbest_predictions.json` and `null_odds.json`, `results.json`, `results.md`, `report.html`, the
 best model in `model/` and its export, from question and context to answer, in `saved_model/1/`.
 """
 

@@ -11,7 +11,7 @@ without prefixes or plain tags, such as parts of speech; the scheme is recognize
 `--sequence_length` are read in windows that overlap by half; with `--document_context`, windows run over whole
 documents, as in the paper. Flags with several values form a grid; the same command resumes interrupted runs and keeps
 finished ones. `--output_dir` contains `flags.txt`, `runs/`, the predictions of the best run in the form of the files,
-`dev_predictions` and `predictions`, `results.json`, `results.md` with the paper's scores for CoNLL-2003, `report.html`,
+`dev_predictions` and `predictions`, `results.json`, `results.md`, `report.html`,
 the best model in `model/` and its export, from text to entities, in `saved_model/1/`.
 """
 

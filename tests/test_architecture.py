@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
     ["checks", "files", "memory", "processor", "version", "wire_format"],
-    ["imports", "other_models"],
+    ["comparisons", "imports", "other_models"],
     ["config", "metadata", "similarity", "layers"],
     ["text"],
     ["data"],

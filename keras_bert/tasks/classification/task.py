@@ -8,13 +8,14 @@ import scipy.special
 import tensorflow as tf
 
 from keras_bert.checks import check_not_negative
+from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
 from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.class_names import some
-from keras_bert.tasks.classification import glue, published, submission
+from keras_bert.tasks.classification import glue, submission
 from keras_bert.tasks.classification.data import (
     assign_folds,
     balanced_weights,
@@ -192,13 +193,7 @@ class ClassificationTask(FinetuningTask):
     def conclude(self, dev, test, output):
         task, data = self.spec, self.data
         scores = {name: score(glue.TASKS.get(name, task), part.labels, dev[name]) for name, part in data.dev.items()}
-        results, facts, tables = {"task": task.name, "scores": scores}, {}, []
-        if task.name in glue.TASKS:
-            for row, numbers in published.published(self.bert.config):
-                known = {name: numbers[name] for name in scores if numbers[name] is not None}
-                if known:
-                    facts[f"{row}, test"] = ", ".join(f"{name}: {value}%" for name, value in known.items())
-            tables.append(published.comparison_table(scores, self.bert.config))
+        results, (facts, tables) = {"task": task.name, "scores": scores}, compared(self, scores)
         if data.categories:
             found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
             results["diagnostics"] = found

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from keras_bert.comparisons import compared
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import build_multiple_choice
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification.data import with_columns
-from keras_bert.tasks.multiple_choice import features, predictions, published
+from keras_bert.tasks.multiple_choice import features, predictions
 from keras_bert.tasks.multiple_choice import summary as choice_summary
 from keras_bert.tasks.multiple_choice.report import choice_report
 from keras_bert.training.losses import classification_loss
@@ -68,7 +69,7 @@ class MultipleChoiceTask(FinetuningTask):
         return Findings(
             scores,
             *choice_report(self.data.keys, self.data.dev, dev["dev"], self._lengths["dev"].max(1)),
-            tables=[published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
+            tables=compared(self, scores)[1],
             same=self._same(dev["dev"]),
             test_scores=self._test_scores(test),
         )

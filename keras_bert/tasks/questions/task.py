@@ -7,10 +7,11 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.questions import predictions, published
+from keras_bert.tasks.questions import predictions
 from keras_bert.tasks.questions import summary as question_summary
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import question_report
@@ -193,7 +194,7 @@ class QuestionAnsweringTask(FinetuningTask):
             results={"scores": scores},
             scores=_listed(scores),
             facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if version_2 else {},
-            tables=[published.comparison_table(scores, version_2)],
+            tables=compared(self, scores)[1],
         )
 
 

@@ -7,12 +7,13 @@ import pathlib
 import numpy as np
 import scipy.special
 
+from keras_bert.comparisons import compared
 from keras_bert.data import tables
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.token_classification import build_token_classifier
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.tagging import data, features, metrics, published, schemes
+from keras_bert.tasks.tagging import data, features, metrics, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import entity_report
@@ -126,10 +127,7 @@ class TaggingTask(FinetuningTask):
         for split, logits in (("dev", dev), ("test", test)):
             if logits:
                 self._write(split, logits["words"], output)
-        tables = []
-        if not self.plain and self._is_conll("dev"):
-            official = test_scores["f1"] if test_scores and self._is_conll("test") else None
-            tables.append(published.comparison_table(scores["f1"], official))
+        tables = compared(self, scores, test_scores)[1]
         tags = {tag for tags in self._windows["dev"].tags(dev["words"]) for tag in tags}
         same = tags.pop() if len(tags) == 1 else None
         return Findings(scores, *self._report(dev["words"]), tables=tables, same=same, test_scores=test_scores)
@@ -147,11 +145,6 @@ class TaggingTask(FinetuningTask):
         if sentences is None or not sentences.is_labeled or not any(sentences.types()):
             return None
         return self._scores("test", test["words"])
-
-    def _is_conll(self, split):
-        windows = self._windows[split]
-        types = {label[2:] for label in self.labels if label != schemes.OUTSIDE}
-        return published.is_conll_2003(types, int(windows.counts.sum()), split)
 
     def _report(self, logits):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""

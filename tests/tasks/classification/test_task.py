@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks.classification import glue, published
+from keras_bert import comparisons
+from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.task import ClassificationTask
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
@@ -62,10 +63,9 @@ def test_official_files_to_submission(bert, tmp_path, name):
     assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
     assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
     assert ("diagnostics" in findings.results) == (name == "mnli")
-    # The paper has no score of WNLI.
-    assert ("BERT BASE, test" in findings.facts) == (name != "wnli")
-    with mock.patch.object(published, "published", return_value=[("Tiny", dict.fromkeys(data.dev, 0.0))]):
-        assert task.conclude(dev, test, tmp_path).facts["Tiny, test"].split(", ")[0] == f"{name}: 0.0%"
+    with mock.patch.object(comparisons, "_REGISTERED", [lambda *given: ({"Tiny": list(given[1])}, ["| a table |"])]):
+        compared = task.conclude(dev, test, tmp_path)
+        assert (compared.facts["Tiny"], compared.tables[0]) == (list(scores), "| a table |")
     for part in data.test:
         task = glue.TASKS[part]
         lines = (tmp_path / "submission" / task.server_file).read_text().splitlines()

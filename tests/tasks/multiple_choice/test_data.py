@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert.tasks import summary as row_summary
 from keras_bert.tasks.multiple_choice import data as choices
-from keras_bert.tasks.multiple_choice import predictions, published
+from keras_bert.tasks.multiple_choice import predictions
 from keras_bert.tasks.multiple_choice import summary as data_summary
 from tests.tasks.files import write as write_file
 
@@ -191,9 +191,3 @@ def test_predictions():
     assert predictions.score([2, 1], logits) == {"accuracy": 0.5}
     with pytest.raises(FloatingPointError, match="the training has diverged"):
         predictions.score([0], [[np.nan, 1.0]])
-
-
-def test_published_scores():
-    table = published.comparison_table(0.805)
-    assert "| ours | 80.5 |  |\n" in table
-    assert "| BERT LARGE | 86.6 | 86.3 |\n" in table

@@ -1,4 +1,4 @@
-"""Prediction files and scores of manually derived answers, and published scores."""
+"""Prediction files and scores of manually derived answers."""
 
 import json
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.questions import predictions as squad_predictions
-from keras_bert.tasks.questions import published as squad_published
 from keras_bert.tasks.questions.data import Questions
 
 
@@ -79,12 +78,3 @@ def test_report_rows(questions):
     assert first == expected | {"prediction": "é b", "place": (0, 4), "probability": 0.5, "exact": 1.0, "f1": 1.0}
     assert (second["prediction"], second["place"], second["exact"]) == ("", None, 1.0)
     assert (last["prediction"], last["place"], last["probability"]) == ("", None, None)
-
-
-def test_comparison_table():
-    table = squad_published.comparison_table({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
-    assert table[2] == "| ours, dev | 80.0 | 88.1 |"
-    assert table[3] == "| BERT BASE, dev | 80.8 | 88.5 |"
-    assert table[-2] == "| BERT LARGE, TriviaQA first, ensemble of 7, dev | 86.2 | 92.2 |"
-    table = squad_published.comparison_table({"exact": 1, "f1": 2}, True).splitlines()
-    assert table[2:4] == ["| ours, dev | 1.0 | 2.0 |", "| BERT LARGE, dev | 78.7 | 81.9 |"]
