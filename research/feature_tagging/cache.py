@@ -7,7 +7,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.bucketing import Batches
+from keras_bert.data import Batches
 from keras_bert.files import read_json, replacing, write_json
 from keras_bert.training.logits_cache import rows_fingerprint
 from keras_bert.training.progress import track

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from keras_bert.models.graph_comparison import Family, own_layers
+from keras_bert.models import Family, own_layers
 from research.rivals.config import DROPOUT, RivalConfig
 
 

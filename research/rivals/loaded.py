@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_bert import Vocabulary
 from keras_bert.checkpoints import locations, tokenizer_files
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import KERAS_FILE
@@ -16,7 +17,6 @@ from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.tokenizer_options import LONGEST_WORD
-from keras_bert.text.vocabulary import Vocabulary
 from research.rivals.config import explain_names, named_rival
 from research.rivals.models import build_rival, describe
 
@@ -107,7 +107,7 @@ class LoadedRival:
 
     def preprocessor(self, sequence_length, **options):
         """Returns the `TextPreprocessor` for the model; `options` are passed to it."""
-        from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
+        from keras_bert import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
         if self.vocabulary is None:
             raise ValueError(f"{self._name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")

@@ -3,10 +3,7 @@
 import dataclasses
 
 from keras_bert.corpus import lines
-from keras_bert.corpus.word_counts import count_words
-from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
-from keras_bert.pretraining.generation import generate
-from keras_bert.pretraining.settings import Settings
+from keras_bert.pretraining import Settings, count_words, generate, learn_vocabulary
 from keras_bert.training.progress import messages
 
 

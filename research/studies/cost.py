@@ -2,7 +2,7 @@
 
 import time
 
-from keras_bert.data.batch_source import Phases
+from keras_bert.data import Phases
 
 _BATCH = 32  # Largest batch of the timed steps.
 _STEPS = 10  # Steps of one call of the training graph.

@@ -10,7 +10,7 @@ from keras_bert.experiments.pretraining_model import Objective, PretrainingSetti
 from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
-from keras_bert.pretraining.masking import Masking
+from keras_bert.pretraining import Masking
 from keras_bert.training.snapshots import Snapshots
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
 

@@ -1,0 +1,100 @@
+"""Research is a guest: it imports what any user can import, besides the names in a list, which only gets shorter."""
+
+import ast
+
+import keras_bert
+from tests.documents import ROOT
+
+MODULES = ("data", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
+PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
+PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
+PRIVATE = {
+    "keras_bert.checkpoints.answers.Answerer",
+    "keras_bert.checkpoints.identity.model_identity",
+    "keras_bert.checkpoints.layout.KERAS_FILE",
+    "keras_bert.checkpoints.load.open_keras",
+    "keras_bert.checkpoints.locations",
+    "keras_bert.checkpoints.tokenizer_files",
+    "keras_bert.corpus.lines",
+    "keras_bert.data.bucketing.token_batches",
+    "keras_bert.data.sources",
+    "keras_bert.experiments.finetuning.Finetuning",
+    "keras_bert.experiments.grid",
+    "keras_bert.experiments.grid_runs.remove_snapshots",
+    "keras_bert.experiments.hyperparameters.Hyperparameters",
+    "keras_bert.experiments.pretraining.open_held_out",
+    "keras_bert.experiments.pretraining.open_phases",
+    "keras_bert.experiments.pretraining_model.Objective",
+    "keras_bert.experiments.pretraining_model.PretrainingSettings",
+    "keras_bert.experiments.pretraining_model.open_config",
+    "keras_bert.experiments.pretraining_run.PretrainingRun",
+    "keras_bert.experiments.unchanged_inputs.check_unchanged",
+    "keras_bert.files.difference",
+    "keras_bert.files.file_hash",
+    "keras_bert.files.read_json",
+    "keras_bert.files.read_lines",
+    "keras_bert.files.replacing",
+    "keras_bert.files.write_json",
+    "keras_bert.files.write_text",
+    "keras_bert.heads.token_classification.TokenClassification",
+    "keras_bert.metadata.Metadata",
+    "keras_bert.reports.charts",
+    "keras_bert.reports.curves",
+    "keras_bert.reports.environment.environment",
+    "keras_bert.reports.page",
+    "keras_bert.reports.page.Head",
+    "keras_bert.tasks.classification.glue",
+    "keras_bert.tasks.classification.leaderboard.table",
+    "keras_bert.tasks.classification.task.ClassificationTask",
+    "keras_bert.tasks.multiple_choice.task.MultipleChoiceTask",
+    "keras_bert.tasks.questions.data",
+    "keras_bert.tasks.questions.data.checked_object",
+    "keras_bert.tasks.questions.data.field",
+    "keras_bert.tasks.questions.task.QuestionAnsweringTask",
+    "keras_bert.tasks.questions.task.QuestionSettings",
+    "keras_bert.tasks.tagging.data",
+    "keras_bert.tasks.tagging.task.TaggingSettings",
+    "keras_bert.tasks.tagging.task.TaggingTask",
+    "keras_bert.tasks.tagging.task.predictions_name",
+    "keras_bert.text.labels.checked_labels",
+    "keras_bert.text.tokenizer_options.LONGEST_WORD",
+    "keras_bert.training.logits_cache.rows_fingerprint",
+    "keras_bert.training.logits_cache.weights_fingerprint",
+    "keras_bert.training.progress.messages",
+    "keras_bert.training.progress.track",
+    "keras_bert.training.snapshots.Snapshots",
+    "pipelines.arguments.CommandArguments",
+    "pipelines.arguments.flag",
+    "pipelines.command",
+    "pipelines.common_flags",
+    "pipelines.run_glue",
+    "pipelines.run_glue.check",
+    "pipelines.run_glue.main",
+    "pipelines.run_pretraining",
+    "pipelines.run_pretraining.main",
+    "pipelines.run_squad",
+    "pipelines.run_squad.check",
+    "pipelines.run_squad.main",
+    "pipelines.run_tagging",
+}
+
+
+def imported():
+    """Returns the names that research imports from the package and its commands, also as attributes of `keras_bert`."""
+    found = set()
+    for path in (ROOT / "research").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{name.name}" for name in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {name.name for name in node.names if "." in name.name}
+            elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("keras_bert."):
+                module, _, name = ast.unparse(node).removeprefix("keras_bert.").partition(".")
+                found.add(f"keras_bert.{module}.{name}" if name and module in MODULES else f"keras_bert.{module}")
+    return {name for name in found if name.startswith(("keras_bert.", "pipelines."))}
+
+
+def test_research_imports_the_public_face():
+    found = imported() - PUBLIC
+    assert sorted(found - PRIVATE) == [], "not public: use a public name, or make this one public"
+    assert sorted(PRIVATE - found) == [], "no longer imported: remove it from `PRIVATE`"
