@@ -1,4 +1,3 @@
-from keras_bert.models.forward import run_encoder as run_encoder
 from keras_bert.models.graph_comparison import Family as Family
 from keras_bert.models.graph_comparison import own_layers as own_layers
 from keras_bert.rewirings.bi_encoder import build_bi_encoder as build_bi_encoder

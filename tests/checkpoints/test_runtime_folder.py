@@ -114,7 +114,7 @@ def test_quantized_models(build, preprocessor, tmp_path):
 def test_models_without_a_graph(build, models, preprocessor, tmp_path):
     narrow, stranger = build("encoder", dtype="bfloat16"), keras_bert.translation.build_transformer(TRANSFORMER)
     for export in (keras_bert.export_onnx, keras_bert.export_litert):
-        message = r"must be a BERT with one of the heads.*`keras_bert.export` or --format=saved"
+        message = r"must be a BERT with one of the heads.*`keras_bert.export` or `format=saved"
         with pytest.raises(ValueError, match=message):
             export(stranger, preprocessor, tmp_path / "new")
         with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):

@@ -38,6 +38,7 @@ PRIVATE = {
     "keras_bert.files.write_text",
     "keras_bert.heads.token_classification.TokenClassification",
     "keras_bert.metadata.Metadata",
+    "keras_bert.models.forward.run_encoder",
     "keras_bert.reports.charts",
     "keras_bert.reports.curves",
     "keras_bert.reports.environment.environment",
