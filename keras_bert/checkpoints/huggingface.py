@@ -76,8 +76,12 @@ def _stored_head(head, architectures, wanted):
 
 
 def _heads():
-    """Returns the head of each architecture; the tensors distinguish architectures with the same head."""
-    return {architecture: head.name for head in HEADS for architecture in head.architectures}
+    """Returns the head of each architecture, the first one that has it; tensors distinguish those of the same head."""
+    heads = {}
+    for head in HEADS:
+        for architecture in head.architectures:
+            heads.setdefault(architecture, head.name)
+    return heads
 
 
 def is_ours(directory):

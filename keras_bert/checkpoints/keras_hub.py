@@ -10,7 +10,9 @@ import numpy as np
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.locations import OFFLINE
 from keras_bert.config import BertConfig
+from keras_bert.heads.classification import Classification
 from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import NO_HEAD
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import LOWERCASE, VOCABULARY_OPTIONS
@@ -48,7 +50,7 @@ def _read_backbone(backbone):
         attention_probs_dropout_prob=values["dropout"],
     )
     tensors = {name: _tensor(name, *found) for name, found in _variables(backbone).items()}
-    return Checkpoint(f"the KerasHub backbone {backbone.name!r}", config, tensors, Metadata(head="encoder"))
+    return Checkpoint(f"the KerasHub backbone {backbone.name!r}", config, tensors, Metadata(head=NO_HEAD))
 
 
 def _read_classifier(task):
@@ -58,7 +60,7 @@ def _read_classifier(task):
         raise ValueError(f"the activation of {task.name!r} must be linear, softmax or sigmoid. Received: {activation}")
     checkpoint = _read_backbone(task.backbone)
     checkpoint.name = f"the KerasHub classifier {task.name!r}"
-    checkpoint.metadata = Metadata(head="classification", multi_label=activation == "sigmoid")
+    checkpoint.metadata = Metadata(head=Classification.name, multi_label=activation == "sigmoid")
     checkpoint.config = dataclasses.replace(checkpoint.config, classifier_dropout=task.dropout)
     for name, variable in (("weight", task.output_dense.kernel), ("bias", task.output_dense.bias)):
         name = f"classifier.{name}"
@@ -73,7 +75,7 @@ def read_preset(name, head=None):
     from keras_hub.src.utils import preset_utils
 
     try:
-        task = head != "encoder" and preset_utils.check_file_exists(str(name), preset_utils.TASK_CONFIG_FILE)
+        task = head != NO_HEAD and preset_utils.check_file_exists(str(name), preset_utils.TASK_CONFIG_FILE)
         kind = preset_utils.load_json(str(name), preset_utils.TASK_CONFIG_FILE)["class_name"] if task else None
         if kind == _CLASSIFIER:
             model = keras_hub.models.BertTextClassifier.from_preset(str(name))

@@ -203,7 +203,13 @@ class LoadedBert(ModelMethods):
 
     def _build_model(self):
         head, name, tensors = head_named(self.head), self._checkpoint.name, self._checkpoint.tensors
-        options = {**vars(self.metadata), **(self.metadata.head_options or {}), "dropout": self.config.head_dropout}
+        own = self.metadata.head_options or {}
+        if unknown := own.keys() - set(head.saved):
+            raise ValueError(
+                f"{name}: `head_options` of head={head.name!r} must be {', '.join(head.saved) or 'none'}. "
+                f"Received: {', '.join(sorted(unknown))}"
+            )
+        options = {**vars(self.metadata), **own, "dropout": self.config.head_dropout}
         try:
             options |= head.sizes(tensors)
         except KeyError as error:

@@ -8,6 +8,7 @@ from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
 from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import build_pretrainer
+from keras_bert.heads.registry import head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.pretraining.masking import Masking
 from keras_bert.text.new_words import without_known
@@ -168,7 +169,7 @@ def build_model(config, model, objective, vocabulary, length, origins, add_words
 def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
     """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary."""
     bert = _load("--teacher", model, objective, vocabulary, length, origins, dtype=dtype)
-    if bert.head != "pretraining":
+    if "masked" not in head_named(bert.head).reads:
         raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")
     return bert.pretrainer(None if objective.next_sentence else False)
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -204,6 +205,15 @@ def test_a_head_that_is_not_registered(user, folder, caplog):
         assert keras_bert.load(folder, heads=[user.Ordinal()]).head == "ordinal"
     finally:
         HEADS[:] = known
+
+
+def test_options_of_another_head(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config["keras_bert"]["head_options"] |= {"width": 3}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="`head_options` of head=.ordinal. must be spread. Received: width"):
+        keras_bert.load(tmp_path / "model").model()
 
 
 def test_what_cannot_be_registered(user):
