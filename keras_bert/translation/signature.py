@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_bert.text.signatures import texts
+from keras_bert.text.signatures import texts, traced_once
 from keras_bert.translation.beams import Beam, beam_search
 from keras_bert.translation.decoding import CachedDecoder
 
@@ -42,10 +42,10 @@ class Translator:
         self._longest = self.decoder.config.max_position_embeddings
         specials = ("[PAD]", "[UNK]", "[START]")
         self._forbidden = tokenizer.vocabulary.ids(specials)
+        self._searched = traced_once(self._search)
 
     def __call__(self, texts):
-        ids, mask, truncated = self.encode(texts)
-        targets = self._search(ids, mask)
+        _, _, truncated, targets = self._searched(texts)
         best = targets["ids"][:, : self.n_best]
         translations = tf.ensure_shape(self.decode(best), [None, self.n_best])
         return {
@@ -70,7 +70,9 @@ class Translator:
         ragged = tf.ragged.boolean_mask(flat, (flat >= 0) & (flat != self.tokenizer.end_id))
         return tf.reshape(self.tokenizer.detokenize(ragged), [rows, count])
 
-    def _search(self, ids, mask):
+    def _search(self, texts):
+        """Returns what `encode` returns, and the translations: ids and scores."""
+        ids, mask, truncated = self.encode(texts)
         lengths = tf.reduce_sum(mask, axis=1)
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
         targets = beam_search(
@@ -84,10 +86,11 @@ class Translator:
             forbidden=self._forbidden,
         )
         empty = lengths == 1  # An empty text has an empty translation.
-        return {
+        targets = {
             "ids": tf.where(empty[:, None, None], -1, targets["ids"]),
             "scores": tf.where(empty[:, None], 0.0, targets["scores"]),
         }
+        return ids, mask, truncated, targets
 
     def align(self, texts):
         """Translates texts and shows what each piece of a translation reads.
@@ -97,8 +100,8 @@ class Translator:
             length)`, texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`.
         """
         count = tf.shape(texts)[0]
-        ids, mask, _ = self.encode(tf.concat([texts, [""]], 0))  # So that there is at least one.
-        best = self._search(ids, mask)["ids"][:, 0]
+        ids, mask, _, targets = self._searched(tf.concat([texts, [""]], 0))  # So that there is at least one.
+        best = targets["ids"][:, 0]
         written = tf.cast(best >= 0, tf.int32)
         longest = tf.maximum(tf.reduce_max(tf.reduce_sum(written, axis=1)), 1)
         best, written = tf.maximum(best, 0)[:, :longest], written[:, :longest]
