@@ -42,10 +42,12 @@ RUN = [NARROW[0], *NARROW[-2:]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    program = tmp_path_factory.mktemp("native") / "native_runner"
-    native.build(program)
-    return program
+def program(shared_folder):
+    def fill(folder):
+        folder.mkdir()
+        native.build(folder / "native_runner")
+
+    return shared_folder("native", fill) / "native_runner"
 
 
 def test_every_head_passes_verification(exported):
