@@ -5,7 +5,7 @@ import itertools
 import keras
 
 import keras_bert
-from keras_bert.heads.token_classification import TokenClassification
+from keras_bert.heads import TokenClassification
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.forward import run_encoder
 from research.recurrent import BiLSTM, EncoderFeatures, WeightedSum

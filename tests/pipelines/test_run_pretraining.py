@@ -15,8 +15,6 @@ from safetensors.numpy import load_file
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.training.feature_cache import weights_fingerprint  # noqa: E402
-
 import keras_bert  # noqa: E402
 from keras_bert.data.bucketing import Batches  # noqa: E402
 from keras_bert.experiments import pretraining_run  # noqa: E402
@@ -25,6 +23,7 @@ from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
+from keras_bert.training.logits_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, finish, flags_of, mistake, run, start  # noqa: E402

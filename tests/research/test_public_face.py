@@ -5,7 +5,7 @@ import ast
 import keras_bert
 from tests.documents import ROOT
 
-MODULES = ("data", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
+MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
 PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
 PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
 PRIVATE = {
@@ -36,7 +36,6 @@ PRIVATE = {
     "keras_bert.files.replacing",
     "keras_bert.files.write_json",
     "keras_bert.files.write_text",
-    "keras_bert.heads.token_classification.TokenClassification",
     "keras_bert.metadata.Metadata",
     "keras_bert.models.forward.run_encoder",
     "keras_bert.reports.charts",
