@@ -20,17 +20,9 @@ FEATURES = tuple(_STATES)
 
 @keras.saving.register_keras_serializable(package="research")
 class EncoderFeatures(Composite):
-    """Selects and concatenates hidden states of an encoder. No gradient flows into the encoder.
+    """Selects and concatenates hidden states of an encoder, one of `FEATURES`. No gradient flows into the encoder.
 
-    Args:
-        features: str, one of "embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four" and
-            "sum_all". The states of a sum are concatenated too; `WeightedSum` adds them up.
-
-    Call arguments:
-        states: list of the outputs of the embeddings and of all blocks, `(batch, length, hidden_size)`.
-
-    Returns:
-        `(batch, length, states * hidden_size)`.
+    Its input are the outputs of the embeddings and of all blocks. `WeightedSum` adds up the states of a sum.
     """
 
     def __init__(self, features="concat_last_four", **kwargs):
@@ -65,17 +57,8 @@ class EncoderFeatures(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class WeightedSum(Composite):
-    """Adds up hidden states with learned weights, a softmax, and a learned scale (Peters et al., 2018, equation 1).
-
-    Args:
-        states: int, number of states. At first, the sum is their mean.
-
-    Call arguments:
-        features: `(..., states * width)`, the concatenated states.
-
-    Returns:
-        `(..., width)`.
-    """
+    """Adds up concatenated hidden states with learned weights, a softmax, and a learned scale (Peters et al., 2018,
+    equation 1). At first, the sum is their mean."""
 
     def __init__(self, states, **kwargs):
         super().__init__(**kwargs)
@@ -107,17 +90,8 @@ class Orthogonal(keras.initializers.Orthogonal):
 class BiLSTM(Composite):
     """A bidirectional LSTM that ignores padding (Hochreiter & Schmidhuber, 1997).
 
-    Args:
-        units: int, width of each direction.
-        separate: bool, whether each direction reads its own half of the inputs, as in ELMo: stacked layers then never
-            mix the directions. Defaults to `False`.
-
-    Call arguments:
-        inputs: `(batch, length, features)`.
-        padding_mask: `(batch, length)`, nonzero for real tokens.
-
-    Returns:
-        `(batch, length, 2 * units)`, the left-to-right states first, zeros at padding.
+    Returns `(batch, length, 2 * units)`, the left-to-right states first, zeros at padding. With `separate`, each
+    direction reads its own half of the inputs, as in ELMo: stacked layers then never mix the directions.
     """
 
     def __init__(self, units, separate=False, **kwargs):

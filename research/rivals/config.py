@@ -16,25 +16,15 @@ _LETTERS = {"H": "width", "L": "num_layers", "E": "embedding_size"}
 
 @dataclasses.dataclass(frozen=True)
 class RivalConfig:
-    """Config of a model that BERT is compared with.
+    """Config of a model that BERT is compared with."""
 
-    Args:
-        kind: str, "bilm" (`build_bilm`), "bilstm" (`build_bilstm_classifier`) or "bidaf" (`build_bidaf`).
-        vocab_size: int, number of rows of the token table.
-        width: int, width of each direction of the LSTMs.
-        num_layers: int, number of LSTM layers; for "bilstm", those below the attention.
-        embedding_size: int, width of the token table.
-        dropout: float, dropout rate.
-        language_model: `RivalConfig` of the "bilm" whose states are features, or `None`.
-    """
-
-    kind: str
+    kind: str  # "bilm" (`build_bilm`), "bilstm" (`build_bilstm_classifier`) or "bidaf" (`build_bidaf`).
     vocab_size: int
-    width: int
-    num_layers: int
+    width: int  # Of each direction of the LSTMs.
+    num_layers: int  # Of LSTMs; for "bilstm", those below the attention.
     embedding_size: int
     dropout: float
-    language_model: "RivalConfig | None" = None
+    language_model: "RivalConfig | None" = None  # The "bilm" whose states are features.
 
     max_position_embeddings = 512  # Texts of this length are read unless the caller asks for more; there is no limit.
 

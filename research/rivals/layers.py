@@ -10,15 +10,8 @@ _FORBIDDEN = -1e9  # Added to the float32 score of a masked position.
 
 @keras.saving.register_keras_serializable(package="research")
 class SplitPair(Composite):
-    """Splits rows into their first and second part, each at the start of its own row.
-
-    Call arguments:
-        token_ids, segment_ids, padding_mask: int `(batch, length)`, as for BERT: the second part has the segment 1.
-
-    Returns:
-        Four int32 tensors `(batch, length)`: ids and mask of the first part, ids and mask of the second part. Ids
-        after the end of a part are 0.
-    """
+    """Splits rows of BERT's inputs into their first and second part, each at the start of its own row: ids and mask of
+    the first, ids and mask of the second, int32 `(batch, length)`. Ids after the end of a part are 0."""
 
     def call(self, token_ids, segment_ids, padding_mask):
         real, is_second = ops.not_equal(padding_mask, 0), ops.not_equal(segment_ids, 0)
@@ -52,16 +45,8 @@ def _rotated(values, start):
 
 @keras.saving.register_keras_serializable(package="research")
 class PairAttention(Composite):
-    """Summarizes the other part for each position: dot-product attention (Wang et al., 2018, GLUE's baseline).
-
-    Call arguments:
-        states: `(batch, length, width)`.
-        others: `(batch, other length, width)`, the states of the other part.
-        others_mask: `(batch, other length)`, nonzero for real tokens.
-
-    Returns:
-        `(batch, length, width)`; zeros if the other part is empty.
-    """
+    """Summarizes the other part, `others`, for each position: dot-product attention (Wang et al., 2018, GLUE's
+    baseline), `(batch, length, width)`; zeros if the other part is empty."""
 
     def call(self, states, others, others_mask):
         real = ops.not_equal(others_mask, 0)
@@ -76,15 +61,7 @@ class PairAttention(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class MaskedMax(Composite):
-    """Takes the maximum over the real positions.
-
-    Call arguments:
-        states: `(batch, length, width)`.
-        padding_mask: `(batch, length)`, nonzero for real tokens.
-
-    Returns:
-        `(batch, width)`; zeros for a row without real tokens.
-    """
+    """Takes the maximum over the real positions, `(batch, width)`; zeros for a row without any."""
 
     def call(self, states, padding_mask):
         real = ops.not_equal(padding_mask, 0)
@@ -99,17 +76,8 @@ class MaskedMax(Composite):
 class AttentionFlow(Composite):
     """Attention between context and question in both directions (Seo et al., 2017, section 2, layer 4).
 
-    Args:
-        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
-
-    Call arguments:
-        context: `(batch, context length, width)`, H in the paper.
-        question: `(batch, question length, width)`, U in the paper.
-        context_mask, question_mask: `(batch, length)`, nonzero for real tokens.
-
-    Returns:
-        `(batch, context length, 4 * width)`, G in the paper: the context, the attended question, and the products of
-        the context with the attended question and with the attended context.
+    From H and U in the paper to G, `(batch, context length, 4 * width)`: the context, the attended question, and the
+    products of the context with the attended question and with the attended context.
     """
 
     def __init__(self, initializer_range=0.02, **kwargs):
@@ -140,14 +108,9 @@ class AttentionFlow(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class JoinLogits(Composite):
-    """Moves the logits of the second part to its positions in the row. [CLS] has a learned logit, of no answer.
+    """Moves the logits of the second part of `SplitPair` to its positions in the row, float32 `(batch, length)`.
 
-    Call arguments:
-        logits: `(batch, length)`, of the second part as split by `SplitPair`.
-        segment_ids, padding_mask: int `(batch, length)`.
-
-    Returns:
-        float32 `(batch, length)`; the logits of other positions make their probability zero.
+    [CLS] has a learned logit, of no answer; those of other positions make their probability zero.
     """
 
     def build(self, logits_shape, *shapes):
@@ -167,18 +130,7 @@ class JoinLogits(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class Highway(Composite):
-    """A highway layer (Srivastava et al., 2015): a gate mixes the input with its transform.
-
-    Args:
-        width: int, width of input and output.
-        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
-
-    Call arguments:
-        inputs: `(..., width)`.
-
-    Returns:
-        `(..., width)`.
-    """
+    """A highway layer (Srivastava et al., 2015): a gate mixes the input with its transform."""
 
     def __init__(self, width, initializer_range=0.02, **kwargs):
         super().__init__(**kwargs)
@@ -201,14 +153,7 @@ class Highway(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class BothDirections(Composite):
-    """Repeats embeddings for the two directions of a `BiLSTM` with `separate`.
-
-    Call arguments:
-        embeddings: `(batch, length, width)`.
-
-    Returns:
-        `(batch, length, 2 * width)`.
-    """
+    """Repeats embeddings for the two directions of a `BiLSTM` with `separate`."""
 
     def call(self, embeddings):
         return ops.concatenate([embeddings, embeddings], axis=-1)
@@ -219,14 +164,8 @@ class BothDirections(Composite):
 
 @keras.saving.register_keras_serializable(package="research")
 class NextAndPrevious(Composite):
-    """Selects the states that predict a token: left-to-right without the last, then right-to-left without the first.
-
-    Call arguments:
-        states: `(batch, length, 2 * width)`, of a `BiLSTM`.
-
-    Returns:
-        `(batch, 2 * (length - 1), width)`.
-    """
+    """Selects the states of a `BiLSTM` that predict a token: left-to-right without the last, then right-to-left without
+    the first, `(batch, 2 * (length - 1), width)`."""
 
     def call(self, states):
         left, right = ops.split(states, 2, axis=-1)

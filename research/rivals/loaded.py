@@ -38,18 +38,7 @@ class NotBertError(AttributeError, ValueError):
 class LoadedRival:
     """A model that BERT is compared with, in memory; or only its sizes and a vocabulary, before training.
 
-    Args:
-        name: str, path or name, for messages.
-        config: a `RivalConfig`.
-        metadata: the `Metadata`.
-        model: the trained model. Defaults to `None`.
-        language_model: the model from `build_bilm` whose states are features. Defaults to `None`.
-        dtype: dtype policy of new models. Defaults to Keras' global dtype policy.
-
-    Attributes:
-        config, metadata: as given. Each field of `metadata` is an attribute too, see `LoadedBert`.
-        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
-        has_pair_layers: `True`: classifiers of pairs have layers of their own.
+    `language_model` is the model whose states are features. The fields of `metadata` are attributes, too.
     """
 
     has_pair_layers = True

@@ -44,23 +44,15 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True)
 class Column(Heading):
-    """A task of a study.
+    """A task of a study."""
 
-    Args:
-        name, title, metric, train_examples, dev_examples: see `Heading`.
-        recipe: the `FinetuningRecipe`.
-        words: int, number of words of one epoch, for estimates.
-        content: list of str, hashes of the data.
-        make: function of the directory or name of a model, a folder and options of `load` that returns a
-            `FinetuningTask`; and whether the model has a BiLSTM, for tagging on features of a frozen encoder.
-        on_features: bool, whether all rows train a BiLSTM on features. Defaults to `False`.
-    """
-
-    recipe: object
-    words: int
-    content: list
+    recipe: object  # The `FinetuningRecipe`.
+    words: int  # Number of words of one epoch, for estimates.
+    content: list  # Hashes of the data.
+    # From the directory or name of a model, a folder, options of `load` and whether the model has a BiLSTM, for tagging
+    # on features of a frozen encoder, to a `FinetuningTask`.
     make: Callable
-    on_features: bool = False
+    on_features: bool = False  # Whether all rows train a BiLSTM on features.
 
     def heading(self):
         """Returns the `Heading`."""
@@ -68,17 +60,7 @@ class Column(Heading):
 
 
 def open_columns(names, scale, sources, metrics=None):
-    """Reads the data of tasks.
-
-    Args:
-        names: list of names, of `definitions.TASKS`.
-        scale: a `Scale`.
-        sources: `Sources`.
-        metrics: dict of the metrics of GLUE tasks that differ from those of the paper's ablations. Defaults to none.
-
-    Returns:
-        List of `Column`s.
-    """
+    """Reads the data of tasks, and returns their `Column`s; `metrics` are those that differ from the ablations'."""
     metrics = {**_METRICS, **(metrics or {})}
     try:
         return [_open(name, scale.recipe(name), sources, metrics) for name in names]

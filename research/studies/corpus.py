@@ -9,18 +9,11 @@ from keras_bert.training.progress import messages
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """The text to pre-train on.
+    """The text to pre-train on."""
 
-    Args:
-        text: glob pattern of the text files; one sentence per line, with a blank line between documents.
-        held_out: glob pattern of other files to evaluate on; `None` holds out the last file of `text`.
-        vocabulary: path of a vocabulary; `None` learns one from `text`.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
-    """
-
-    text: str
-    held_out: str | None = None
-    vocabulary: str | None = None
+    text: str  # Glob pattern of files; one sentence per line, with a blank line between documents.
+    held_out: str | None = None  # Glob pattern of other files to evaluate on; `None` holds out the last file of `text`.
+    vocabulary: str | None = None  # Path; `None` learns one from `text`.
     lowercase: bool = True
 
     def files(self):
@@ -37,13 +30,7 @@ class Corpus:
 
 
 class StudyData:
-    """The vocabulary and the records of a study, written once.
-
-    Args:
-        corpus: a `Corpus`.
-        scale: a `Scale`.
-        folder: path of the study.
-    """
+    """The vocabulary and the records of a study, written once."""
 
     def __init__(self, corpus, scale, folder):
         self.corpus, self._scale, self._folder = corpus, scale, folder

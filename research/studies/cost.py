@@ -11,13 +11,7 @@ _EVALUATION = 1.3  # Time of training and evaluation, relative to training alone
 
 
 def work_text(runner, recipes, pairs):
-    """Describes what is left to do.
-
-    Args:
-        runner: a `StudyRunner`.
-        recipes: list of the recipes to pre-train.
-        pairs: list of `(row, column)` to fine-tune.
-    """
+    """Describes what is left to do: recipes to pre-train, and `(row, column)` to fine-tune."""
     texts = []
     if recipes:
         several = "s" * (len(recipes) > 1)
@@ -34,10 +28,6 @@ def estimate(runner, recipes, pairs):
 
     A few steps are timed of each kind of model, and the time until the first one, which each run takes too. Fine-tuning
     is assumed to take as long per token as pre-training; that of recurrent models is left out.
-
-    Args:
-        runner: a `StudyRunner`, after `prepare`.
-        recipes, pairs: see `work_text`.
     """
     pairs = [(row, column) for row, column in pairs if not row.recurrent]
     needed = [*recipes, *(row.recipe for row, _ in pairs)]

@@ -39,27 +39,17 @@ class Recipe:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of a study.
+    """A row of a study."""
 
-    Args:
-        key: str, name in flags and folders.
-        title: str, name in tables.
-        recipe: the `Recipe` of its pre-training; `None` for none. Defaults to the paper's.
-        published: dict of published dev scores in percent, by task; `perplexity` is that of the language model.
-        bilstm: bool, whether fine-tuning adds a BiLSTM, see `build_on_bilstm`. Defaults to `False`.
-        features: str, see `build_bilstm_tagger`: named entities are tagged on features. Defaults to `None`.
-        share: float, fraction of the pre-training steps after which the model is fine-tuned. Defaults to 1.
-        recurrent: bool, whether the tasks have models of their own: GLUE's BiLSTM, and BiDAF for questions, with the
-            states of the pre-trained model as features, if there is one. Defaults to `False`.
-    """
-
-    key: str
+    key: str  # Name in flags and folders.
     title: str
-    recipe: Recipe | None = Recipe()
+    recipe: Recipe | None = Recipe()  # Of its pre-training; `None` for none.
+    # Published dev scores in percent, by task; `perplexity` is that of the language model.
     published: dict = dataclasses.field(default_factory=dict)
-    bilstm: bool = False
-    features: str | None = None
-    share: float = 1.0
+    bilstm: bool = False  # Whether fine-tuning adds a BiLSTM, see `build_on_bilstm`.
+    features: str | None = None  # Named entities are tagged on these features, see `build_bilstm_tagger`.
+    share: float = 1.0  # Fraction of the pre-training steps after which the model is fine-tuned.
+    # Whether tasks have GLUE's BiLSTM or BiDAF, with the states of the pre-trained model as features, if there is one.
     recurrent: bool = False
 
     @property
@@ -70,23 +60,14 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class StudyDefinition:
-    """A study: rows that are pre-trained, fine-tuned and compared with the first one.
-
-    Args:
-        title: str, heading of the results.
-        rows: tuple of `Row`s.
-        tasks: tuple of task names at the paper's scale, in the order of the columns.
-        small_tasks: tuple of task names at the other scales.
-        metrics: dict of the scores to compare, by task, where they differ from those of the ablations.
-        note: str, sentence about the published scores. Defaults to "".
-    """
+    """A study: rows that are pre-trained, fine-tuned and compared with the first one."""
 
     title: str
     rows: tuple
-    tasks: tuple
-    small_tasks: tuple
-    metrics: dict = dataclasses.field(default_factory=dict)
-    note: str = ""
+    tasks: tuple  # Names at the paper's scale, in the order of the columns.
+    small_tasks: tuple  # At the other scales.
+    metrics: dict = dataclasses.field(default_factory=dict)  # By task, where they differ from those of the ablations.
+    note: str = ""  # About the published scores.
 
     @property
     def recipes(self):

@@ -19,16 +19,7 @@ _PARTS = 10  # Snapshots of a pre-training.
 
 
 class PretrainedModels:
-    """Pre-trains the recipes of a study. Interrupted pre-trainings resume.
-
-    Args:
-        definition: a `StudyDefinition`.
-        scale: a `Scale`.
-        data: a `StudyData`.
-        folder: path of the study.
-        strategy: see `create_strategy`; `None` uses one device.
-        precision: str, name of a Keras dtype policy.
-    """
+    """Pre-trains the recipes of a study. Interrupted pre-trainings resume."""
 
     def __init__(self, definition, scale, data, folder, strategy, precision):
         self._definition, self._scale, self._data, self._folder = definition, scale, data, folder / "pretraining"

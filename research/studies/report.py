@@ -9,16 +9,8 @@ _LOSS = "mlm_loss"
 
 
 def write_study_report(path, head, table, differences, notes, runs, steps):
-    """Writes the report.
-
-    Args:
-        path: output file.
-        head: a `Head`.
-        table: `(heads, our rows, published rows)`, lists of cells.
-        differences, notes: lists of sentences.
-        runs: dict of the lines of `metrics.jsonl` by pre-training.
-        steps: list of `(task, {model: [(steps, score), ...]})` of scores over pre-training steps; may be empty.
-    """
+    """Writes the report. `table` has heads, our rows and published rows; `runs` the lines of `metrics.jsonl` by
+    pre-training, `steps` tuples `(task, {model: [(steps, score), ...]})` of scores over pre-training steps."""
     text = page.render(
         str(pathlib.Path(__file__).with_name("report.html")),
         head=head,

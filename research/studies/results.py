@@ -10,13 +10,7 @@ from research.studies.report import write_study_report
 
 
 def write_results(runner, output, seconds=0.0):
-    """Writes the results of all finished rows, and returns the table with its notes as Markdown.
-
-    Args:
-        runner: a `StudyRunner`.
-        output: the folder.
-        seconds: float, the duration of the study; 0 if unknown.
-    """
+    """Writes the results of all finished rows, and returns the table with its notes as Markdown."""
     definition, scores, perplexities = runner.definition, runner.scores(), runner.perplexities()
     columns = runner.headings(scores)
     heads = tables.heads(columns, perplexities)

@@ -24,13 +24,7 @@ _PRETRAINING = ("config", "bilm", "vocab_size", "phases", "learning_rate", "warm
 class StudyRunner:
     """Runs a study in a folder. Interrupted studies resume; rows, tasks and seeds can be added later.
 
-    The scores of other rows and tasks from earlier runs in the folder are kept.
-
-    Its arguments are a `StudyDefinition`, a `Scale`, `Column`s, a `Corpus`, the folder, the keys of the rows to run, by
-    default all, a strategy, see `create_strategy`, and the name of a Keras dtype policy.
-
-    Attributes:
-        models: the `PretrainedModels`.
+    The scores of other rows and tasks from earlier runs in the folder are kept. `rows` are the keys of those to run.
     """
 
     def __init__(self, definition, scale, columns, corpus, output, rows=None, strategy=None, precision="float32"):

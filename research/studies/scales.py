@@ -5,22 +5,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningRecipe:
-    """How a task is fine-tuned.
+    """How a task is fine-tuned."""
 
-    Args:
-        learning_rates: tuple of floats; of several, the one with the best mean over the seeds counts.
-        batch_size: int, batch size.
-        epochs: int, number of epochs.
-        sequence_length: int, maximum number of tokens.
-        train_examples: int, number of training examples to use; `None` for all.
-        dev_examples: int, number of dev examples to use; `None` for all.
-    """
-
-    learning_rates: tuple = (5e-5, 4e-5, 3e-5, 2e-5)
+    learning_rates: tuple = (5e-5, 4e-5, 3e-5, 2e-5)  # The one with the best mean over the seeds counts.
     batch_size: int = 32
     epochs: int = 3
     sequence_length: int = 128
-    train_examples: int | None = None
+    train_examples: int | None = None  # `None` for all.
     dev_examples: int | None = None
 
 

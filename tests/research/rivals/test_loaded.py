@@ -9,11 +9,8 @@ import pytest
 import keras_bert
 from keras_bert.checkpoints.identity import differences
 from research import rivals
-from research.rivals.bidaf import build_bidaf
-from research.rivals.bilm import build_bilm, frozen_states
-from research.rivals.bilstm_classifier import build_bilstm_classifier
 from research.rivals.config import named_rival
-from research.rivals.models import build_rival
+from research.rivals.models import build_bidaf, build_bilm, build_bilstm_classifier, build_rival, frozen_states
 from tests.checkpoints.conftest import edit
 from tests.conftest import eagerly, to_numpy
 

@@ -8,9 +8,7 @@ import pytest
 import scipy.special
 
 from research.rivals import layers
-from research.rivals.bidaf import build_bidaf
-from research.rivals.bilm import build_bilm
-from research.rivals.bilstm_classifier import build_bilstm_classifier
+from research.rivals.models import build_bidaf, build_bilm, build_bilstm_classifier
 from tests.conftest import to_numpy
 from tests.research.feature_tagging.test_head import lstm
 
