@@ -115,7 +115,7 @@ def test_metadata(config, pieces, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_the_settings_of_a_preprocessor(models, pieces, tmp_path):
+def test_the_settings_of_a_preprocessor(eager, models, pieces, tmp_path):
     vocabulary = keras_bert.Vocabulary(pieces, added_tokens=["a"])
     options = {"lowercase": False, "strip_accents": True, "keep_special_tokens": ["[MASK]"], "padding": "longest"}
     preprocessor = keras_bert.TextPreprocessor(vocabulary, 9, **options)
