@@ -10,12 +10,32 @@ of any accepted answer. Prints how many question-document pairs were kept, and w
 take about a second.
 """
 
+import collections
 import dataclasses
+import functools
+import itertools
+import json
+import os
+import pathlib
+import re
+import unicodedata
 
+from keras_bert.data import sources as files
+from keras_bert.files import replacing
+from keras_bert.tasks.questions.data import checked_object, field
 from pipelines import command
 from pipelines.arguments import CommandArguments, flag
-from research import triviaqa
 
+# Folders of the evidence, and the field of a question that lists its documents there.
+_PAGES = {"wikipedia": "EntityPages", "web": "SearchResults"}
+_SOURCES = {"Wikipedia": ("wikipedia",), "Web": ("wikipedia", "web")}
+# Combining marks belong to the word, and so do decimal points and commas within numbers.
+_MARKS = "".join(char for char in map(chr, range(0x300, 0x10000)) if unicodedata.category(char)[0] == "M")
+_LETTERS = f"[^\\W_]+(?:[{_MARKS}]+[^\\W_]*)*"
+_WORD = re.compile(f"{_LETTERS}(?:(?<=\\d)[.,](?=\\d){_LETTERS})*")
+_ARTICLES = {"a", "an", "the"}
+# An article, not a letter as in A-ha or hepatitis A: before a space, or at the end of "Beatles, The".
+_ARTICLE = re.compile(r"^\W*(?:the|an?)\s+|,\s*(?:the|an?)\W*$", re.IGNORECASE)
 _REASONS = {
     "no_answer": "without an answer in the first {} words",
     "missing": "with a missing document, the first is {}",
@@ -36,8 +56,8 @@ class Arguments(CommandArguments):
 
 
 def main(arguments):
-    files, limits = (arguments.qa, arguments.evidence, arguments.output), (arguments.max_words, arguments.sources)
-    counts = triviaqa.convert(*files, *limits)
+    limits = arguments.max_words, arguments.sources
+    counts = convert(arguments.qa, arguments.evidence, arguments.output, *limits)
     print(f"{counts.questions:,} questions, {counts.pairs:,} question-document pairs:")
     for reason, text in _REASONS.items():
         if counts.dropped[reason]:
@@ -45,6 +65,213 @@ def main(arguments):
             print(f"{counts.dropped[reason]:,} {text.format(known)}")
     kept = f"{counts.kept:,} kept, of {counts.answered:,} questions, in {counts.paragraphs:,} contexts"
     print(f"{kept}: {arguments.output}")
+
+
+@dataclasses.dataclass
+class Counts:
+    """Statistics of a conversion."""
+
+    questions: int = 0
+    pairs: int = 0  # Question-document pairs that were read.
+    kept: int = 0  # Pairs that were written.
+    answered: int = 0  # Questions of the pairs that were written.
+    paragraphs: int = 0  # Documents of the pairs that were written.
+    dropped: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # Pairs by `_REASONS`.
+    first_missing: str | None = None  # Document.
+
+
+def convert(qa, evidence, output, max_words=400, sources=None):
+    """Converts TriviaQA questions to a file in SQuAD 1.1 format, and returns `Counts`.
+
+    Each document becomes a paragraph with all its questions. Question ids are `QuestionId--Filename`. The arguments are
+    those of the command.
+    """
+    qa, evidence, output = [pathlib.Path(path) for path in qa], pathlib.Path(evidence), pathlib.Path(output)
+    _check(qa, evidence, output, max_words, sources)
+    counts, documents = Counts(), {}
+    for path in qa:
+        _collect(path, sources, documents, counts)
+    with replacing(output) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write('{"version": "1.1", "data": [')
+        for number, article in enumerate(_articles(documents, evidence, max_words, counts)):
+            file.write(("," if number else "") + "\n" + json.dumps(article))
+        file.write("\n]}\n")
+        _check_kept(evidence, counts, max_words)
+    return counts
+
+
+def first_words(text, count):
+    """Returns the text from its first word to the end of word number `count`."""
+    places = [word.span() for word in itertools.islice(re.finditer(r"\S+", text), count)]
+    return text[places[0][0] : places[-1][1]] if places else ""
+
+
+def find_answer(context, aliases):
+    """Finds the first match of an alias, the longest at that position, as `(first character, last + 1)`, or `None`.
+
+    Ignores case, characters between words, and an article at the start of an alias, or at its end after a comma.
+    """
+    starting = collections.defaultdict(list)
+    for alias in aliases:
+        words = [word for word, _, _ in _words(_ARTICLE.sub("", alias))]
+        if not _ARTICLES.issuperset(words):
+            starting[words[0]].append(words)
+    for longest_first in starting.values():
+        longest_first.sort(key=len, reverse=True)
+    places = _words(context)
+    for index, (word, first, _) in enumerate(places):
+        for words in starting.get(word, ()):
+            if words == [word for word, _, _ in places[index : index + len(words)]]:
+                return first, places[index + len(words) - 1][2]
+    return None
+
+
+def _words(text):
+    """Returns `(normalized word, first character, last character + 1)` of each word."""
+    return [(_fold(word.group()), *word.span()) for word in _WORD.finditer(text)]
+
+
+def _fold(text):
+    """Normalizes case and the encoding of accents."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
+
+
+def _check(qa, evidence, output, max_words, sources):
+    if not qa:
+        raise ValueError("`qa` names no file. Expected files such as qa/wikipedia-train.json")
+    if sources is not None and (not sources or not set(sources) <= set(_PAGES)):
+        raise ValueError(f"`sources` must be among {', '.join(_PAGES)}. Received: sources={list(sources)}")
+    if max_words < 1:
+        raise ValueError(f"`max_words` must be positive. Received: max_words={max_words}")
+    if not evidence.is_dir():
+        raise ValueError(f"{evidence}: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/")
+    if output.is_dir():
+        raise ValueError(f"{output}: is a directory. Expected the name of the file to write")
+    if output.resolve() in [path.resolve() for path in qa]:
+        raise ValueError(f"{output}: is one of the question files. Expected another file to write")
+
+
+def _collect(path, sources, documents, counts):
+    """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
+    content = checked_object(path, files.source(path).document, "TriviaQA", "Data")
+    domain = content.get("Domain")
+    if sources is None and domain not in list(_SOURCES):
+        raise ValueError(
+            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
+        )
+    sources = sources or _SOURCES[domain]
+    for number, entry in enumerate(content["Data"]):
+        name = field(f"{path}: question {number}", entry, "QuestionId", str)
+        question = name, field(f"{path}: {name}", entry, "Question", str), _aliases(path, name, entry)
+        counts.questions += 1
+        for source, page in _pages(path, name, entry, sources):
+            counts.pairs += 1
+            verified = entry.get("QuestionPartOfVerifiedEval", True) and page.get("DocPartOfVerifiedEval", True)
+            if content.get("VerifiedEval") and not verified:
+                counts.dropped["unverified"] += 1
+            elif "Filename" not in page:
+                counts.dropped["unnamed"] += 1
+            else:
+                filename = _filename(path, name, page)
+                title = str(page.get("Title") or filename)
+                _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
+                if f"{name}--{filename}" in questions:
+                    counts.dropped["repeated"] += 1
+                else:
+                    questions[f"{name}--{filename}"] = question
+
+
+def _aliases(path, name, entry):
+    """Returns all unique answers; not TriviaQA's normalized ones, which lack significant articles."""
+    if "Answer" not in entry:
+        raise ValueError(f"{path}: {name} has no `Answer`. Expected the questions of train or dev, not of test")
+    answer = field(f"{path}: {name}", entry, "Answer", dict)
+    aliases = [field(f"{path}: {name}", answer, "Value", str)]
+    aliases += field(f"{path}: {name}", answer, "Aliases", list) + field(
+        f"{path}: {name}", answer, "HumanAnswers", list, []
+    )
+    wrong = [alias for alias in aliases if not isinstance(alias, str)]
+    if wrong:
+        raise ValueError(f"{path}: {name}: the answers must be strings. Received: {wrong[0]!r:.80}")
+    return list(dict.fromkeys(aliases))
+
+
+def _pages(path, name, entry, sources):
+    for source in [source for source in _PAGES if source in sources]:
+        for page in field(f"{path}: {name}", entry, _PAGES[source], list, []):
+            if not isinstance(page, dict):
+                raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
+            yield source, page
+
+
+def _filename(path, name, page):
+    filename = field(f"{path}: {name}", page, "Filename", str)
+    if not filename or filename.startswith("/") or ".." in filename.split("/"):
+        raise ValueError(f"{path}: {name}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
+    return filename
+
+
+def _articles(documents, evidence, max_words, counts):
+    """Yields an article of one paragraph for each document that contains an answer."""
+    answered, names = set(), functools.lru_cache(maxsize=4)(_names)
+    for document, (title, questions) in documents.items():
+        path = _find(evidence / document, names)
+        if path is None:
+            counts.first_missing = counts.first_missing or str(evidence / document)
+            counts.dropped["missing"] += len(questions)
+            continue
+        context = first_words(path.read_bytes().decode("utf-8", "replace"), max_words)
+        entries = [_entry(context, name, *question[1:]) for name, question in questions.items()]
+        kept = [entry for entry in entries if entry]
+        if len(kept) < len(entries):
+            counts.dropped["no_answer" if context else "empty"] += len(entries) - len(kept)
+        if kept:
+            counts.kept += len(kept)
+            counts.paragraphs += 1
+            answered |= {question[0] for question, entry in zip(questions.values(), entries, strict=True) if entry}
+            yield {"title": title, "paragraphs": [{"context": context, "qas": kept}]}
+    counts.answered = len(answered)
+
+
+def _find(path, names):
+    """Returns the file, or else the only one whose name differs just in case or encoding of accents, or `None`."""
+    if os.path.isfile(path):  # Unlike `Path.is_file`, returns False for invalid names.
+        return path
+    alike = names(path.parent).get(_fold(path.name), [])
+    return path.parent / alike[0] if len(alike) == 1 else None
+
+
+def _names(folder):
+    """Returns the file names of a folder, by normalized name."""
+    names = collections.defaultdict(list)
+    if os.path.isdir(folder):
+        for file in os.scandir(folder):
+            if file.is_file():
+                names[_fold(file.name)].append(file.name)
+    return names
+
+
+def _entry(context, name, question, aliases):
+    place = find_answer(context, aliases)
+    if place is None:
+        return None
+    answer = {"text": context[slice(*place)], "answer_start": place[0]}
+    return {"id": name, "question": question, "answers": [answer]}
+
+
+def _check_kept(evidence, counts, max_words):
+    considered = counts.pairs - sum(counts.dropped[reason] for reason in ("repeated", "unnamed", "unverified"))
+    if considered and counts.dropped["missing"] == considered:
+        raise ValueError(
+            f"{evidence}: all documents are missing, the first is {counts.first_missing}. Expected TriviaQA's "
+            "evidence, with wikipedia/ and web/"
+        )
+    if not counts.kept:
+        raise ValueError(
+            f"none of {counts.pairs} pairs of question and document has an answer in the first {max_words} words"
+        )
 
 
 if __name__ == "__main__":

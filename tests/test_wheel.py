@@ -22,7 +22,7 @@ print(bert.predict("He opened the [MASK] and went out.")["fills"][0][0]["token"]
 def wheel(tmp_path_factory):
     """The folder of the package as pip installs it, without dependencies."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("keras_bert", "pipelines", "saved_models"):
+    for name in ("keras_bert", "pipelines", "research", "saved_models"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -70,7 +70,8 @@ def python(wheel, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_the_declared_packages_suffice(python):
+def test_the_declared_packages_suffice(python, wheel):
+    assert {path.name for path in wheel.iterdir() if not path.name.endswith("-info")} == {"bin", "keras_bert"}
     assert "--learning_rate" in python("bare", "-m", "keras_bert.pipelines", "run_glue", "--help").stdout
     error = python("bare", "-c", QUICK_START).stderr
     assert "`keras_bert.load` needs tensorflow, which is not installed" in error

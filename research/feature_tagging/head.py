@@ -21,13 +21,9 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
     that are computed once, see `split_bilstm_tagger`.
 
     Args:
-        encoder: a model from `build_encoder`.
-        num_classes: int, number of tags.
-        features: str, the hidden states that the BiLSTM reads: "embeddings", "second_to_last", "last",
-            "concat_last_four", or "sum_last_four" or "sum_all" (all blocks), sums with learned weights. Defaults to
-            "concat_last_four", the best of the paper.
+        features: str, the hidden states that the BiLSTM reads, one of `FEATURES`; sums have learned weights. Defaults
+            to "concat_last_four", the best of the paper.
         width: int, width of the output of each BiLSTM layer, half of it in each direction. Defaults to 768.
-        num_layers: int, number of BiLSTM layers. Defaults to 2.
         dropout: float, dropout rate before each BiLSTM layer and before the last layer. Defaults to 0.5.
 
     Returns:

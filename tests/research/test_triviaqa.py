@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from keras_bert.tasks.questions import data as squad
-from research import triviaqa
+from research import convert_triviaqa as triviaqa
 
 
 def answer(*aliases, **rest):
