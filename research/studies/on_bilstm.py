@@ -3,7 +3,7 @@
 import keras
 
 import keras_bert
-from keras_bert.layers import Dense, Dropout
+from keras_bert.layers import Dense, Dropout, Pooler
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.questions.task import QuestionAnsweringTask
 from research.recurrent import BiLSTM
@@ -13,7 +13,7 @@ def build_on_bilstm(encoder, num_classes=None):
     """Builds a classifier on a randomly initialized BiLSTM, by which each token also sees its right context.
 
     Without `num_classes`, the model scores each token as the start and as the end of an answer. The states are pooled
-    as in the encoder, by its pooler.
+    as in the encoder, by a new pooler.
 
     Example:
         encoder = keras_bert.build_encoder(keras_bert.named_config("tiny"), causal=True)
@@ -21,10 +21,12 @@ def build_on_bilstm(encoder, num_classes=None):
     """
     # Layers
     description = keras_bert.describe(encoder)
-    config, dtype, pooler = description.config, description.dtype, description.layers["pooler"]
+    config, causal, dtype = description.config, description.causal, description.dtype
     if config.hidden_size % 2:
         raise ValueError(f"a BiLSTM needs an even `hidden_size`. Received: hidden_size={config.hidden_size}")
     bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name="encoder_bilstm")
+    pooling = config.hidden_size, config.initializer_range, causal, config.pooler_activation
+    pooler = Pooler(*pooling, dtype=dtype, name="pooler")
     initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
     dropout = Dropout(config.hidden_dropout_prob, dtype=dtype, name="head_dropout")
     head = Dense(num_classes or 2, kernel_initializer=initializer, dtype="float32", name="head")
@@ -36,7 +38,7 @@ def build_on_bilstm(encoder, num_classes=None):
         logits = head(states)
         outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
     else:
-        outputs = {"logits": head(dropout(pooler(states, mask) if description.causal else pooler(states)))}
+        outputs = {"logits": head(dropout(pooler(states, mask) if causal else pooler(states)))}
 
     # Model
     return keras.Model(encoder.input, outputs, name="bert_on_bilstm")

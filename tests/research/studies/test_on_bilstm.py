@@ -26,7 +26,7 @@ def test_outputs_equal_the_formulas(config, batch, causal):
         if model is classifier:
             # A left-to-right encoder pools the last token, since [CLS] sees only itself.
             pooled = sequence[np.arange(3), lengths - 1 if causal else 0]
-            kernel, bias = keras_bert.describe(encoder).layers["pooler"].dense.get_weights()
+            kernel, bias = model.get_layer("pooler").dense.get_weights()
             vectors = np.tanh(pooled @ kernel + bias)
         kernel, bias = model.get_layer("head").get_weights()
         outputs, expected = model(batch), vectors @ kernel + bias
