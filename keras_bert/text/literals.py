@@ -86,12 +86,12 @@ def join(parts, ids, *offsets):
     ragged `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
     """
 
-    tokens, part = tf.where(parts.is_token)[:, 0], ids.value_rowids()
+    tokens = tf.where(parts.is_token)[:, 0]
     # Where each part ends in the texts, and the places of its token and of its pieces.
     before = tf.cumsum(tf.cast(parts.is_token, ids.row_splits.dtype))
     splits = tf.gather(ids.row_splits + tf.pad(before, [[1, 0]]), parts.row_splits)
     own = tf.gather(ids.row_splits[:-1] + before - 1, tokens)
-    others = tf.range(tf.size(part, part.dtype)) + tf.gather(before, part)
+    others = tf.ragged.range(ids.row_starts() + before, ids.row_limits() + before).values
     places = [tf.cast(own, tf.int32), tf.cast(others, tf.int32)]
 
     def joined(of_tokens, of_pieces):
@@ -101,7 +101,7 @@ def join(parts, ids, *offsets):
 
     def joined_offsets(of_parts, offsets):
         of_parts, begin = tf.cast(of_parts, offsets.dtype), tf.cast(parts.starts, offsets.dtype)
-        return joined(tf.gather(of_parts, tokens), offsets.values + tf.gather(begin, part))
+        return joined(tf.gather(of_parts, tokens), offsets.values + tf.gather(begin, offsets.value_rowids()))
 
     return joined(parts.ids, ids.values), *map(joined_offsets, (parts.starts, parts.ends), offsets)
 
