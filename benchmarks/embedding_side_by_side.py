@@ -46,7 +46,9 @@ def ours(data_dir, model, most, seed):
     from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
     from keras_bert.similarity import unit
+    from keras_bert.tasks.base import Start
     from keras_bert.tasks.embedding import metrics
+    from keras_bert.tasks.embedding.data import Data, EmbeddingSettings
     from keras_bert.tasks.embedding.task import EmbeddingTask
 
     train, dev = read(data_dir)
@@ -54,7 +56,8 @@ def ours(data_dir, model, most, seed):
     bert = keras_bert.load(model)
     vectors = [bert.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages])]
     before = metrics.similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
-    task = EmbeddingTask(train, dev, {"train": "train.tsv", "dev": "dev.tsv"}, model, bert, LENGTH)
+    rows = Data(train, dev, {"train": "train.tsv", "dev": "dev.tsv"})
+    task = EmbeddingTask(rows, Start(model, bert), EmbeddingSettings(sequence_length=LENGTH))
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:
         finetuning = Finetuning(task, choices, Hyperparameters(best=False, warmup=WARMUP), folder, report_to=())

@@ -51,12 +51,13 @@ def ours(data_dir, model, most, seed):
     import keras_bert
     from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
+    from keras_bert.tasks.base import Start
     from keras_bert.tasks.tagging import data
-    from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+    from keras_bert.tasks.tagging.task import TaggingTask
 
     parts = [data.read(pathlib.Path(data_dir, name)) for name in FILES.values()]
     began = time.perf_counter()
-    task = TaggingTask(*parts, model, keras_bert.load(model), TaggingSettings(max_train_examples=most))
+    task = TaggingTask(data.Data(*parts).first(most), Start(model, keras_bert.load(model)), data.TaggingSettings())
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:
         finetuning = Finetuning(task, choices, Hyperparameters(best=False), folder, report_to=())

@@ -7,6 +7,7 @@ from keras_bert import models as models
 from keras_bert import pretraining as pretraining
 from keras_bert import search as search
 from keras_bert import serving as serving
+from keras_bert import tasks as tasks
 from keras_bert import translation as translation
 from keras_bert.checkpoints.keras_hub import to_keras_hub as to_keras_hub
 from keras_bert.checkpoints.litert_export import export_litert as export_litert
@@ -41,6 +42,8 @@ from keras_bert.models.freezing import freeze_layers as freeze_layers
 from keras_bert.models.lora import enable_lora as enable_lora
 from keras_bert.models.lora import merge_lora as merge_lora
 from keras_bert.other_models import register_models as register_models
+from keras_bert.tasks.base import Task as Task
+from keras_bert.tasks.registry import register_task as register_task
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
 from keras_bert.text.tokenizer_json import AddedToken as AddedToken

@@ -12,6 +12,7 @@ _STORED = {
     "sequence_length": _INTEGER,
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
+    "task_settings": ("an object", (dict,)),
     "keep_special_tokens": ("a list of strings", (list,)),
     "positions": _STRING,
     "head_options": ("an object", (dict,)),
@@ -25,6 +26,7 @@ _SETTINGS: tuple[str, ...] = (
     "sequence_length",
     "null_threshold",
     "thresholds",
+    "task_settings",
     "prompts",
 )
 _SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
@@ -46,6 +48,7 @@ class Metadata:
         sequence_length: int, maximum sequence length in training, or `None`.
         null_threshold: float, see `save`, or `None`.
         thresholds: float or list of floats, see `save`, or `None`.
+        task_settings: dict of the settings of the task that shape answers, such as `doc_stride`, or `None`.
         pooling: str or tuple of str, pooling of a sentence encoder, see `build_embedder`, or `None`.
         normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
         projection: int, number of units of its dense layer, see `build_embedder`, or `None`.
@@ -73,6 +76,7 @@ class Metadata:
     sequence_length: int | None = None
     null_threshold: float | None = None
     thresholds: float | list | None = None
+    task_settings: dict | None = None
     pooling: str | None = None
     normalize: bool = False
     projection: int | None = None

@@ -7,6 +7,8 @@ import typing
 
 from absl import flags
 
+from keras_bert.tasks.settings import setting as flag
+
 # What a flag must be, by the end of absl's message.
 _EXPECTED = {
     "invalid literal for int.*": "an integer",
@@ -17,25 +19,6 @@ _EXPECTED = {
     ".* is not number >= (.*)": r"a number of at least \1",
     ".* is not (.*)": r"\1",
 }
-
-
-def flag(default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False, sets=()):
-    """Returns a field of `CommandArguments` that is a flag: text, number, bool or list, by the annotation of the field.
-
-    Args:
-        default: the default value; a tuple for lists.
-        help: str, description. `{name}` stands for an entry of `wording` of the class.
-        section: str, the section of `--help`. Defaults to that of the flag before.
-        least, most: numbers, inclusive limits of a number.
-        values: list of the only texts that are allowed.
-        required: bool. Defaults to `False`.
-        repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
-            commas separate. Defaults to `False`.
-        sets: tuple of the parameters of the library that it sets besides that of its name, for messages.
-    """
-    metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
-    metadata |= {"required": required, "repeatable": repeatable, "sets": sets}
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +69,7 @@ class CommandArguments:
 def flag_fields(cls):
     """Returns the fields that are flags, by name: those of the command first, then those that it shares."""
     own = [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())]
-    fields = {field.name: field for field in dataclasses.fields(cls) if field.metadata}
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.metadata.get("help")}
     return {name: fields[name] for name in dict.fromkeys(own) if name in fields}
 
 
@@ -106,6 +89,15 @@ def read(cls, arguments):
     return cls(**values, positional=tuple(positional), given=given)
 
 
+def read_some(cls, arguments, *names):
+    """Returns the values of some flags, with those of flagfiles; other flags may be unknown or missing."""
+    known = flags.FlagValues()
+    for name in names:
+        _define(known, name, flag_fields(cls)[name], cls.wording, is_part=True)
+    known(["", *known.read_flags_from_files(arguments, force_gnu=False)], known_only=True)
+    return {name: known[name].value for name in names}
+
+
 def define(cls):
     """Returns the flags of a class for absl, which parses them."""
     known = flags.FlagValues()
@@ -114,10 +106,10 @@ def define(cls):
     return known
 
 
-def _define(known, name, field, wording):
+def _define(known, name, field, wording, is_part=False):
     (kind, _), told, default = _kind(field), field.metadata, field.default
     text = re.sub(r"\{(\w+)\}", lambda match: wording.get(match[1], match[0]), told["help"])
-    options = {"required": told["required"], "flag_values": known}
+    options = {"required": told["required"] and not is_part, "flag_values": known}
     if kind is list:
         define = flags.DEFINE_multi_string if told["repeatable"] else flags.DEFINE_list
         define(name, default and list(map(str, default)), text, **options)

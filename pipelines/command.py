@@ -78,7 +78,7 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
-    _import(arguments.plugins)
+    import_plugins(arguments.plugins)
     logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(cls)))
     if check:
         check(arguments)
@@ -91,7 +91,7 @@ def _call(document, cls, main, check, positional, tensorflow, resumes):
             sys.stdout.flush()
 
 
-def _import(plugins):
+def import_plugins(plugins):
     """Imports modules that register models of their own; those of the working directory, too."""
     if "" not in sys.path:
         sys.path.insert(0, "")

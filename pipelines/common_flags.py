@@ -138,7 +138,9 @@ class Distillation(CommandArguments):
 class TableColumns(CommandArguments):
     """Columns of a table of texts with labels."""
 
-    text_column: str = flag("text", "Column with the text.", section="data")
+    text_column: str = flag(
+        None, "Column with the text; default: `text`, or names of GLUE on the hub, such as `sentence1`.", section="data"
+    )
     pair_column: str = flag(None, "Column with the second text.")
     label_column: str = flag(
         "label", "Column with the label; for multi_label, with labels separated by |, or columns of 0 and 1."
@@ -178,7 +180,9 @@ def run_and_print(arguments, finetuning, texts, predictions=None):
 
 
 def print_next(output, texts, predictions=None):
-    """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`."""
+    """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`,
+    `None` without such a command.
+    """
     if predictions:
         print(f"predictions:  {output / predictions}")
     print(f"report:       {output / 'report.html'}")
@@ -186,9 +190,12 @@ def print_next(output, texts, predictions=None):
     if (output / "adapter").is_dir():
         print(f"adapter:      {output / 'adapter'}")
     print(f"saved model:  {output / 'saved_model'}")
-    print(f"next:         {spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
     above = output if output.name in ("", "..") else output.parent  # So that the model has the name of its folder.
-    print(f"              {spelling('serve')} --saved_models={shlex.quote(str(above))}")
+    commands = [f"{spelling('serve')} --saved_models={shlex.quote(str(above))}"]
+    if texts:
+        commands.insert(0, f"{spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
+    for title, text in zip(("next:", ""), commands, strict=False):
+        print(f"{title:13} {text}")
 
 
 def check_paths(model=None, **files):

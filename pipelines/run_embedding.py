@@ -20,7 +20,6 @@ too, and its export, from text to vector, in `saved_model/1/`.
 
 import dataclasses
 import functools
-import pathlib
 import shlex
 import typing
 
@@ -32,32 +31,12 @@ from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.FinetuningFlags):
+class Arguments(data.EmbeddingSettings, common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": "2e-5", "batches": "32", "epochs": "3"}
 
     train_file: str = flag(None, "Training data: CSV, TSV, JSONL or SQuAD's JSON.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on; like --train_file.", required=True)
     skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
-    text_column: str = flag(None, "Column with the query; default: `query`, `question`, `sentence1`...")
-    pair_column: str = flag(None, "Column with the passage; default: `passage`, `positive`, ...")
-    score_column: str = flag(None, "Column with the similarity; default: `score`.")
-    score_range: list[float] = flag(None, "Lowest and highest score; default: 0,1 or 0,5, as the scores show.")
-    sequence_length: int = flag(
-        None, "Maximum number of tokens of a text; default: that of a sentence encoder, or else 128.", least=3
-    )
-    pooling: str = flag(
-        None, "Pooling; default: the model's, or else mean.", values=["mean", "cls", "max"], section="model"
-    )
-    normalize: bool = flag(None, "Scales vectors to length 1; default: as the model.")
-    projection: int = flag(None, "Units of a new dense layer after pooling.", least=1)
-    query_prompt: str = flag(None, "Text before each query; default: as the model.")
-    passage_prompt: str = flag(None, "Text before each passage; default: as the model.")
-    loss: str = flag(
-        None, "Loss; default: as the data shows.", values=["cosine", "in_batch", "triplet"], section="training"
-    )
-    temperature: float = flag(0.05, "Divisor of similarities, of in-batch negatives.", least=1e-6)
-    margin: float = flag(1.0, "Margin of the triplet loss.", least=1e-6)
-    distance: str = flag("euclidean", "Distance of the triplet loss.", values=["euclidean", "cosine"])
 
     @functools.cached_property
     def data(self):
@@ -65,15 +44,9 @@ class Arguments(common_flags.FinetuningFlags):
         score_range = self.score_range and tuple(self.score_range)
         if score_range and (len(score_range) != 2 or score_range[0] >= score_range[1]):
             raise ValueError(f"--score_range must be LOWEST,HIGHEST. Received: {self.given['score_range']}")
-        train, dev = self._read(score_range)
-        if train.score_range and dev.score_range and train.score_range != dev.score_range:  # Of both files.
-            train, dev = self._read(max(train.score_range, dev.score_range))
-        return train.first(self.max_train_examples), dev
-
-    def _read(self, score_range):
         columns = self.text_column, self.pair_column, self.score_column
-        paths = self.train_file, self.dev_file
-        return [data.read(path, *columns, score_range, self.skip_bad_rows) for path in paths]
+        read = data.read_all(self.train_file, self.dev_file, *columns, score_range, self.skip_bad_rows)
+        return read.first(self.max_train_examples)
 
 
 def check(arguments):
@@ -84,7 +57,7 @@ def check(arguments):
     arguments.check_model()
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
-    train, dev = arguments.data
+    train, dev = arguments.data.train, arguments.data.dev
     loss = data.loss_name(train.kind, arguments.loss)
     arguments.only(loss == "in_batch", f"for the loss in_batch, not for {loss}", "temperature")
     arguments.only(loss == "triplet", f"for the loss triplet, not for {loss}", "margin", "distance")
@@ -104,17 +77,12 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.tasks.embedding.task import EmbeddingSettings, EmbeddingTask
+    from keras_bert.tasks.base import Start
+    from keras_bert.tasks.embedding.task import EmbeddingTask
     from keras_bert.training.distribution import is_chief
 
     strategy, model = arguments.create_strategy(), arguments.model
-    names = {"train": pathlib.Path(arguments.train_file).name, "dev": pathlib.Path(arguments.dev_file).name}
-    bert = keras_bert.load(model)
-    length = arguments.sequence_length or bert.sequence_length or min(128, bert.config.max_position_embeddings)
-    prompts = {"query": arguments.query_prompt, "passage": arguments.passage_prompt}
-    prompts = {name: text for name, text in prompts.items() if text is not None}
-    settings = arguments.fill(EmbeddingSettings, prompts=prompts)
-    task = EmbeddingTask(*arguments.data, names, model, bert, length, settings)
+    task = EmbeddingTask(arguments.data, Start(model, keras_bert.load(model)), arguments.fill(data.EmbeddingSettings))
     common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text."')
     if is_chief(strategy):
         folder = shlex.quote(str(arguments.output / "model"))

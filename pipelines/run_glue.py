@@ -38,7 +38,12 @@ from keras_bert import other_models
 from keras_bert.comparisons import compared
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import glue, leaderboard, submission
-from keras_bert.tasks.classification.data import OWN, own_data
+from keras_bert.tasks.classification.data import (
+    OWN,
+    ClassificationSettings,
+    MultiLabelSettings,
+    own_data,
+)
 from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.examples import read_table
 from keras_bert.text.labels import THRESHOLD
@@ -52,7 +57,7 @@ _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(TableColumns, Distillation, FinetuningFlags):
+class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distillation, FinetuningFlags):
     wording: typing.ClassVar = {
         "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{common_flags.NARROW}",
         "batches": "32",
@@ -68,21 +73,11 @@ class Arguments(TableColumns, Distillation, FinetuningFlags):
     dev_file: str = flag(None, "File to select the best run on.")
     folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2)
     predict_file: str = flag(None, "File to predict.")
-    sequence_length: int = flag(128, "Maximum number of tokens of a sequence.", least=3)
     model: str = flag(None, "Directory or name of the model to start from; default: the teacher.", section="model")
     init_from: str = flag(
         None, "Output of another run, or a task of this run, to start from; the former instead of --model."
     )
     unlabelled: str = flag(None, "File of texts without labels, which the teacher labels.", section="distillation")
-    class_weight: str = flag(
-        None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
-    )
-    language_model_weight: float = flag(
-        0.0, "Weight of a language model loss on the texts, for left-to-right models; GPT: 0.5.", least=0
-    )
-    threshold: str = flag(
-        "0.5", "multi_label: probability from which labels are predicted; shared or per_label: chosen on dev."
-    )
 
     @functools.cached_property
     def tasks(self):
@@ -131,7 +126,7 @@ class Arguments(TableColumns, Distillation, FinetuningFlags):
         if name in _GLUE and (glue.TASKS[name].pair is None) != (self.pair_column is None):
             wanted = "no --pair_column" if self.pair_column else "--pair_column, the column of the second text"
             raise ValueError(f"--unlabelled for --task={name}: expected {wanted}. Received: {self.pair_column}")
-        return read_table(self.unlabelled, self.text_column, self.pair_column)
+        return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
 
     @property
     def models(self):
@@ -233,23 +228,20 @@ def main(arguments):
 
 
 def _create_task(arguments, data, load, folder):
-    """Returns the `FinetuningTask`; `folder` is that of its results."""
+    """Returns the `Task`; `folder` is that of its results."""
+    from keras_bert.tasks.base import Start
     from keras_bert.tasks.classification.distillation import DistillationTask
     from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
     from keras_bert.tasks.classification.task import ClassificationTask
 
-    start, options = arguments.start(data.task.name), {"class_weight": arguments.class_weight}
-    if data.task.multi_label:
-        options["threshold"] = parse_threshold(arguments.threshold)
-    else:
-        options["language_model_weight"] = arguments.language_model_weight
-    kind = MultiLabelTask if data.task.multi_label else ClassificationTask
-    load_options = arguments.load_options([start]) if start == arguments.model else {}
+    name = arguments.start(data.task.name)
+    load_options = arguments.load_options([name]) if name == arguments.model else {}
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
-    bert, submissions = load(start, **load_options), arguments.output / "submission"
-    task = kind(data, start, bert, arguments.sequence_length, submissions, **options)
-    task.load, task.load_options = common_flags.load_model, load_options
+    kind = MultiLabelTask if data.task.multi_label else ClassificationTask  # Also of numbers.
+    start = Start(name, load(name, **load_options), common_flags.load_model, load_options)
+    data = dataclasses.replace(data, submissions=arguments.output / "submission")
+    task = kind(data, start, arguments.fill(kind.Settings))
     if not arguments.teacher:
         return task
     softness = {name: getattr(arguments, name) for name in ("temperature", "alpha")}

@@ -27,20 +27,13 @@ from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.FinetuningFlags):
+class Arguments(data.ChoiceSettings, common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": f"2e-5{common_flags.NARROW}", "batches": "16", "epochs": "3"}
 
     train_file: str = flag(None, "Training data: CSV, TSV or JSONL.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on.", required=True)
     predict_file: str = flag(None, "File to predict.")
     skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
-    text_column: str = flag(None, "Column with the text; default: `question` or `text`.")
-    choice_columns: list[str] = flag(
-        None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
-    )
-    label_column: str = flag(None, "Column with the right choice; default: `label`, `answer`, `key` or `answerKey`.")
-    first_label: str = flag(None, "Number of the first choice; default: as the labels show.", values=["0", "1"])
-    sequence_length: int = flag(128, "Maximum number of tokens of a text with one choice.", least=5)
 
     @functools.cached_property
     def data(self):
@@ -60,10 +53,12 @@ def check(arguments):
 
 
 def main(arguments):
+    from keras_bert.tasks.base import Start
     from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 
     strategy, model = arguments.create_strategy(), arguments.model
-    task = MultipleChoiceTask(arguments.data, model, keras_bert.load(model), arguments.sequence_length)
+    start = Start(model, keras_bert.load(model))
+    task = MultipleChoiceTask(arguments.data, start, arguments.fill(data.ChoiceSettings))
     texts, predictions = '"A text." "One choice." "Another one."', arguments.predict_file and "predictions.tsv"
     common_flags.finetune(arguments, task, arguments.choices(task), strategy, texts, predictions)
 

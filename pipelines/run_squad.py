@@ -19,12 +19,14 @@ import dataclasses
 import pathlib
 import typing
 
+from keras_bert.tasks.questions import data
+
 from . import command, common_flags
 from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.FinetuningFlags):
+class Arguments(data.QuestionSettings, common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": f"5e-5{common_flags.NARROW}"}
     wording |= {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
@@ -33,12 +35,6 @@ class Arguments(common_flags.FinetuningFlags):
     )
     dev_file: str = flag(None, "File to select the best run on.", required=True)
     predict_file: str = flag(None, "File to predict.")
-    version_2: bool = flag(False, "Whether questions may have no answer.")
-    sequence_length: int = flag(384, "Maximum number of tokens of question and context.", least=8)
-    doc_stride: int = flag(128, "Distance in tokens between the windows of a long context.", least=1)
-    max_question_length: int = flag(64, "Maximum number of tokens of a question.", least=1)
-    max_answer_length: int = flag(30, "Maximum number of tokens of an answer.", least=1)
-    n_best: int = flag(20, "Number of answers to write for each question.", least=1)
 
     @property
     def models(self):
@@ -65,19 +61,16 @@ def check(arguments):
 
 def main(arguments):
     from keras_bert.experiments.unchanged_inputs import load_compatible
-    from keras_bert.tasks.questions import data
-    from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+    from keras_bert.tasks.base import Start
+    from keras_bert.tasks.questions.task import QuestionAnsweringTask
 
     strategy, models = arguments.create_strategy(), arguments.models
     load_options = arguments.load_options(models)
     files = arguments.train_file, arguments.dev_file, arguments.predict_file
     questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
-    origins, settings = (
-        load_compatible(models, common_flags.load_model, **load_options),
-        arguments.fill(QuestionSettings),
-    )
-    task = QuestionAnsweringTask(questions, *origins, settings)
-    task.load, task.load_options = common_flags.load_model, load_options
+    origins, bert = load_compatible(models, common_flags.load_model, **load_options)
+    start = Start(models[0], bert, common_flags.load_model, load_options, origins)
+    task = QuestionAnsweringTask(questions, start, arguments.fill(data.QuestionSettings))
     choices = {**({"model": models} if len(models) > 1 else {}), **arguments.choices(task)}
     texts = '--question="Who?" --context_file=article.txt'
     predictions = arguments.predict_file and "test/predictions.json"

@@ -20,35 +20,22 @@ import functools
 
 import keras_bert
 from keras_bert.tasks.tagging import data
-from keras_bert.tasks.tagging.schemes import SCHEMES
 
 from . import command, common_flags
 from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.FinetuningFlags):
+class Arguments(data.TaggingSettings, common_flags.FinetuningFlags):
     train_file: str = flag(None, "Training data: CoNLL or JSONL.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on.", required=True)
     predict_file: str = flag(None, "File to predict; scored if it has tags.")
-    word_column: str = flag(None, "Column of the words, a number or name, or key of words or text.")
-    tag_column: str = flag(None, "Column of the tags, a number or name, or key of tags or spans.")
-    separator: str = flag(None, "Separator of columns: tab, space, comma; default: recognized.")
-    scheme: str = flag(None, "Scheme of the tags; default: recognized.", values=list(SCHEMES))
-    sequence_length: int = flag(128, "Maximum number of tokens of a window.", least=4)
-    document_context: bool = flag(False, "Windows run over documents, instead of sentences.")
-    first_token_only: bool = flag(False, "Trains only the first token of a word, as in the paper.")
 
     @functools.cached_property
     def data(self):
-        """The training data, dev and the data to predict, `None` without."""
-        names = ("word_column", "tag_column", "separator", "scheme")
-        options = {name: getattr(self, name) for name in names}
-        train = data.read(self.train_file, **options)
-        dev = data.read(self.dev_file, **options, like=train)
-        test = data.read(self.predict_file, **options, like=train, labeled=False) if self.predict_file else None
-        data.check(train, dev, test, self.document_context)
-        return train, dev, test
+        """The training data, dev and the data to predict."""
+        files = self.train_file, self.dev_file, self.predict_file
+        return data.read_all(*files, self.document_context, **self.reading).first(self.max_train_examples)
 
 
 def check(arguments):
@@ -58,10 +45,12 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask, predictions_name
+    from keras_bert.tasks.base import Start
+    from keras_bert.tasks.tagging.task import TaggingTask, predictions_name
 
     strategy, model = arguments.create_strategy(), arguments.model
-    task = TaggingTask(*arguments.data, model, keras_bert.load(model), arguments.fill(TaggingSettings))
+    start = Start(model, keras_bert.load(model))
+    task = TaggingTask(arguments.data, start, arguments.fill(data.TaggingSettings))
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
     common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text with names."', predictions)
 

@@ -44,13 +44,14 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.tasks.tagging.task import TaggingSettings, predictions_name
+    from keras_bert.tasks.base import Start
+    from keras_bert.tasks.tagging.data import TaggingSettings
+    from keras_bert.tasks.tagging.task import predictions_name
     from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
 
     strategy, model = arguments.create_strategy(), arguments.model
-    start = *arguments.data, model, keras_bert.load(model), arguments.fill(TaggingSettings)
-    options = {"folder": arguments.output / "features", "load": keras_bert.load}
-    task = FeatureTaggingTask(*start, **options, bilstm=BiLSTMSettings(arguments.feature_dtype))
+    made = arguments.data, Start(model, keras_bert.load(model), keras_bert.load), arguments.fill(TaggingSettings)
+    task = FeatureTaggingTask(*made, arguments.output / "features", BiLSTMSettings(arguments.feature_dtype))
     choices = {"features": arguments.features, **arguments.choices(task)}
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
     common_flags.finetune(arguments, task, choices, strategy, '"A text with names."', predictions)

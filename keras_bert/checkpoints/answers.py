@@ -1,6 +1,7 @@
 """Answers of a loaded model, by the signatures that `export` writes."""
 
 import dataclasses
+import functools
 import itertools
 import logging
 import operator
@@ -22,7 +23,7 @@ from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
-from keras_bert.tasks import in_memory
+from keras_bert.tasks import in_memory, registry
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.training.log_handler import quiet_tensorflow
 from keras_bert.training.progress import is_live, track
@@ -53,7 +54,7 @@ class Answerer:
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         head = self._row
-        rows, is_single = read_rows(texts, head.takes_words)
+        rows, is_single = read_rows(self._asked(texts), head.takes_words)
         self._check_options(n_best, options)
         allowed = [*head.inputs(self._bert), *([_WORDS] if head.takes_words else [])]
         names = check_rows(rows, allowed, f"the model (head={self._bert.head!r})")
@@ -64,7 +65,8 @@ class Answerer:
             name = head.pair_signature
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
         grouping = _grouping() if "rows_together" in self._options else {}
-        options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
+        own = {**self._row.task_options(self._bert), **self._row.defaults(self._bert, n_best)}
+        options = {**grouping, **own, **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
         answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best)
@@ -109,7 +111,19 @@ class Answerer:
         bert = self._bert
         own = {"labels": self._labels(bert.model()), "pair": self._row.takes_pair and bool(bert.pair)}
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
+        if (task := registry.task_of(bert)) is not None:
+            own["add_signatures"] = functools.partial(task.signatures, settings=_settings(task, bert))
         export(bert.model(), preprocessor, directory, **{**own, **self._row.stored(bert), **options})
+
+    def _asked(self, texts):
+        """Returns texts as the head takes them, of those that the task of the model takes."""
+        task = registry.task_of(self._bert)
+        if task is None or task.asked is None:
+            return texts
+        settings = _settings(task, self._bert)
+        if isinstance(texts, list):
+            return [task.asked(f"texts[{number}]", text, settings) for number, text in enumerate(texts)]
+        return task.asked("texts", texts, settings)
 
     def _labels(self, model):
         described = describe(model)
@@ -314,3 +328,8 @@ def _call(signature, names, rows):
 def _encoded(value):
     """Encodes nested lists of strings, which may contain surrogates, as the preprocessor does."""
     return [_encoded(part) for part in value] if isinstance(value, list) else value.encode(errors="surrogatepass")
+
+
+def _settings(task, bert):
+    """Returns the settings of a model's task that its checkpoint keeps."""
+    return task.Settings(**(bert.task_settings or {}))

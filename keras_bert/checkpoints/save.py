@@ -69,8 +69,8 @@ def save(
         base: path or name of the model that was adapted, which `load` and peft open with an adapter. Required by the
             format "peft".
         **settings: more fields of `Metadata`, such as `pair`, `sequence_length`, `null_threshold`, `thresholds`,
-            `prompts`, `default_prompt_name` and `similarity_function`; `**bert.metadata.settings` are those of a
-            loaded model.
+            `task_settings`, `prompts`, `default_prompt_name` and `similarity_function`; `**bert.metadata.settings` are
+            those of a loaded model.
 
     Example:
         keras_bert.save(model, "my_model", preprocessor, labels=["no", "yes"])
@@ -97,7 +97,7 @@ def save(
     with adding_to(directory) as temporary:
         if chosen == "google":
             google.write(description, vocabulary, temporary)
-            without = ("labels", "task", "pair", "sequence_length", "null_threshold")
+            without = ("labels", "task", "pair", "sequence_length", "null_threshold", "task_settings")
             lost = [name for name in without if getattr(metadata, name) is not None]
             # `load` infers it from the vocabulary.
             lost += ["lowercase"] if vocabulary is not None and bool(lowercase) == vocabulary.cased else []

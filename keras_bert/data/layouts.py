@@ -13,6 +13,6 @@ TEXTS = (
 
 def texts(source, given):
     """Returns the columns of the text and of its pair, or `None` for the latter; `given` columns are wanted, too."""
-    names = source.names([*given, TEXTS[0][0]] if given else [])
+    names = source.names(() if source.typed else [*given, TEXTS[0][0]])  # These tell the delimiter of CSV.
     found = next((row for row in TEXTS if set(row) <= set(names)), TEXTS[0])
     return found if len(found) > 1 else (*found, None)

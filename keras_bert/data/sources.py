@@ -55,6 +55,10 @@ class Source:
             (number, self._row(number, value, wanted if number == first else list(wanted))) for number, value in found
         ]
 
+    def mapped(self, convert):
+        """Returns the source of the rows that a function of the place of a row and the row, a dict, returns."""
+        return Mapped(self, convert)
+
     def _row(self, number, value, wanted):
         if isinstance(value, ValueError):
             return value
@@ -75,6 +79,30 @@ class Source:
                 raise row
             return list(row)
         return []
+
+
+class Mapped(Source):
+    """Rows of another source, which a function of the place of a row and the row converts."""
+
+    def __init__(self, origin, convert):
+        super().__init__(origin.name)
+        self.unit, self._origin, self._convert = origin.unit, origin, convert
+
+    def __str__(self):
+        return str(self._origin)
+
+    def place(self, number):
+        return self._origin.place(number)
+
+    @functools.cached_property
+    def values(self):
+        return [(number, self._converted(number, row)) for number, row in self._origin.rows()]
+
+    def _converted(self, number, row):
+        try:
+            return row if isinstance(row, ValueError) else self._convert(self.place(number), row)
+        except ValueError as error:
+            return error
 
 
 class Memory(Source):
@@ -147,7 +175,7 @@ class Parquet(File):
     def values(self):
         import pyarrow.parquet
 
-        return list(enumerate(arrow_rows(self, pyarrow.parquet.read_table(self.path)), 1))
+        return list(enumerate(arrow_rows(pyarrow.parquet.read_table(self.path)), 1))
 
 
 def source(path):
@@ -216,10 +244,15 @@ def json_like(place, value):
     )
 
 
-def arrow_rows(place, table):
+def arrow_rows(table):
     """Returns the rows of a table of Arrow as dicts; numbers of classes become their names, -1 a missing one."""
     names = class_names(json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")))
-    return [{name: _named(_plain(value), names.get(name)) for name, value in row.items()} for row in table.to_pylist()]
+    return [named(row, names) for row in table.to_pylist()]
+
+
+def named(row, names):
+    """Returns a row with the types of JSON; numbers become the names of classes that their columns have."""
+    return {name: _named(_plain(value), names.get(name)) for name, value in row.items()}
 
 
 def class_names(schema):

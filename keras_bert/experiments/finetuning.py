@@ -1,6 +1,6 @@
 """Fine-tuning over a grid of settings and seeds: runs, the best model, its export and the reports.
 
-A `FinetuningTask` contains the task-specific code, `Finetuning` everything else.
+A `Task` contains the task-specific code, `Finetuning` everything else.
 """
 
 import logging
@@ -98,8 +98,9 @@ class Finetuning:
 
     def common(self):
         """Returns the settings that all runs share."""
-        options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
-        return {**self.task.settings, **self.hyperparameters.to_dict(), **options}
+        given = self.task.start.load_options
+        options = {"load_options": dict(given)} if given else {}
+        return {**self.task.run_settings, **self.hyperparameters.to_dict(), **options}
 
     def _run(self, setting, folder):
         """Trains a run; keeps its logits, and its model if it is the best one yet. Returns its result."""
@@ -218,7 +219,8 @@ class Finetuning:
         return trainer, batches
 
     def _build(self, name, weights):
-        bert = (self.task.load or load)(name, dtype=self.hyperparameters.precision, **self.task.load_options)
+        start = self.task.start
+        bert = (start.load or load)(name, dtype=self.hyperparameters.precision, **start.load_options)
         check_unchanged(self.output / "runs", {name: bert.identity}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:
@@ -247,6 +249,7 @@ class Finetuning:
                 strip_accents=bert.strip_accents,
                 sequence_length=self.task.sequence_length,
                 model_type=getattr(bert, "model_type", None),
+                task_settings=self.task.stored_settings or None,
                 **self.task.save_options(logits),
                 **options,
             )

@@ -4,22 +4,37 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert.experiments.task_makers import DEV, TRAIN
-from keras_bert.tasks import in_memory
+from keras_bert.data.sources import Memory
+from keras_bert.tasks import in_memory, registry
 
 
 @dataclasses.dataclass(frozen=True)
 class FitData:
     """Texts and targets of `LoadedBert.fit`."""
 
-    task: str
-    parts: dict  # Texts and targets by part, `TRAIN` and `DEV`.
-    held_out: bool  # Whether the rows of `DEV` are others than those to train on.
+    task: type  # One of `TASKS`.
+    train: Memory
+    dev: Memory  # That of `train` without validation.
     facts: dict  # What to tell about the texts.
+
+    @property
+    def held_out(self):
+        """Whether the rows of dev are others than those to train on."""
+        return self.dev is not self.train
+
+
+def rows(task, place, texts, targets):
+    """Returns texts and targets as the rows of a task; messages call them `place`."""
+    targets = [None] * len(texts) if targets is None else targets
+    pairs = enumerate(zip(texts, targets, strict=True))
+    return [task.row(f"{place}[{number}]", *pair) for number, pair in pairs]
 
 
 def read(texts, targets, task, validation, split, seed):
     """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
+    texts = list(texts) if hasattr(texts, "__next__") else texts
+    if (found := in_memory.rows_of(texts, targets)) is not None:
+        return _of_rows(found, targets, task, validation, split, seed)
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
     if task is None and targets is None and in_memory.is_frame(texts) and isinstance(train[0][0], tuple):
@@ -27,9 +42,7 @@ def read(texts, targets, task, validation, split, seed):
             "`texts` is a data frame of two columns without targets. Expected the name of the column of the targets, "
             f"fit(frame, {texts.columns[-1]!r}), or task='embedding' for a sentence encoder of pairs"
         )
-    task = in_memory.check_task(task) if task else in_memory.infer(*train)
-    if task == "multi_label":
-        in_memory.check_sets(train[1] or ())
+    task = registry.task_named(task) if task else registry.infer(*train)
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     dev = train
@@ -50,7 +63,27 @@ def read(texts, targets, task, validation, split, seed):
     are_pairs = in_memory.is_frame(texts) and isinstance(train[0][0], tuple)
     names = [repr(name) for name in texts.columns if name != column] if are_pairs else []
     facts = {"texts": f"pairs of the columns {' and '.join(names)}"} if are_pairs else {}
-    return FitData(task, {TRAIN: train, DEV: dev}, dev is not train, facts)
+    source = Memory("texts", rows(task, "texts", *train))
+    return FitData(
+        task, source, source if dev is train else Memory("validation", rows(task, "validation", *dev)), facts
+    )
+
+
+def _of_rows(rows, column, task, validation, split, seed):
+    """Returns the `FitData` of rows of a data set, which the task reads as those of a file."""
+    task = registry.task_named(task) if task else registry.infer_rows(rows)
+    train = dev = rows
+    if validation is not None and split is not None:
+        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
+    if validation is not None:
+        dev = in_memory.rows_of(list(validation) if hasattr(validation, "__next__") else validation, column)
+        if dev is None:
+            kind = type(validation).__name__
+            raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
+    elif split is not None:
+        (train, _), (dev, _) = _split(rows, None, split, seed)
+    source = Memory("texts", train)
+    return FitData(task, source, source if dev is train else Memory("validation", dev), {})
 
 
 def _like(frame, train):

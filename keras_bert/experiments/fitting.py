@@ -16,18 +16,22 @@ from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_choice, check_count, check_not_negative
 from keras_bert.data.batch_source import as_source
+from keras_bert.data.sources import Memory
+from keras_bert.experiments import fit_data
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.fit_messages import messages
 from keras_bert.experiments.grid import setting_text
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.kept_state import kept_state
-from keras_bert.experiments.task_makers import DEV, TASKS, TRAIN, make_task
 from keras_bert.files import check_writable, one_writer
+from keras_bert.heads.registry import head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.freezing import check_frozen
-from keras_bert.tasks import in_memory
+from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
+from keras_bert.tasks.settings import keywords
 from keras_bert.text.labels import placeholders
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
@@ -84,7 +88,9 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         check_writable(output_dir)
     write = strategy is None or is_chief(strategy)
     with kept_state(), messages(verbose), one_writer(output_dir, write), tempfile.TemporaryDirectory() as folder:
-        made = _start(data, bert, sequence_length, own)
+        for title, text in data.facts.items():
+            _LOG.info("  %s: %s", title, text)
+        made = _make(data, bert, sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
         runs = Finetuning if data.held_out else _WithoutValidation
@@ -100,12 +106,19 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         return _trained(finetuning, str(output / "model") if output_dir else name)
 
 
-def _start(data, bert, length, options):
-    """Returns the task of `fit`, which loads the model to start from in its present state."""
+def _make(data, bert, length, options):
+    """Returns the task of `fit`, whose runs start from the model in its present state."""
     start = LoadedBert(bert.checkpoint())
-    made = make_task(data.task, data.parts, start, None, length, options)
-    made.load, made.facts = _loader(bert, start), {**data.facts, **made.facts}
-    return made
+    settings = _settings(data.task, bert, length, options)
+    read = data.task.read(data.train, data.dev, settings)
+    return data.task(read, Start(bert.name, start, _loader(bert, start)), settings)
+
+
+def _settings(task, bert, length, options):
+    """Returns the settings of a task; by default, sequences have at most the positions of the model."""
+    settings = task.Settings(**options)
+    own = settings.sequence_length and min(settings.sequence_length, bert.config.max_position_embeddings)
+    return dataclasses.replace(settings, sequence_length=length or own)
 
 
 def _trained(finetuning, name):
@@ -144,23 +157,36 @@ def _history(lines, epochs):
 
 def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, **options):
     """See `LoadedBert.evaluate`."""
-    rows, targets = in_memory.read(texts, targets)
-    task = _task_of(bert)
-    if targets is None and task != "embedding":
-        raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
-    length = answer_length(bert, sequence_length)
+    task = registry.task_of(bert)
+    if task is None:
+        raise ValueError(f"`evaluate` needs a model that was fine-tuned, see `fit`. Received: head={bert.head!r}")
+    texts = list(texts) if hasattr(texts, "__next__") else texts
+    rows = in_memory.rows_of(texts, targets)
+    if rows is None:
+        texts, targets = in_memory.read(texts, targets)
+        if targets is None and task.needs_targets:
+            raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
+        rows = fit_data.rows(task, "texts", texts, targets)
+    labels = _classes(bert) if head_named(bert.head).has_classes else None
+    if unknown := options.keys() - set(keywords(task.Settings)):
+        known = sorted(keywords(task.Settings))
+        raise ValueError(f"the task {task.name} has no option {sorted(unknown)[0]!r}. Expected one of: {known}")
+    # Nothing is trained: if the classes are known, two rows do.
+    few = slice(None if task.needs_train or "class_weight" in options else 2)
+    options = {
+        **(bert.task_settings or {}),
+        **({} if bert.thresholds is None else {"threshold": bert.thresholds}),
+        **options,
+    }
+    settings = _settings(task, bert, answer_length(bert, sequence_length), options)
+    if hasattr(settings, "null_threshold"):  # Without one, `predict` answers every question.
+        threshold = math.inf if bert.null_threshold is None else bert.null_threshold
+        settings = dataclasses.replace(settings, null_threshold=threshold)
     with messages(verbose):
-        # Nothing is trained: if the labels are known, two rows do.
-        known = task in ("classification", "multi_label", "regression") and "class_weight" not in options
-        few = slice(2 if known else None)
-        parts = {TRAIN: (rows[few], targets and targets[few]), DEV: (rows, targets)}
-        labels = _classes(bert) if task in ("classification", "multi_label", "tagging") else None
-        options = options if bert.thresholds is None else {"threshold": bert.thresholds, **options}
+        train, dev = Memory("texts", rows[few]), Memory("texts", rows)
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
-        made = make_task(task, parts, bert, labels, length, options, places=("texts", "texts"))
-        # Without a threshold, `predict` answers every question.
-        made.null_threshold = math.inf if bert.null_threshold is None else bert.null_threshold
+        made = task(task.read(train, dev, settings, labels), Start(bert.name, bert), settings)
         losses = made.loss if isinstance(made.loss, list) else [made.loss]
         evaluator = Evaluator(made.build(bert), tf.distribute.get_strategy(), losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
@@ -195,23 +221,12 @@ def _classes(bert):
     return list(map(class_name, bert.labels or placeholders(count))) if count > 1 or bert.multi_label else None
 
 
-def _task_of(bert):
-    """Returns the task of a model's head."""
-    tasks = {"token_classification": "tagging", "question_answering": "questions"}
-    tasks |= {"multiple_choice": "multiple_choice", "embedding": "embedding"}
-    if bert.head == "classification":
-        return "multi_label" if bert.multi_label else "classification" if _classes(bert) else "regression"
-    if bert.head not in tasks:
-        raise ValueError(f"`evaluate` needs a model that was fine-tuned, see `fit`. Received: head={bert.head!r}")
-    return tasks[bert.head]
-
-
 def _split_options(task, options):
     """Returns the options of all runs and those of the task; raises for others."""
     shared = {name: value for name, value in options.items() if name in _FIELDS}
-    own = {name: value for name, value in options.items() if name in TASKS[task][1]}
+    own = {name: value for name, value in options.items() if name in keywords(task.Settings)}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
-        known = ["targets", *LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(TASKS[task][1])]
+        known = ["targets", *LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(keywords(task.Settings))]
         hint = other_names.hint(unknown[0], known, other_names.FIT)
-        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task}. {hint}")
+        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task.name}. {hint}")
     return shared, own

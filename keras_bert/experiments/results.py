@@ -1,5 +1,6 @@
 """What a finished grid of runs leaves: scores, report, model card and SavedModel of the best model."""
 
+import functools
 import textwrap
 
 from keras_bert.checkpoints.load import load
@@ -99,7 +100,7 @@ class Results:
     def _model_card(self, findings):
         best = self.results["best"]
         settings = {**best["setting"], **self.finetuning.hyperparameters.to_dict()}
-        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weight")}
+        settings |= {name: self.task.run_settings.get(name) for name in ("sequence_length", "class_weight")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
         config = self.task.config
@@ -128,7 +129,8 @@ class Results:
     def export_model(self):
         """Exports the best model."""
         with announced("exporting the model", delay=0):
-            bert = (self.task.load or load)(self.output / "model")  # Reloaded outside of any strategy, in float32.
+            # Reloaded outside of any strategy, in float32.
+            bert = (self.task.start.load or load)(self.output / "model")
             model = bert.model()
             self._parameters = model.count_params()
             named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)
@@ -137,6 +139,7 @@ class Results:
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
                 self.output / "saved_model" / "1",
+                add_signatures=functools.partial(self.task.signatures, settings=self.task.settings),
                 **self.task.export_options(bert),
             )
 

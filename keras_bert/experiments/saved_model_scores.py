@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
 
+from keras_bert.data import layouts
+from keras_bert.data.sources import source
 from keras_bert.exporting import assets
 from keras_bert.files import read_json
 from keras_bert.tasks.classification import glue
@@ -61,7 +63,7 @@ class Comparison:
         return f"{self.rows:,} rows, {', '.join(parts + same)}"
 
 
-def compare(directory, path, reference=None, task=None, text="text", pair=None, label="label"):
+def compare(directory, path, reference=None, task=None, text=None, pair=None, label="label"):
     """Returns the `Comparison` of a SavedModel and a reference, with the same inputs and labels, on labelled data.
 
     The SavedModel is for classification, regression or question answering. `path` is a table, as for `read_table`, with
@@ -118,6 +120,9 @@ def _read(facts, directory, path, task, text, pair, label):
             f"Received: head={facts['head']!r}"
         )
     labels = facts["labels"]
+    if text is None and task is None:
+        text, usual = layouts.texts(source(path), [label])
+        pair = pair or usual
     if task is not None:
         if task not in glue.TASKS:
             raise ValueError(f"`task` must be one of {', '.join(glue.TASKS)}. Received: task={task!r}")

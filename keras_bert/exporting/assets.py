@@ -82,7 +82,9 @@ def ops(directory):
 
 def probe_inputs(name, function):
     """Returns the inputs of the probe of a signature, tensors by name."""
-    return {spec.name: _example(name, spec) for spec in function.input_signature}
+    # Numbers beside texts have a row for each.
+    rows = len(_TEXTS) if any(spec.dtype == tf.string for spec in function.input_signature) else 2
+    return {spec.name: _example(name, spec, rows) for spec in function.input_signature}
 
 
 def _probe(name, function, eagerly):
@@ -93,14 +95,14 @@ def _probe(name, function, eagerly):
     return inputs, outputs
 
 
-def _example(name, spec):
+def _example(name, spec, rows):
     if spec.dtype == tf.string and name in ("classify", "regress"):
         return tf.constant([_serialized(text, pair) for text, pair in zip(_TEXTS, _PAIRS, strict=True)])
     if spec.dtype == tf.string:
         second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS, "labels": _LABELS}
         texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
         return tf.constant(second.get(spec.name, texts))
-    shape = [2, *(size or 3 + axis for axis, size in enumerate(spec.shape[1:]))]
+    shape = [rows, *(size or 3 + axis for axis, size in enumerate(spec.shape[1:]))]
     values = dict.fromkeys(("padding_mask", "source_mask", "target_mask"), tf.ones(shape, tf.int32))
     values["segment_ids"] = tf.zeros(shape, tf.int32)
     return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)

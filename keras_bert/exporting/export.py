@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import keras
@@ -66,6 +66,7 @@ def export(
     score_range: tuple[float, float] | None = None,
     precision: Literal["float32", "bfloat16", "int8"] | None = None,
     calibration: Sequence | None = None,
+    add_signatures: Callable | None = None,
     **options,
 ) -> None:
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
@@ -115,6 +116,8 @@ def export(
             precision of the model.
         calibration: list of texts, or of tuples of the inputs of `serving_default`, for `precision="int8"`. The ranges
             of the activations are those of these texts, otherwise those of each batch. Defaults to `None`.
+        add_signatures: function that returns more signatures, a dict of `tf.function`s by name, given those of the
+            head. Defaults to `None`.
         **options: options of the head, see above.
 
     Example:
@@ -127,6 +130,7 @@ def export(
     labels = _labels(description, labels)
     traced = TracedOnce(model)
     signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
+    signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)

@@ -49,6 +49,7 @@ class Head:
         takes_words: bool, whether there is the signature `words`. Defaults to `False`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
+        from_task: dict of the options of `export` and `predict` that are settings of a task, by their names there.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Head:
     takes_pair = takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()
+    from_task: dict = {}
 
     def described(self, layers: dict) -> dict:
         """Returns the options of `build` that the layers of a model tell."""
@@ -152,7 +154,13 @@ class Head:
     def stored(self, bert) -> dict:
         """Returns the options that the checkpoint of a `LoadedBert` has."""
         names = ["null_threshold", "prompts", "default_prompt_name", *(["thresholds"] if bert.multi_label else [])]
-        return {name: getattr(bert, name) for name in names if name in self.text_options}
+        own = {name: getattr(bert, name) for name in names if name in self.text_options}
+        return {**own, **self.task_options(bert)}
+
+    def task_options(self, bert) -> dict:
+        """Returns the options that are settings of the task that the model was trained on."""
+        own = bert.task_settings or {}
+        return {option: own[name] for name, option in self.from_task.items() if name in own}
 
 
 def with_options(build, description, options, *arguments):

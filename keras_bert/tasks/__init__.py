@@ -1,1 +1,5 @@
-"""Tasks: data files, labels, targets, official metrics and prediction files."""
+"""Tasks: what a row of data means, its targets, metrics and reports. Names are imported on first use."""
+
+from keras_bert.imports import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The base class of the task-specific code of fine-tuning, its splits and its results."""
+"""The base class of tasks: the task-specific code of fine-tuning, its splits and its results."""
 
 import abc
 import dataclasses
@@ -69,23 +69,44 @@ class Findings:
             object.__setattr__(self, name, value)
 
 
+def first_known(targets):
+    """Returns the first target that is neither missing nor empty, or `None`."""
+    return next((target for target in targets or () if target is not None and target != []), None)
+
+
 def start_text(model, bert):
     """Describes a model by its directory or name and its size."""
     return f"{model}, {bert.config.size}"
 
 
-class FinetuningTask(abc.ABC):
-    """Base class of the tasks for `Finetuning`.
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """The model that the runs of a task start from."""
 
-    A constructor sets the attributes `title`, `metric`, `loss`, `splits`, `files`, `options`, `summary` and `card`;
-    everything else is derived from them, or has a default.
+    name: str  # Directory or name of the checkpoint, unless `model` is in the grid.
+    bert: Any  # The loaded checkpoint, with the vocabulary of the models.
+    load: Callable | None = None  # Loads the model to train, by its name; defaults to `keras_bert.load`.
+    load_options: dict = dataclasses.field(default_factory=dict)  # Options of `load` for the model to train.
+    origins: dict | None = None  # Facts about all models that runs start from, by name, see `check_unchanged`.
 
-    Args:
-        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
-        bert: the loaded checkpoint with the vocabulary of the models.
-        sequence_length: int, maximum number of tokens of a sequence.
+
+class Task(abc.ABC):
+    """Base class of the tasks. A subclass states what differs; `TASKS` lists those of the package.
+
+    The constructor takes the data that `read` returns, the `Start`, and the settings, an instance of `Settings`. It
+    sets the attributes `title`, `metric`, `loss`, `splits`, `files`, `options` and `card`; everything else is
+    derived from them, or has a default.
 
     Attributes:
+        name: string, what `fit(task=...)` and messages call it.
+        head: string, the name of the head that it trains.
+        expects: string, the texts and targets that it takes, for messages.
+        Settings: class of its settings, a frozen dataclass of fields made by `setting`: the flags of its command, the
+            keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
+        columns: tuple of sets of names of columns; rows with all columns of a set are recognized as those of this task.
+        needs_targets: bool, whether rows without targets teach nothing. Defaults to `True`.
+        needs_train: bool, whether the training data decide more than the classes, so that `evaluate` needs as many rows
+            of them. Defaults to `True`.
         preprocessor: the `TextPreprocessor` of the model.
         title: heading of the results.
         metric: name of the score that selects the best run.
@@ -106,23 +127,64 @@ class FinetuningTask(abc.ABC):
             hub's names of scores that differ), `hub_percent` (whether the hub has these scores in percent), `imports`
             and `outputs` (lines of Python code for the outputs of transformers), `note` (a sentence on the scores).
         combine: function that combines the logits of several runs, a list of arrays.
-        load: function that loads the model to train, and again after it was saved. Defaults to `keras_bert.load`.
-        load_options: dict, options of `load` for the model to train.
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
         learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
         scales_rates: bool, whether the rates are for a width of 768, and narrower models have higher ones.
     """
 
-    load: Callable | None = None
-    load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
-    options = types.MappingProxyType({})
+    name: str
+    head: str
+    expects: str
+    Settings: type
+    needs_targets = needs_train = True
+    columns: tuple = ()
+    compares_start, can_pack = False, False
+    options: Any = types.MappingProxyType({})
     learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
     combine = staticmethod(mean_logits)
 
-    def __init__(self, model, bert, sequence_length):
-        self.model, self.bert, self.sequence_length = str(model), bert, sequence_length
-        self.preprocessor = bert.preprocessor(sequence_length, padding="longest")
+    def __init__(self, data, start, settings):
+        self.data, self.start, self.settings = data, start, settings
+        self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
+        self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest")
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        """Whether a text, the first one, and the targets of all texts, a list or `None`, are those of this task."""
+        return False
+
+    @classmethod
+    def fits(cls, bert):
+        """Whether a loaded model was trained on this task."""
+        return bert.head == cls.head
+
+    @classmethod
+    def row(cls, place, text, target):
+        """Returns a text and its target of Python as a row, a dict by column; `place` is what messages call them."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        """Returns the data of two sources, which may be the same one.
+
+        `labels` are the classes of a model that is not trained; by default, those of the training data.
+        """
+        raise NotImplementedError
+
+    # What `predict` is asked, as the head takes it: a class method of the place of a text in messages, the text and the
+    # settings; `None` for texts as the head takes them.
+    asked: Any = None
+
+    @classmethod
+    def signatures(cls, signatures, settings):
+        """Returns more signatures of an export, given those of the head, a dict of `tf.function`s by name."""
+        return {}
+
+    @property
+    def held_out(self):
+        """Whether dev has other rows than those to train on."""
+        return not (self.splits["dev"] and self.splits["dev"][0].examples is self.splits["train"][0].examples)
 
     @functools.cached_property
     def config(self):
@@ -132,10 +194,10 @@ class FinetuningTask(abc.ABC):
     @functools.cached_property
     def origins(self):
         """Facts about the models that runs start from, by name, see `check_unchanged`."""
-        return {self.model: self.bert.identity}
+        return self.start.origins or {self.model: self.bert.identity}
 
     @functools.cached_property
-    def settings(self):
+    def run_settings(self):
         """All settings that must be the same for all runs in a folder."""
         return {
             "model": self.model,
@@ -154,7 +216,14 @@ class FinetuningTask(abc.ABC):
     def facts(self):
         """Entries about the data for the head of the report: text by title."""
         start = {"start": start_text(self.model, self.bert)}
-        return {**start, **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
+        facts = {**start, **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
+        return {title: text for title, text in facts.items() if self.held_out or not title.startswith("dev ")}
+
+    @functools.cached_property
+    def summary(self):
+        """What `summarize` returns; rows that are trained on and evaluated on are not told to be in both."""
+        found = self.summarize()
+        return found if self.held_out else {**found, "overlap": dict.fromkeys(found["overlap"], 0)}
 
     @functools.cached_property
     def warnings(self):
@@ -168,6 +237,12 @@ class FinetuningTask(abc.ABC):
     def problems(self):
         """Returns the entries of `facts` about rows that the model cannot represent."""
         return {}
+
+    @property
+    def stored_settings(self):
+        """The settings that a checkpoint keeps for `evaluate`, `predict` and `export`."""
+        names = [field.name for field in dataclasses.fields(self.settings) if field.metadata.get("stored")]
+        return {name: getattr(self.settings, name) for name in names}
 
     @property
     def train(self):
@@ -201,7 +276,7 @@ class FinetuningTask(abc.ABC):
 
     @property
     def _is_new(self):
-        return bool(self.load_options.keys() - {"num_layers"})
+        return bool(self.start.load_options.keys() - {"num_layers"})
 
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""
@@ -230,6 +305,10 @@ class FinetuningTask(abc.ABC):
     def logits(self, split, predict):
         """Returns the logits of a `Split`."""
         return predict(split.batches)["logits"]
+
+    @abc.abstractmethod
+    def summarize(self):
+        """Returns the dict of JSON values about the data, see `summary` above."""
 
     @abc.abstractmethod
     def build(self, bert):

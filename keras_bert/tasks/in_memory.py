@@ -5,19 +5,38 @@ import math
 
 import numpy as np
 
+from keras_bert.data import sources
 from keras_bert.data.rows import as_list
 
-TASKS = {
-    "classification": "texts or pairs with classes",
-    "regression": "texts or pairs with floats",
-    "multi_label": "texts or pairs with lists of labels",
-    "tagging": "lists of words with tags, or texts with spans (start, end, label)",
-    "questions": "dicts with question and context, with answers",
-    "multiple_choice": "dicts with text and choices, with the index of the right choice",
-    "embedding": "pairs of query and passage, alone or with scores",
-}
+_ROW_TARGETS = {"label", "answers", "tags", "ner_tags", "ner", "spans", "entities", "score"}  # Of rows with targets.
 _TARGETS = {"label", "labels", "target", "targets", "class", "score", "tags"}  # Columns of forgotten targets.
-_DICTS = {"question": "questions", "choices": "multiple_choice"}
+_DICTS = {"question", "choices"}  # A frame with one of these columns has dicts of texts.
+
+
+def rows_of(texts, targets=None):
+    """Returns the rows of a data set with targets, dicts by column, or `None` for other data.
+
+    These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, and a list of dicts that have targets.
+    `targets` may be the column of the labels. Numbers of classes become their names.
+    """
+    if hasattr(texts, "to_pylist") and hasattr(texts, "schema"):
+        rows = sources.arrow_rows(texts)
+    elif hasattr(texts, "features") and hasattr(texts, "column_names"):
+        names = sources.class_names({"info": {"features": texts.features.to_dict()}})
+        rows = [sources.named(row, names) for row in texts]
+    elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets):
+        rows = texts if targets is None or isinstance(targets, str) else None
+    else:
+        rows = None
+    if rows and isinstance(targets, str) and targets != "label":
+        if targets not in rows[0]:
+            raise ValueError(f"the rows have no column {targets!r}. They have: {', '.join(map(repr, rows[0]))}")
+        rows = [{**row, "label": row.get(targets)} for row in rows]
+    return rows
+
+
+def _has_targets(row, targets):
+    return targets in row if isinstance(targets, str) else bool(_ROW_TARGETS & row.keys())
 
 
 def read(texts, targets=None, place="texts"):
@@ -94,7 +113,7 @@ def _frame_rows(frame):
     columns = [list(map(_plain, as_list(frame[name]))) for name in names]
     if len(names) == 1:
         return columns[0]
-    if len(names) == 2 and not set(_DICTS) & set(names):
+    if len(names) == 2 and not _DICTS & set(names):
         for name, column in zip(names, columns, strict=True):
             if isinstance(column[0] if column else None, int | float):
                 raise ValueError(
@@ -102,7 +121,7 @@ def _frame_rows(frame):
                     f"{column[0]!r}. Choose columns, such as frame[['text', 'label']], and name that of the targets"
                 )
         return list(zip(*columns, strict=True))
-    if set(_DICTS) & set(names) or not all(isinstance(name, str) for name in names):
+    if _DICTS & set(names) or not all(isinstance(name, str) for name in names):
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     raise ValueError(
         f"a data frame of texts must have one column of texts, two of pairs, or `question` and `context`, or `text` "
@@ -218,73 +237,3 @@ def _check_labels(targets):
             json.dumps(target, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
             raise ValueError(f"targets[{place}] has a lone surrogate. Expected Unicode. Received: {target!r}") from None
-
-
-def check_sets(targets):
-    """Raises for lists of 0 and 1 where each text has a list of its labels."""
-    rows = [target for target in targets if target is not None]
-    sizes = {len(row) for row in rows}
-    if len(sizes) == 1 and min(sizes) > 1 and all(flag in (0, 1) for row in rows for flag in row):
-        raise ValueError(
-            "the targets are lists of 0 and 1. Expected a list of the labels of each text, or an array with a column "
-            f"for each label: np.array(targets). Received: targets such as {rows[0]!r:.100}"
-        )
-
-
-def check_task(name):
-    """Returns the name of a task; raises for others."""
-    if name not in TASKS:
-        known = "; ".join(f"{task!r}: {text}" for task, text in TASKS.items())
-        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}")
-    return name
-
-
-def infer(rows, targets):
-    """Returns the task of texts and targets, one of `TASKS`."""
-    first = rows[0]
-    if isinstance(first, dict):
-        for name, task in _DICTS.items():
-            if name in first:
-                return task
-    if isinstance(first, list):
-        return "tagging"
-    if targets is None and isinstance(first, tuple):
-        return "embedding"
-    if targets is not None and isinstance(first, str | tuple):
-        known = [target for target in targets if target is not None and target != []]
-        example = known[0] if known else None
-        if isinstance(example, str | int | float) and None in targets:
-            raise ValueError(
-                f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
-                "without one"
-            )
-        if isinstance(example, list | tuple):
-            if isinstance(example[0], float):
-                raise ValueError(
-                    "the targets are lists of floats, as one-hot vectors are. Expected the class of each text, such as "
-                    f"targets.argmax(-1), or lists of labels. Received: targets such as {example!r:.100}"
-                )
-            if not isinstance(example[0], str | int):
-                return "tagging"
-            if all(target is not None and len(target) == 1 for target in targets):
-                raise ValueError(
-                    "the targets are lists of one label, as one-hot vectors are. Expected the class of each text, such "
-                    f"as targets.argmax(-1), or task='multi_label'. Received: targets such as {example!r:.100}"
-                )
-            return "multi_label"
-        if isinstance(example, dict):
-            return "tagging"
-        if isinstance(example, int | float) and any(isinstance(target, float) for target in known):
-            if all(target is None or float(target).is_integer() for target in known):
-                raise ValueError(
-                    "the targets are whole numbers as floats. Expected task='regression', or task='classification' if "
-                    f"they are classes. Received: targets such as {example!r}"
-                )
-            return "regression"
-        if isinstance(example, str | int):
-            return "classification"
-    received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
-    raise ValueError(
-        f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
-        + "; ".join(f"{text} ({name})" for name, text in TASKS.items())
-    )

@@ -156,7 +156,7 @@ def headline(task, scores, evaluated_on):
     """Returns the `Headline` of a task's main score, beside the majority baseline.
 
     Args:
-        task: the `FinetuningTask`.
+        task: the `Task`.
         scores: dict of the scores of the model.
         evaluated_on: string, what the scores are from, such as "dev".
     """

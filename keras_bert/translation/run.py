@@ -37,7 +37,7 @@ class _Results(Results):
 
     def export_model(self):
         with announced("exporting the model", delay=0):
-            model = self.task.load(self.output / "model").model()  # In float32, outside of any strategy.
+            model = self.task.start.load(self.output / "model").model()  # In float32, outside of any strategy.
             self._parameters = model.count_params()
             export(model, self.task.tokenizer, self.output / "saved_model" / "1", **self.task.export_options(None))
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_bert.data.pair_bucketing import PairBatches
 from keras_bert.files import write_text
 from keras_bert.reports import page
-from keras_bert.tasks.base import Findings, FinetuningTask, Split
+from keras_bert.tasks.base import Findings, Split, Start, Task
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
@@ -45,14 +45,15 @@ class TranslationSettings:
         return dataclasses.asdict(self)
 
 
-class TranslationTask(FinetuningTask):
+class TranslationTask(Task):
     """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
 
-    title, metric, load = "Translation", "bleu", staticmethod(load)
+    title, metric = "Translation", "bleu"
     origins = types.MappingProxyType({})  # Models are new.
 
     def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):
         self.config, self._settings, self.model = config, settings, model
+        self.start = Start(model, None, load)
         self.beam = Beam(settings.beam_size, settings.length_penalty)
         self.tokenizer = LosslessTokenizer(vocabulary)
         self.sequence_length = min(settings.max_length, config.max_position_embeddings)
@@ -64,7 +65,6 @@ class TranslationTask(FinetuningTask):
             self.splits["test"] = [Split("test", test, None, None)]
         pairs_of = {name: splits[0].examples for name, splits in self.splits.items() if splits}
         self.files = {name: pairs.source_path.name for name, pairs in pairs_of.items()}
-        self.summary = {"unit": "pairs", "train": len(train), "dev": {"dev": len(dev)}, "overlap": {}, "majority": {}}
         used = len(self.splits["train"][0].inputs.pairs)
         self.facts = {
             "start": f"new weights, {config.size}",
@@ -72,6 +72,10 @@ class TranslationTask(FinetuningTask):
             "pairs to train on": f"{used:,}, a vocabulary of {config.vocab_size:,} tokens",
         }
         self.card = _card(train, dev)
+
+    def summarize(self):
+        train, dev = (len(self.splits[name][0].examples) for name in ("train", "dev"))
+        return {"unit": "pairs", "train": train, "dev": {"dev": dev}, "overlap": {}, "majority": {}}
 
     def _split(self, name, pairs):
         features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)

@@ -28,15 +28,15 @@ class BiLSTMSettings:
 class FeatureTaggingTask(TaggingTask):
     """Tagging by a BiLSTM. The encoder computes the features of each file once for all runs, in float32.
 
-    The choices of `Finetuning` must include `features`, see `build_bilstm_tagger`. `folder` is that of the features,
-    `load` the function that loads the checkpoint again, `keras_bert.load`. `bilstm` defaults to the paper's size.
+    The choices of `Finetuning` must include `features`, see `build_bilstm_tagger`. `folder` is that of the features;
+    the `Start` has the function that loads the checkpoint again. `bilstm` defaults to the paper's size.
     """
 
     can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False
 
-    def __init__(self, *args, folder, load, bilstm=None, **options):
-        super().__init__(*args, **options)
-        self._folder, self._load, self._bilstm = pathlib.Path(folder), load, bilstm or BiLSTMSettings()
+    def __init__(self, data, start, settings, folder, bilstm=None):
+        super().__init__(data, start, settings)
+        self._folder, self._bilstm = pathlib.Path(folder), bilstm or BiLSTMSettings()
         self._features, self._caches, self._seconds = None, {}, {}
         self.card["purpose"] += " by a BiLSTM on features of BERT"
         del self.card["auto_class"]  # transformers has no such head.
@@ -90,7 +90,7 @@ class FeatureTaggingTask(TaggingTask):
         return split_bilstm_tagger(self._tagger(bert))[1]
 
     def complete(self, model):
-        complete = self._tagger(self._load(self.model))
+        complete = self._tagger(self.start.load(self.model))
         split_bilstm_tagger(complete)[1].set_weights(model.get_weights())
         return complete
 

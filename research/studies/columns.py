@@ -4,12 +4,16 @@ import dataclasses
 from collections.abc import Callable
 
 import keras_bert
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.data import ClassificationSettings
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+from keras_bert.tasks.questions.data import QuestionSettings
+from keras_bert.tasks.questions.task import QuestionAnsweringTask
 from keras_bert.tasks.tagging import data as tagging
-from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+from keras_bert.tasks.tagging.data import TaggingSettings
+from keras_bert.tasks.tagging.task import TaggingTask
 from research import rivals
 from research.feature_tagging.task import FeatureTaggingTask
 from research.rivals.config import is_name
@@ -50,7 +54,7 @@ class Column(Heading):
     words: int  # Number of words of one epoch, for estimates.
     content: list  # Hashes of the data.
     # From the directory or name of a model, a folder, options of `load` and whether the model has a BiLSTM, for tagging
-    # on features of a frozen encoder, to a `FinetuningTask`.
+    # on features of a frozen encoder, to a `Task`.
     make: Callable
     on_features: bool = False  # Whether all rows train a BiLSTM on features.
 
@@ -87,9 +91,8 @@ def _open_glue(name, recipe, sources, metrics):
 
     def make(model, folder, load_options, with_bilstm=False):
         kind = ClassificationOnBiLSTM if with_bilstm else ClassificationTask
-        created = kind(data, model, _load(model, **load_options), recipe.sequence_length, folder)
-        created.load, created.load_options = _load, load_options
-        return created
+        settings = ClassificationSettings(sequence_length=recipe.sequence_length)
+        return kind(data, Start(model, _load(model, **load_options), _load, load_options), settings)
 
     heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
     return Column(*heading, recipe, _words(texts), content, make)
@@ -107,9 +110,7 @@ def _open_squad(recipe, sources):
     def make(model, folder, load_options, with_bilstm=False):
         kind = QuestionsOnBiLSTM if with_bilstm else QuestionAnsweringTask
         bert = _load(model, **load_options)
-        created = kind(data, {model: bert.identity}, bert, settings)
-        created.load, created.load_options = _load, load_options
-        return created
+        return kind(data, Start(model, bert, _load, load_options), settings)
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
@@ -120,13 +121,10 @@ def _open_tagging(name, recipe, sources):
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
 
     def make(model, folder, load_options, with_bilstm=False):
-        settings = TaggingSettings(recipe.sequence_length)
+        settings, sentences = TaggingSettings(sequence_length=recipe.sequence_length), tagging.Data(train, dev)
         if with_bilstm:
-            features = {"folder": folder / "features", "load": _load}
-            return FeatureTaggingTask(train, dev, None, model, _load(model), settings, **features)
-        created = TaggingTask(train, dev, None, model, _load(model, **load_options), settings)
-        created.load_options = load_options
-        return created
+            return FeatureTaggingTask(sentences, Start(model, _load(model), _load), settings, folder / "features")
+        return TaggingTask(sentences, Start(model, _load(model, **load_options), _load, load_options), settings)
 
     content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
     heading = _heading(name, _TITLES[name], "f1", recipe)

@@ -11,7 +11,8 @@ from keras_bert.experiments.cross_validation import CrossValidation
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.results import Results
 from keras_bert.files import read_json
-from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.base import Start
+from keras_bert.tasks.classification.data import ClassificationSettings, own_data
 from keras_bert.tasks.classification.task import ClassificationTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -24,7 +25,8 @@ def task(tmp_path, checkpoint):
     (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "test.csv").write_text("text\na\nc\n")
     data = own_data("classification", tmp_path / "all.csv", test_file=tmp_path / "test.csv", folds=3)
-    return ClassificationTask(data, "start", keras_bert.load(checkpoint), 8, tmp_path)
+    start = Start("start", keras_bert.load(checkpoint))
+    return ClassificationTask(data, start, ClassificationSettings(sequence_length=8))
 
 
 @pytest.fixture
@@ -124,4 +126,4 @@ def test_options_that_need_dev_data(task, tmp_path):
         with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
             CrossValidation(task, {"seed": [1]}, Hyperparameters(**options), tmp_path)
     with pytest.raises(ValueError, match="`class_weight` must be None, 'balanced', which requires classes, or"):
-        ClassificationTask(task.data, "start", task.bert, 8, tmp_path, class_weight="most")
+        ClassificationTask(task.data, task.start, ClassificationSettings(sequence_length=8, class_weight="most"))

@@ -281,7 +281,7 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         ([None, "x"], {"task": "classification"}, r"texts\[0\]: column `label` must be a string or a number. .*: None"),
         (["x", "x"], {}, "must have at least two classes"),
         (["x", "y"], {"lerning_rate": 1}, "no option 'lerning_rate' .* Did you mean 'learning_rate'?"),
-        (["x", "y"], {"task": "ner"}, "`task` must be one of 'classification'"),
+        (["x", "y"], {"task": "ner"}, "`task` must be one of 'questions'"),
         (["x", "y"], {"patience": 1}, "`patience` needs `validation`"),
         (["x", "y"], {"validation": (["a"], ["z"])}, r"validation\[0\]: unknown label 'z'"),
         (["x", "y"], {"validation_split": 0.1}, "must be a share of the rows"),
@@ -332,7 +332,7 @@ def test_mistakes(start, targets, options, message):
 
 
 def test_mistakes_that_are_found_before_data_are_read(start, monkeypatch):
-    monkeypatch.setattr(fitting, "make_task", None)
+    monkeypatch.setattr(fitting, "_make", None)
     bert = keras_bert.load(start)
     for options, message in (
         ({"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
@@ -503,7 +503,8 @@ def test_columns_of_frames(start, caplog):
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
     other = frame[["class_name", "b", "a"]]
     data = fit_data.read(frame, "class_name", None, other, None, 1)
-    assert data.parts["train"] == data.parts["validation"] == ([("b c", "e"), ("d", "f g")], ["x", "y"])
+    rows = [{"text": "b c", "pair": "e", "label": "x"}, {"text": "d", "pair": "f g", "label": "y"}]
+    assert [row for _, row in data.train.values] == [row for _, row in data.dev.values] == rows
     with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
         fit_data.read(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
     with pytest.raises(ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="):

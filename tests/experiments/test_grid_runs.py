@@ -9,11 +9,12 @@ import pytest
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
 TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, warnings=[], rates_width=None)
-TASK.facts, TASK.origins, TASK.settings, TASK.load_options = {}, {}, {}, {}
+TASK.facts, TASK.origins, TASK.run_settings, TASK.start = {}, {}, {}, Start("start", None)
 
 
 class Runs(Finetuning):
@@ -69,7 +70,7 @@ def test_an_interrupted_grid_resumes(tmp_path, run, monkeypatch):
     # Another grid in the same folder adds runs; one with other common settings raises.
     assert run([2, 0]).results[0] == {"setting": {"seed": 0}, "scores": {"f1": 0.0}}
     assert calls[-1] == (0, 3)
-    monkeypatch.setattr(TASK, "settings", {"model": "b"})
+    monkeypatch.setattr(TASK, "run_settings", {"model": "b"})
     with pytest.raises(ValueError, match=r"contains runs with other settings: `model` is set only now: 'b'"):
         run([1])
     with pytest.raises(ValueError, match="two settings would share the folder model=b"):

@@ -75,7 +75,7 @@ def test_the_grid(made):
     rate = (32 * 1000) ** -0.5
     assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [2], "seed": [1, 2]}
     assert (settings.beam_size, settings.average, settings.warmup_steps, settings.precision) == (3, 2, 20, "float32")
-    assert task.settings["config"] == {**task.settings["config"], **CONFIG}
+    assert task.run_settings["config"] == {**task.run_settings["config"], **CONFIG}
     assert output == made / "grid"
     assert "--seed=1,2" in (output / "flags.txt").read_text()
     assert f"predictions:  {output}/dev.txt" in printed

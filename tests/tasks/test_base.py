@@ -1,5 +1,6 @@
 """The promises of every task: read, build, one epoch, conclude, save, load, export, answer. A new task is a row."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import pytest
 import keras_bert
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.registry import answering
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -18,9 +20,11 @@ from keras_bert.tasks.embedding.task import EmbeddingTask
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 from keras_bert.tasks.questions import data as questions
-from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+from keras_bert.tasks.questions.data import QuestionSettings
+from keras_bert.tasks.questions.task import QuestionAnsweringTask
 from keras_bert.tasks.tagging import data as tagging
-from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+from keras_bert.tasks.tagging.data import TaggingSettings
+from keras_bert.tasks.tagging.task import TaggingTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
@@ -44,29 +48,31 @@ class Case(NamedTuple):
 
 def classify(kind, task=ClassificationTask, pair=None, **options):
     def make(path, model, bert):
-        data = own_data(kind, path, path, path, pair=pair)
-        return task(data, model, bert, 8, path.parent, **options)
+        data = own_data(kind, path, path, path, text="text", pair=pair)
+        return task(data, Start(model, bert), task.Settings(sequence_length=8, **options))
 
     return make
 
 
 def ask(path, model, bert):
     data = questions.read_all([str(path)], str(path), str(path), True)
-    return QuestionAnsweringTask(data, {model: bert.identity}, bert, QuestionSettings(True, 12, 6))
+    return QuestionAnsweringTask(data, Start(model, bert), QuestionSettings(True, 12, 6))
 
 
 def tag(path, model, bert):
     sentences = tagging.read(path)
-    return TaggingTask(sentences, sentences, sentences, model, bert, TaggingSettings(6))
+    data = tagging.Data(sentences, dataclasses.replace(sentences), sentences)  # As if of another file.
+    return TaggingTask(data, Start(model, bert), TaggingSettings(sequence_length=6))
 
 
-def choose(path, *model):
-    return MultipleChoiceTask(choices.read_all(path, path, path), *model, 8)
+def choose(path, model, bert):
+    data, settings = choices.read_all(path, path, path), choices.ChoiceSettings(sequence_length=8)
+    return MultipleChoiceTask(data, Start(model, bert), settings)
 
 
 def embed(path, model, bert):
-    rows = embedding.read(path)
-    return EmbeddingTask(rows, rows, {"train": path.name, "dev": path.name}, model, bert, 8)
+    settings = embedding.EmbeddingSettings(sequence_length=8)
+    return EmbeddingTask(embedding.read_all(path, path), Start(model, bert), settings)
 
 
 TEXTS = ["a b c", "d e", "f g h i", "j"]
@@ -103,8 +109,8 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatc
     lines = [line if isinstance(line, str) else json.dumps(line) for line in case.content]
     path.write_text("\n".join(lines) + "\n")
     task, again = (case.make(path, str(checkpoint), bert) for _ in range(2))
-    assert task.settings == again.settings
-    for described in (task.settings, task.summary, task.facts, task.card):
+    assert task.run_settings == again.run_settings
+    for described in (task.run_settings, task.summary, task.facts, task.card):
         assert json.dumps(described)
     assert task.summary["train"] > 1
 

@@ -5,8 +5,8 @@ import pytest
 
 from keras_bert.checkpoints.answers import read_rows
 from keras_bert.data.sources import Memory
-from keras_bert.tasks import in_memory
-from keras_bert.tasks.in_memory_rows import rows_of
+from keras_bert.experiments.fit_data import rows as rows_of
+from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks.questions import data as questions
 
 tf = pytest.importorskip("tensorflow")
@@ -44,7 +44,7 @@ def test_frames(read, task, rows, targets):
     }
     for make in frames():
         found = in_memory.read(*read(make(columns)))
-        assert (*found, in_memory.infer(*found)) == (rows, targets, task)
+        assert (*found, registry.infer(*found).name) == (rows, targets, task)
 
 
 def test_frames_without_the_name_of_the_targets():
@@ -117,7 +117,10 @@ def test_values_that_no_file_has():
         in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
     assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
-        _ = Memory("texts", rows_of("texts", "classification", TEXTS, [pandas.Timestamp("2020-01-01")] * 2)).values
+        _ = Memory(
+            "texts",
+            rows_of(registry.task_named("classification"), "texts", TEXTS, [pandas.Timestamp("2020-01-01")] * 2),
+        ).values
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -167,13 +170,13 @@ def test_empty_texts_of_predict(caplog):
     ],
 )
 def test_the_task_follows_from_the_first_target(row, target, task):
-    assert in_memory.infer([row, row], [target, target]) == task
+    assert registry.infer([row, row], [target, target]).name == task
     if isinstance(target, list) and isinstance(row, str):
-        assert in_memory.infer([row, row], [[], target]) == task
+        assert registry.infer([row, row], [[], target]).name == task
 
 
 def test_whole_numbers_among_floats_are_values():
-    assert in_memory.infer(TEXTS, [1, 2.5]) == "regression"
+    assert registry.infer(TEXTS, [1, 2.5]).name == "regression"
 
 
 def test_answers():
@@ -181,7 +184,7 @@ def test_answers():
     row = {"question": "a", "context": "d é d"}
     start = {"text": "d", "answer_start": 4}
     targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
-    asked = questions.read(Memory("texts", rows_of("texts", "questions", [row] * 7, targets)))
+    asked = questions.read(Memory("texts", rows_of(registry.task_named("questions"), "texts", [row] * 7, targets)))
     assert asked.golds == [["d"], ["é", "d"], ["d"], ["d"], ["d"], [], []]
     assert asked.spans == [[(0, 1)], [(2, 4), (0, 1)], [(5, 6)], [(5, 6)], [(5, 6)], [], []]
     assert asked.version_2
@@ -209,4 +212,4 @@ def test_answers():
 )
 def test_mistakes(texts, targets, message):
     with pytest.raises(ValueError, match=message):
-        in_memory.infer(*in_memory.read(texts, targets))
+        registry.infer(*in_memory.read(texts, targets))

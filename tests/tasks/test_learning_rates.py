@@ -5,20 +5,20 @@ import dataclasses
 import pytest
 
 import keras_bert
-from keras_bert.tasks.base import FinetuningTask
+from keras_bert.tasks.base import Start, Task
 from keras_bert.tasks.learning_rates import advice
 
 pytestmark = pytest.mark.tensorflow
 
 
-class Task(FinetuningTask):
+class Grid(Task):
     """A task of which only the grid is needed."""
 
-    build = score = save_options = export_options = conclude = None
+    summarize = build = score = save_options = export_options = conclude = None
     learning_rates = 5e-5, 2e-5
 
     def __init__(self, config, load_options, scales_rates=True):
-        self.config, self.load_options, self.scales_rates = config, load_options, scales_rates
+        self.config, self.start, self.scales_rates = config, Start("start", None, None, load_options), scales_rates
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ class Task(FinetuningTask):
 )
 def test_narrow_models_have_higher_rates(width, options, rates):
     config = dataclasses.replace(keras_bert.BERT_TINY, hidden_size=width)
-    task = Task(config, *options)
+    task = Grid(config, *options)
     assert task.choices() == {"learning_rate": rates, "batch_size": [32], "epochs": [3], "seed": [1]}
     given = {"learning_rate": [1e-5], "batch_size": [8], "epochs": [1, 2], "seed": [0, 4]}
     assert task.choices(**given) == given

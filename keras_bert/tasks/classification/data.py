@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import pathlib
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.classification.thresholds import predicted
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.logits import finite, softmax
+from keras_bert.tasks.settings import setting
 from keras_bert.text.labels import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
@@ -78,6 +80,7 @@ class Data:
     folds: int | None = None  # Of a cross-validation, for which dev is the training data.
     source: str | None = None  # Name of the file of the first dev set, if it is a user's.
     train_source: str | None = None
+    submissions: pathlib.Path | None = None  # The folder of the files for the server of GLUE.
 
     def first(self, count):
         """Returns the same data with the first `count` training rows, or all for `None`."""
@@ -91,6 +94,43 @@ class Data:
         return balance(self.train.labels, self.task.labels)
 
 
+@dataclasses.dataclass(frozen=True)
+class RegressionSettings:
+    """Settings of texts with numbers."""
+
+    sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)
+    language_model_weight: float = setting(
+        0.0,
+        "Weight of a language model loss on the texts, for left-to-right models; GPT: 0.5.",
+        section="training",
+        least=0,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationSettings(RegressionSettings):
+    """Settings of texts with classes. In Python, `class_weight` may be a dict of weights by class, 1 for others."""
+
+    class_weight: str = setting(
+        None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelSettings:
+    """Settings of texts with several labels; `threshold` may be a number, see `choose_thresholds`."""
+
+    sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)
+    class_weight: str = setting(
+        None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
+    )
+    threshold: str = setting(
+        "0.5",
+        "multi_label: probability from which labels are predicted; shared or per_label: chosen on dev.",
+        section="training",
+    )
+
+
 def own_data(
     kind,
     train_file,
@@ -102,6 +142,7 @@ def own_data(
     skip_bad_rows=0,
     folds=None,
     labels=None,
+    name=None,
 ):
     """Reads `Data` of a user's own texts, see `tasks.examples` and `tasks.classification.multi_label`.
 
@@ -114,6 +155,7 @@ def own_data(
         skip_bad_rows: int, maximum unreadable rows to skip in train and dev each.
         folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
         labels: list of the classes by id. Defaults to the sorted labels of the training data.
+        name: str, that of the task. Defaults to `kind`.
     """
     check_choice("kind", kind, OWN)
     if (dev_file is None) == (folds is None):
@@ -130,16 +172,16 @@ def own_data(
     train = read(columns, train_file, skip_bad_rows, labels)
     if labels is None:
         labels, train = _with_classes(kind, columns, train, train_file)
-    several = kind == "multi_label"
-    title = f"{'Multi-label classification' if several else kind.capitalize()} of {train_file.name}"
-    task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
+    several, name = kind == "multi_label", name or kind
+    title = f"{'Multi-label classification' if name == 'multi_label' else name.capitalize()} of {train_file.name}"
+    task = Task(name, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
     same = folds or dev_file is train_file
     dev = train if same else read(columns, dev_file, skip_bad_rows, labels)
     test = {}
     if test_file is not None:
-        test = {kind: read(_present(test_file, columns, text, pair), test_file, None, labels)}
+        test = {name: read(_present(test_file, columns, text, pair), test_file, None, labels)}
     sources = {"source": (dev_file or train_file).name, "train_source": train_file.name}
-    return Data(task, train, {kind: dev}, test, folds=folds, **sources)
+    return Data(task, train, {name: dev}, test, folds=folds, **sources)
 
 
 def _present(origin, columns, text, pair):

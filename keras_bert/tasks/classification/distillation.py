@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from keras_bert.reports.page import base_name
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import FinetuningTask, start_text
+from keras_bert.tasks.base import Task, start_text
 from keras_bert.tasks.classification.task import texts
 from keras_bert.training.distillation import distillation_loss
 from keras_bert.training.logits_cache import cached_logits, weights_fingerprint
 from keras_bert.training.losses import regression_loss
 
 
-class DistillationTask(FinetuningTask):
+class DistillationTask(Task):
     """A task whose model learns from a teacher, too. The teacher's logits are computed once and kept in a folder.
 
     The teacher reads texts with its own vocabulary and the sequence length of its training.
@@ -30,9 +30,8 @@ class DistillationTask(FinetuningTask):
     can_pack = True
 
     def __init__(self, task, name, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
-        super().__init__(task.model, task.bert, task.sequence_length)
-        self.spec, self.title, self.metric, self.summary = task.spec, task.title, task.metric, task.summary
-        self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
+        super().__init__(task.data, task.start, task.settings)
+        self.spec, self.title, self.metric, self.combine = task.spec, task.title, task.metric, task.combine
         self.splits = task.splits
         self.learning_rates, self.batch_size, self.epochs = task.learning_rates, task.batch_size, task.epochs
         task.new_head = True  # The student learns its head from the teacher's answers.
@@ -54,7 +53,10 @@ class DistillationTask(FinetuningTask):
         if unlabelled is not None:
             settings["unlabelled"] = self._examples["unlabelled"].fingerprint()
             facts["unlabelled examples"] = f"{len(unlabelled):,}"
-        self.settings, self.facts = {**task.settings, **settings}, {**task.facts, **facts}
+        self.run_settings, self.facts = {**task.run_settings, **settings}, {**task.facts, **facts}
+
+    def summarize(self):
+        return self._inner.summary
 
     @property
     def train(self):

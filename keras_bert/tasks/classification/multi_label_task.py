@@ -2,12 +2,19 @@
 
 import numpy as np
 
-from keras_bert.tasks.base import Findings
-from keras_bert.tasks.classification.data import balanced_weights, multi_label_table, predict, same_prediction, score
+from keras_bert.tasks.base import Findings, first_known
+from keras_bert.tasks.classification.data import (
+    MultiLabelSettings,
+    balanced_weights,
+    multi_label_table,
+    predict,
+    same_prediction,
+    score,
+)
 from keras_bert.tasks.classification.multi_label import dense
 from keras_bert.tasks.classification.multi_label_report import label_set_report
-from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight
-from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
+from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight, is_text
+from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
 from keras_bert.training.losses import multi_label_loss
@@ -26,16 +33,49 @@ class MultiLabelTask(ClassificationTask):
     equally. `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
     """
 
+    name, kind = "multi_label", "multi_label"
+    Settings, expects = MultiLabelSettings, "texts or pairs with lists of labels"
     combine = staticmethod(mean_sigmoids)
 
-    def __init__(self, data, model, bert, sequence_length, submissions=None, class_weight=None, threshold=0.5):
-        super().__init__(data, model, bert, sequence_length, submissions, class_weight)
-        self._threshold, self.options = threshold, {**self.options, "threshold": threshold}
+    def __init__(self, data, start, settings):
+        threshold = settings.threshold
+        self._threshold = parse_threshold(threshold) if isinstance(threshold, str) else threshold
+        super().__init__(data, start, settings)
+        self.options = {**self.options, "threshold": self._threshold}
         self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
         if self._is_chosen:
             self.card["note"] = (
                 f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
             )
+
+    @classmethod
+    def fits(cls, bert):
+        return bert.head == cls.head and bert.multi_label
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        example = first_known(targets)
+        if not (is_text(text) and isinstance(example, list | tuple)):
+            return False
+        if isinstance(example[0], float):
+            raise ValueError(
+                "the targets are lists of floats, as one-hot vectors are. Expected the class of each text, such as "
+                f"targets.argmax(-1), or lists of labels. Received: targets such as {example!r:.100}"
+            )
+        if not isinstance(example[0], str | int):
+            return False
+        if all(target is not None and len(target) == 1 for target in targets):
+            raise ValueError(
+                "the targets are lists of one label, as one-hot vectors are. Expected the class of each text, such as "
+                f"targets.argmax(-1), or task='multi_label'. Received: targets such as {example!r:.100}"
+            )
+        return True
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        if labels is None:
+            _check_sets([row["label"] for _, row in train.values])
+        return super().read(train, dev, settings, labels)
 
     @property
     def _is_chosen(self):
@@ -97,3 +137,14 @@ class MultiLabelTask(ClassificationTask):
     def _predictions(self, logits, thresholds):
         predicted = predict(self.spec, logits, thresholds)
         return multi_label_table(predicted, self.spec.labels, probabilities(logits))
+
+
+def _check_sets(targets):
+    """Raises for lists of 0 and 1 where each text has a list of its labels."""
+    rows = [target for target in targets if target is not None]
+    sizes = {len(row) for row in rows}
+    if len(sizes) == 1 and min(sizes) > 1 and all(flag in (0, 1) for row in rows for flag in row):
+        raise ValueError(
+            "the targets are lists of 0 and 1. Expected a list of the labels of each text, or an array with a column "
+            f"for each label: np.array(targets). Received: targets such as {rows[0]!r:.100}"
+        )

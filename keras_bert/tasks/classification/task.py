@@ -13,12 +13,15 @@ from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
 from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
-from keras_bert.tasks.class_names import some
+from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
+from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, submission
 from keras_bert.tasks.classification.data import (
+    ClassificationSettings,
+    RegressionSettings,
     assign_folds,
     balanced_weights,
+    own_data,
     predict,
     predictions_table,
     same_prediction,
@@ -33,48 +36,68 @@ from keras_bert.training.losses import Loss, classification_loss, regression_los
 from keras_bert.training.progress import announced
 
 
-class ClassificationTask(FinetuningTask):
-    """Classification or regression of texts or pairs.
+class ClassificationTask(Task):
+    """Classification or regression of texts or pairs."""
 
-    Args:
-        submissions: folder for the submission files of the GLUE server; `None` for other tasks.
-        class_weight: "balanced" weights the loss so that all classes count equally; a dict has the weights of classes
-            by name, 1 for others.
-        language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
-    """
-
-    can_pack = True
+    name, head, kind = "classification", "classification", "classification"  # The kind is one of `data.OWN`.
+    Settings: type = ClassificationSettings
+    expects = "texts or pairs with classes"
+    can_pack, needs_train = True, False
     new_head = False  # Whether a head with the same classes is replaced.
 
-    def __init__(
-        self, data, model, bert, sequence_length, submissions=None, class_weight=None, language_model_weight=0.0
-    ):
-        super().__init__(model, bert, sequence_length)
-        self.data, self.spec, self.submissions = data, data.task, submissions
+    def __init__(self, data, start, settings):
+        super().__init__(data, start, settings)
+        self.spec = data.task
         self.title, self.metric = data.task.title, data.task.main_metric
         self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
         self.epochs = data.task.epochs
-        self._language_model_weight = language_model_weight
-        self.loss = self._losses(class_weight)
+        self._class_weight = _by_name(getattr(settings, "class_weight", None))
+        self._language_model_weight = getattr(settings, "language_model_weight", 0.0)
+        self.loss = self._losses()
+        train = self._split("train", data.train)
         self.splits = {
-            "train": [self._split("train", data.train)],
+            "train": [train],
             # With folds, the training examples are the dev examples.
-            "dev": [self._split(*part) for part in ({} if data.folds else data.dev).items()],
+            "dev": [self._split(*part, train) for part in ({} if data.folds else data.dev).items()],
             "test": [self._split(*part) for part in data.test.items()],
         }
         self.options = {
             "task": data.task.name,
             "labels": list(data.task.labels),
-            "class_weight": class_weight,
+            "class_weight": self._class_weight,
             "folds": data.folds,
-            **({"language_model_weight": language_model_weight} if language_model_weight else {}),
+            **({"language_model_weight": self._language_model_weight} if self._language_model_weight else {}),
         }
-        self.summary, self.card = self._summary(), _card(data)
+        self.card = _card(data)
 
-    def _split(self, name, examples):
+    @classmethod
+    def fits(cls, bert):
+        return bert.head == cls.head and not bert.multi_label and bert.model().output["logits"].shape[-1] > 1
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        return is_text(text) and isinstance(first_known(targets), str | int)
+
+    @classmethod
+    def row(cls, place, text, target):
+        if isinstance(text, tuple) and len(text) == 2:
+            return {"text": text[0], "pair": text[1], "label": target}
+        if isinstance(text, str):
+            return {"text": text, "label": target}
+        raise ValueError(f"{place} must be a string, or a tuple of two. Received: {text!r:.100}")
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        pair = "pair" if "pair" in train.names() else None
+        columns = {"text": "text" if pair else None, "pair": pair}
+        return own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
+
+    def _split(self, name, examples, train=None):
+        if train is not None and examples is train.examples:
+            return dataclasses.replace(train, name=name)
         return Split(name, examples, *self.features(examples))
 
-    def _summary(self):
+    def summarize(self):
         train, limit = self.data.train, self.bert.config.max_position_embeddings
         lengths = data_summary.token_counts(self.preprocessor, train.columns, self.splits["train"][0].lengths)
         return summarize(self.data, lengths, self.sequence_length, limit)
@@ -119,9 +142,9 @@ class ClassificationTask(FinetuningTask):
         kind = "int32" if self.spec.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
 
-    def _losses(self, class_weight):
+    def _losses(self):
         """Returns the `Loss`, or a list with that of the language model."""
-        loss, weight = self._loss(class_weight), self._language_model_weight
+        loss, weight = self._loss(self._class_weight), self._language_model_weight
         if weight and not self.bert.causal:
             raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
         return [loss, _language_model_loss(weight)] if weight else loss
@@ -230,11 +253,11 @@ class ClassificationTask(FinetuningTask):
 
     def _write_predictions(self, logits, output, thresholds=THRESHOLD):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
-        messages = []
-        for name, examples in self.data.test.items():
+        messages, data = [], self.data
+        for name, examples in data.test.items():
             if name in glue.TASKS:
                 predictions = predict(self.spec, logits[name])
-                submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
+                submission.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
                 continue
             if examples.labels is not None:
                 scores = score(self.spec, examples.labels, logits[name], thresholds)
@@ -247,6 +270,40 @@ class ClassificationTask(FinetuningTask):
     def _predictions(self, logits, thresholds):
         """Returns the lines of `predictions.tsv`."""
         return predictions_table(logits, self.spec.labels)
+
+
+class RegressionTask(ClassificationTask):
+    """Regression of texts or pairs."""
+
+    name, kind, Settings, expects = "regression", "regression", RegressionSettings, "texts or pairs with floats"
+
+    @classmethod
+    def fits(cls, bert):
+        return bert.head == cls.head and not bert.multi_label and bert.model().output["logits"].shape[-1] == 1
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        known = [target for target in targets or () if target is not None]
+        if not (is_text(text) and isinstance(first_known(targets), int | float)):
+            return False
+        if not any(isinstance(target, float) for target in known):
+            return False
+        if all(float(target).is_integer() for target in known):
+            raise ValueError(
+                "the targets are whole numbers as floats. Expected task='regression', or task='classification' if "
+                f"they are classes. Received: targets such as {first_known(targets)!r}"
+            )
+        return True
+
+
+def is_text(text):
+    """Whether a text of Python is a string, or a pair."""
+    return isinstance(text, str | tuple)
+
+
+def _by_name(weights):
+    """Returns class weights with the names of classes."""
+    return {class_name(label): weight for label, weight in weights.items()} if isinstance(weights, dict) else weights
 
 
 def texts(examples):

@@ -17,6 +17,7 @@ from keras_bert.data.rows import Rows, converted, finite_number, readable, text_
 from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.settings import setting
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -44,6 +45,78 @@ class EmbeddingExamples(Rows):
     unused: int = 0  # Rows of NLI that are part of no triplet.
 
     content = ("queries", "passages", "scores")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings:
+    """What is trained, and how: `prompts` are texts by "query" and "passage", put before these."""
+
+    text_column: str = setting(
+        None, "Column with the query; default: `query`, `question`, `sentence1`...", section="data", of_files=True
+    )
+    pair_column: str = setting(
+        None, "Column with the passage; default: `passage`, `positive`, ...", section="data", of_files=True
+    )
+    score_column: str = setting(None, "Column with the similarity; default: `score`.", of_files=True)
+    score_range: list[float] = setting(
+        None, "Lowest and highest score; default: 0,1 or 0,5, as the scores show.", of_files=True
+    )
+    sequence_length: int = setting(
+        None, "Maximum number of tokens of a text; default: that of a sentence encoder, or else 128.", least=3
+    )
+    pooling: str = setting(
+        None, "Pooling; default: the model's, or else mean.", values=["mean", "cls", "max"], section="model"
+    )
+    normalize: bool = setting(None, "Scales vectors to length 1; default: as the model.")
+    projection: int = setting(None, "Units of a new dense layer after pooling.", least=1)
+    query_prompt: str = setting(None, "Text before each query; default: as the model.", of_files=True)
+    passage_prompt: str = setting(None, "Text before each passage; default: as the model.", of_files=True)
+    loss: str = setting(
+        None, "Loss; default: as the data shows.", values=["cosine", "in_batch", "triplet"], section="training"
+    )
+    temperature: float = setting(0.05, "Divisor of similarities, of in-batch negatives.", least=1e-6)
+    margin: float = setting(1.0, "Margin of the triplet loss.", least=1e-6)
+    distance: str = setting("euclidean", "Distance of the triplet loss.", values=["euclidean", "cosine"])
+    prompts: dict | None = setting(None, None)
+
+    @property
+    def own_prompts(self):
+        """The prompts that are given, by "query" and "passage"."""
+        given = {"query": self.query_prompt, "passage": self.passage_prompt}
+        return {**(self.prompts or {}), **{side: text for side, text in given.items() if text is not None}}
+
+    @property
+    def new_head(self):
+        """Whether the head is another one than that of the model."""
+        return any(value is not None for value in (self.pooling, self.normalize, self.projection))
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The `EmbeddingExamples` to train on, and dev, which selects the best epoch; the names of their sources."""
+
+    train: EmbeddingExamples
+    dev: EmbeddingExamples
+    names: dict
+
+    def first(self, count):
+        """Returns the same data with the first `count` training rows, or all for `None`."""
+        return dataclasses.replace(self, train=self.train.first(count))
+
+
+def read_all(train_file, dev_file, text=None, pair=None, score=None, score_range=None, skip_bad_rows=None):
+    """Reads `Data`, with the same range of scores in both; the arguments are those of `read`."""
+    sources = {"train": source(train_file), "dev": source(dev_file)}
+
+    def read_both(score_range):
+        train = read(sources["train"], text, pair, score, score_range, skip_bad_rows)
+        same = sources["dev"] is sources["train"]
+        return train, train if same else read(sources["dev"], text, pair, score, score_range, skip_bad_rows)
+
+    train, dev = read_both(score_range)
+    if train.score_range and dev.score_range and train.score_range != dev.score_range:
+        train, dev = read_both(max(train.score_range, dev.score_range))
+    return Data(train, dev, {name: origin.name for name, origin in sources.items()})
 
 
 def loss_name(kind, loss=None):

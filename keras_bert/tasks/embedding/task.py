@@ -11,10 +11,10 @@ from keras_bert.heads.embedding import build_embedder
 from keras_bert.rewirings.bi_encoder import build_bi_encoder
 from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.classification.report import regression_report
 from keras_bert.tasks.embedding import features, metrics
-from keras_bert.tasks.embedding.data import loss_name
+from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name, read_all
 from keras_bert.tasks.embedding.report import query_report
 from keras_bert.tasks.examples import Examples
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
@@ -29,46 +29,12 @@ _LOSSES = {  # And the settings that they take.
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 
 
-@dataclasses.dataclass(frozen=True)
-class EmbeddingSettings:
-    """What is trained, and how.
+class EmbeddingTask(Task):
+    """Trains a sentence encoder as a bi-encoder."""
 
-    Args:
-        loss: string, "cosine", "in_batch" or "triplet". Defaults to `None`, the first one that the data allows.
-        pooling: string, see `build_embedder`. Defaults to `None`, that of the model, or else "mean".
-        normalize: bool, see `build_embedder`. Defaults to `None`, that of the model, or else `False`.
-        projection: int, units of a new dense layer after pooling. Defaults to `None`, none.
-        prompts: dict of texts by "query" and "passage", put before these. Defaults to `None`, those of the model.
-        temperature: float, of in-batch negatives. Defaults to 0.05.
-        margin: float, of triplets. Defaults to 1.0.
-        distance: string, of triplets. Defaults to "euclidean".
-    """
-
-    loss: str | None = None
-    pooling: str | None = None
-    normalize: bool | None = None
-    projection: int | None = None
-    prompts: dict | None = None
-    temperature: float = 0.05
-    margin: float = 1.0
-    distance: str = "euclidean"
-
-    @property
-    def new_head(self):
-        """Whether the head is another one than that of the model."""
-        return any(value is not None for value in (self.pooling, self.normalize, self.projection))
-
-    def make_loss(self, kind):
-        """Returns the name of the loss for data of a kind, its settings, and the `Loss`."""
-        name = loss_name(kind, self.loss)
-        make, names = _LOSSES[name]
-        settings = {field: getattr(self, field) for field in names}
-        return name, settings, make(*settings.values())
-
-
-class EmbeddingTask(FinetuningTask):
-    """Trains a sentence encoder as a bi-encoder on `EmbeddingExamples`; `names` are those of their files by split."""
-
+    name, head, Settings = "embedding", "embedding", EmbeddingSettings
+    expects = "pairs of query and passage, alone or with scores"
+    needs_targets, columns = False, ({"query", "passage"}, {"anchor", "positive"})
     compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
 
     @staticmethod
@@ -77,15 +43,16 @@ class EmbeddingTask(FinetuningTask):
         (only,) = found
         return only
 
-    def __init__(self, train, dev, names, model, bert, sequence_length, settings=None):
-        super().__init__(model, bert, sequence_length)
-        self.examples, self.files = {"train": train, "dev": dev}, names
-        self.title = f"Sentence embeddings, {names['train']}"
-        settings = settings or EmbeddingSettings()
-        self.metric, (name, loss_settings, self.loss) = METRICS[dev.kind], settings.make_loss(train.kind)
+    def __init__(self, data, start, settings):
+        bert, train, dev = start.bert, data.train, data.dev
+        length = settings.sequence_length or bert.sequence_length or min(128, bert.config.max_position_embeddings)
+        super().__init__(data, start, dataclasses.replace(settings, sequence_length=length))
+        self.examples, self.files = {"train": train, "dev": dev}, data.names
+        self.title = f"Sentence embeddings, {data.names['train']}"
+        self.metric, (name, loss_settings, self.loss) = METRICS[dev.kind], _make_loss(settings, train.kind)
         self._set_head(settings)
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
-        self._own_prompts = settings.prompts or {}
+        self._own_prompts = settings.own_prompts
         self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
         self._dev_rows = dev.queries, dev.passages, None, None, None
         if dev.kind == "pairs":
@@ -103,7 +70,23 @@ class EmbeddingTask(FinetuningTask):
             "prompts": self._prompts,
             **loss_settings,
         }
-        self.summary, self.card = self._summary(), _card(names)
+        self.card = _card(data.names)
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        return targets is None and isinstance(text, tuple)
+
+    @classmethod
+    def row(cls, place, text, target):
+        if not isinstance(text, tuple) or len(text) < 2:
+            expected = "a tuple of a query, its passage and, if there are any, wrong passages"
+            raise ValueError(f"{place} must be {expected}. Received: {text!r:.100}")
+        found = {"query": text[0], "passage": text[1], **({"negatives": list(text[2:])} if text[2:] else {})}
+        return found if target is None else {**found, "label" if isinstance(target, str) else "score": target}
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        return read_all(train, dev)
 
     def _set_head(self, settings):
         bert = self.bert
@@ -149,7 +132,7 @@ class EmbeddingTask(FinetuningTask):
             )
         return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
-    def _summary(self):
+    def summarize(self):
         """Summarizes the data, see `tasks.summary`."""
         train, limit = self.examples["train"], self.bert.config.max_position_embeddings
         rows = {split: _keys(examples) for split, examples in self.examples.items()}
@@ -279,3 +262,11 @@ def _card(names):
         "trained_on": names["train"],
         "example": '["A text.", "Another one."]',
     }
+
+
+def _make_loss(settings, kind):
+    """Returns the name of the loss for data of a kind, its settings, and the `Loss`."""
+    name = loss_name(kind, settings.loss)
+    make, names = _LOSSES[name]
+    values = {field: getattr(settings, field) for field in names}
+    return name, values, make(*values.values())

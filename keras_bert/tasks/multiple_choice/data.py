@@ -11,6 +11,7 @@ from keras_bert.data.rows import Rows, converted, readable
 from keras_bert.data.sources import source
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
+from keras_bert.tasks.settings import setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,25 @@ class ChoiceExamples(Rows):
     def counts(self):
         """Returns the number of choices of each row, without absent ones."""
         return [sum(map(bool, choices)) for choices in self.choices]
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceSettings:
+    """Settings of reading texts with choices."""
+
+    text_column: str = setting(
+        None, "Column with the text; default: `question` or `text`.", section="data", of_files=True
+    )
+    choice_columns: list[str] = setting(
+        None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`.", of_files=True
+    )
+    label_column: str = setting(
+        None, "Column with the right choice; default: `label`, `answer`, `key` or `answerKey`.", of_files=True
+    )
+    first_label: str = setting(
+        None, "Number of the first choice; default: as the labels show.", values=["0", "1"], of_files=True
+    )
+    sequence_length: int = setting(128, "Maximum number of tokens of a text with one choice.", least=5)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,42 +5,57 @@ import numpy as np
 from keras_bert.comparisons import compared
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import build_multiple_choice
-from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.classification.data import with_columns
 from keras_bert.tasks.multiple_choice import features, predictions
 from keras_bert.tasks.multiple_choice import summary as choice_summary
+from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all
 from keras_bert.tasks.multiple_choice.report import choice_report
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.progress import announced
 
 
-class MultipleChoiceTask(FinetuningTask):
-    """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer.
+class MultipleChoiceTask(Task):
+    """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer."""
 
-    `model` is the directory or name of the checkpoint `bert`; a multiple-choice model keeps its head. `sequence_length`
-    is the maximum number of tokens of a text with one choice.
-    """
-
-    metric = "accuracy"
+    name, head, Settings = "multiple_choice", "multiple_choice", ChoiceSettings
+    expects = "dicts with text and choices, with the index of the right choice"
+    metric, columns = "accuracy", ({"choices"}, {"ending0", "ending1"})
     learning_rates, batch_size = (2e-5,), 16  # As in the paper.
 
-    def __init__(self, data, model, bert, sequence_length: int):
-        super().__init__(model, bert, sequence_length)
-        self.data, self.files = data, data.names
+    def __init__(self, data, start, settings):
+        super().__init__(data, start, settings)
+        self.files = data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
         self.loss = classification_loss()
         self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
         self._lengths = {name: features.choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
         for name, lengths in self._lengths.items():
             features.check_answers(data.names[name], data.parts[name], lengths)
-        self.summary, self.card = self._summary(), _card(data)
+        self.card = _card(data)
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        return isinstance(text, dict) and "choices" in text
+
+    @classmethod
+    def row(cls, place, text, target):
+        if not isinstance(text, dict) or not {"text", "choices"} <= set(text):
+            raise ValueError(f"{place} must be a dict with `text` and `choices`. Received: {text!r:.100}")
+        if isinstance(target, str) and isinstance(text["choices"], list) and target in text["choices"]:
+            target = text["choices"].index(target)
+        return {"text": text["text"], "choices": text["choices"], "label": target}
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        return read_all(train, dev, first_label=0)
 
     def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):
             inputs = features.choice_inputs(examples, self.preprocessor)
         return Split(name, examples, inputs, np.array(examples.labels or [0] * len(examples), "int32"), batch_size=16)
 
-    def _summary(self):
+    def summarize(self):
         lengths = features.full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
         limit = self.bert.config.max_position_embeddings
         return choice_summary.summarize(self.data, lengths, self.sequence_length, limit)

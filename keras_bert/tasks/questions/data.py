@@ -13,6 +13,7 @@ from keras_bert.data.rows import Rows
 from keras_bert.data.sources import Source, source
 from keras_bert.data.tables import valid_text
 from keras_bert.files import fingerprint
+from keras_bert.tasks.settings import setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,22 @@ class Questions(Rows):
         """Returns a hash of the questions, contexts and answers, to recognize changed data."""
         context = self.context.tolist()
         return fingerprint([self.contexts, self.ids, self.questions, context, self.golds, self.spans])
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionSettings:
+    """Settings for splitting contexts into windows and for decoding answers.
+
+    `null_threshold` is the one for no answer; by default the best on dev.
+    """
+
+    version_2: bool = setting(False, "Whether questions may have no answer.", section="data")
+    sequence_length: int = setting(384, "Maximum number of tokens of question and context.", least=8)
+    doc_stride: int = setting(128, "Distance in tokens between the windows of a long context.", least=1, stored=True)
+    max_question_length: int = setting(64, "Maximum number of tokens of a question.", least=1, stored=True)
+    max_answer_length: int = setting(30, "Maximum number of tokens of an answer.", least=1, stored=True)
+    n_best: int = setting(20, "Number of answers to write for each question.", least=1)
+    null_threshold: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,11 @@ import numpy as np
 
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
-from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import predictions
 from keras_bert.tasks.questions import summary as question_summary
+from keras_bert.tasks.questions.data import QuestionSettings, read_all
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import question_report
 from keras_bert.training.losses import span_loss
@@ -22,47 +23,52 @@ _LOG = logging.getLogger("keras_bert")
 _ALTERNATIVES = 3  # Answers of the exported model.
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionSettings:
-    """Settings for splitting contexts into windows and for decoding answers."""
+class QuestionAnsweringTask(Task):
+    """Extractive question answering: the answer is a span of the context. Each training file of `data` is a stage."""
 
-    version_2: bool = False  # Whether questions may have no answer.
-    sequence_length: int = 384  # Tokens of question and context.
-    doc_stride: int = 128  # Distance in tokens between the windows of a long context.
-    max_question_length: int = 64  # In tokens.
-    max_answer_length: int = 30  # In tokens.
-    n_best: int = 20  # Answers to each question in `nbest_predictions.json`.
+    name, head, Settings = "questions", "question_answering", QuestionSettings
+    expects = "dicts with question and context, with answers"
+    metric, columns = "f1", ({"question", "context"},)
 
-
-class QuestionAnsweringTask(FinetuningTask):
-    """Extractive question answering: the answer is a span of the context. Each training file of `data` is a stage.
-
-    `origins` has the facts of the checkpoints to start from by directory or name, see `load_compatible`; `bert` is the
-    first one, loaded.
-    """
-
-    metric = "f1"
-    null_threshold = None  # The one for no answer; by default the best on dev.
-
-    def __init__(self, data, origins, bert, settings):
-        super().__init__(next(iter(origins)), bert, settings.sequence_length)
-        self.data, self.origins, self._settings = data, origins, settings
-        self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
-        self.batch_size, self.epochs = (48, 2) if settings.version_2 else (32, 3)  # As in the paper.
+    def __init__(self, data, start, settings):
+        version_2 = settings.version_2 or data.dev.version_2 or any(part.version_2 for part in data.train)
+        super().__init__(data, start, dataclasses.replace(settings, version_2=version_2))
+        self.title = f"SQuAD {'2.0' if version_2 else '1.1'}"
+        self.batch_size, self.epochs = (48, 2) if version_2 else (32, 3)  # As in the paper.
         self.loss = span_loss()
         self._train = [self._windows(*part) for part in zip(data.files["train"], data.train, strict=True)]
-        self._dev = self._windows(data.files["dev"], data.dev)
+        self._dev = self._windows(data.files["dev"], data.dev) if self.held_out else self._train[0]
         self._test = data.test and self._windows(data.files["test"], data.test)
         self._check_answers()
         dev = Split("dev", data.dev, self._dev.inputs(), self._dev.targets(), batch_size=32)
         self.splits = {"train": [], "dev": [dev], "test": []}  # Other windows are packed when they are needed.
-        self.summary = question_summary.summarize(self._train, self._dev, self._test, data.files, settings)
         self.card = {**_card(data.files["dev"]), "purpose": "question answering", "trained_on": self.title}
 
+    @classmethod
+    def recognizes(cls, text, targets):
+        return isinstance(text, dict) and "question" in text
+
+    @classmethod
+    def row(cls, place, text, target):
+        if not isinstance(text, dict) or not {"question", "context"} <= set(text):
+            raise ValueError(f"{place} must be a dict with `question` and `context`. Received: {text!r:.100}")
+        return {**text, "answers": target}
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        return read_all([train], dev)
+
+    @property
+    def held_out(self):
+        return self.data.dev is not self.data.train[0]
+
+    def summarize(self):
+        return question_summary.summarize(self._train, self._dev, self._test, self.data.files, self.settings)
+
     @functools.cached_property
-    def settings(self):
-        data, settings = self.data, dataclasses.asdict(self._settings)
-        del settings["n_best"]
+    def run_settings(self):
+        data, settings = self.data, dataclasses.asdict(self.settings)
+        del settings["n_best"], settings["null_threshold"]
         return {
             "model": self.model if len(self.origins) == 1 else None,  # Several models are in the grid.
             "train": self._sizes(),
@@ -90,7 +96,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def _windows(self, path, questions):
         """Returns the windows of the questions of a file and warns about problematic questions."""
-        settings = self._settings
+        settings = self.settings
         with announced(f"tokenizing {len(questions.ids):,} questions"):
             windows = QuestionWindows(questions, self.preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
@@ -118,13 +124,13 @@ class QuestionAnsweringTask(FinetuningTask):
             if set(part.unmapped) >= set(part.questions.ids):
                 raise ValueError(f"{path}: no answer can be located in its context. Expected at least one to learn")
             unanswered = [name for name, gold in zip(part.questions.ids, part.questions.golds, strict=True) if not gold]
-            if unanswered and not self._settings.version_2:
+            if unanswered and not self.settings.version_2:
                 raise ValueError(
                     f"{path}: {len(unanswered)} question(s) have no answer to train on, the first is {unanswered[0]}. "
                     "Expected `answers` for each, or `version_2`, which allows questions without one"
                 )
         golds = self.data.dev.golds
-        if not (any(golds) if self._settings.version_2 else all(golds)):
+        if not (any(golds) if self.settings.version_2 else all(golds)):
             raise ValueError(f"{files['dev']}: {golds.count([])} question(s) have no answer to evaluate on")
 
     @staticmethod
@@ -149,13 +155,13 @@ class QuestionAnsweringTask(FinetuningTask):
     def _scored(self, logits):
         """Returns the dev answers, the no-answer threshold and the official scores."""
         answers = self._answers(self._dev, logits)
-        threshold = self.null_threshold
+        threshold = self.settings.null_threshold
         if threshold is None:
             threshold = predictions.choose_threshold(self._dev.questions, answers)
         return answers, threshold, predictions.score(self._dev.questions, answers, threshold)
 
     def _answers(self, windows, logits):
-        return windows.answers(logits, self._settings.n_best, self._settings.max_answer_length)
+        return windows.answers(logits, self.settings.n_best, self.settings.max_answer_length)
 
     def dev_logits(self, predict):
         return self._logits(self._dev, predict)
@@ -173,17 +179,17 @@ class QuestionAnsweringTask(FinetuningTask):
     def export_options(self, bert):
         questions = self._dev.questions
         return {
-            "stride": self._settings.doc_stride,
-            "max_question_length": self._settings.max_question_length,
-            "max_answer_length": self._settings.max_answer_length,
+            "stride": self.settings.doc_stride,
+            "max_question_length": self.settings.max_question_length,
+            "max_answer_length": self.settings.max_answer_length,
             "null_threshold": bert.null_threshold,
-            "top": min(self._settings.n_best, _ALTERNATIVES),
+            "top": min(self.settings.n_best, _ALTERNATIVES),
             "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 
     def conclude(self, dev, test, output):
         answers, threshold, scores = self._scored(dev)
-        questions, version_2 = self._dev.questions, self._settings.version_2
+        questions, version_2 = self._dev.questions, self.settings.version_2
         predictions.write(output / "dev", answers, threshold)
         if self._test is not None:
             predictions.write(output / "test", self._answers(self._test, test), threshold)

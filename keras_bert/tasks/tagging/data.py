@@ -11,6 +11,7 @@ from keras_bert.data import tables
 from keras_bert.data.rows import Rows
 from keras_bert.data.sources import Source, Table, source
 from keras_bert.files import fingerprint
+from keras_bert.tasks.settings import setting
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 
@@ -72,6 +73,65 @@ class Sentences(Rows):
                 schemes.to_tags(found, length, self.scheme) for found, length in zip(predicted, lengths, strict=True)
             ]
         self.file.write(path, predicted)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingSettings:
+    """Settings of reading sentences, and of splitting them into windows."""
+
+    word_column: str = setting(
+        None, "Column of the words, a number or name, or key of words or text.", section="data", of_files=True
+    )
+    tag_column: str = setting(
+        None, "Column of the tags, a number or name, or key of tags or spans.", section="data", of_files=True
+    )
+    separator: str = setting(None, "Separator of columns: tab, space, comma; default: recognized.", of_files=True)
+    scheme: str = setting(None, "Scheme of the tags; default: recognized.", values=list(schemes.SCHEMES))
+    labels: list[str] = setting(None, "Names of tags that are numbers in the rows of JSON or Parquet.")
+    sequence_length: int = setting(128, "Maximum number of tokens of a window.", least=4)
+    document_context: bool = setting(False, "Windows run over documents, instead of sentences.", of_files=True)
+    first_token_only: bool = setting(False, "Trains only the first token of a word, as in the paper.", stored=True)
+
+    @property
+    def windows(self):
+        """The options of `TaggingWindows`."""
+        return {"document_context": self.document_context, "first_token_only": self.first_token_only}
+
+    @property
+    def reading(self):
+        """The options of `data.read`."""
+        names = ("word_column", "tag_column", "separator", "scheme", "labels")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The `Sentences` of a task: to train on, dev, which selects the best run, and to predict, or `None`.
+
+    `labels` are those of a model that is not trained; `None` for those of the training data.
+    """
+
+    train: Sentences
+    dev: Sentences
+    test: Sentences | None = None
+    labels: list | None = None
+
+    def parts(self):
+        """Returns the `Sentences` by split."""
+        return {name: part for name in ("train", "dev", "test") if (part := getattr(self, name)) is not None}
+
+    def first(self, count):
+        """Returns the same data with the first `count` training sentences, or all for `None`."""
+        return dataclasses.replace(self, train=self.train.first(count))
+
+
+def read_all(train, dev, test=None, document_context=False, **options):
+    """Reads `Data` that can be used together; `options` are those of `read`."""
+    first = read(train, **options)
+    second = first if dev is train and isinstance(dev, Source) else read(dev, like=first, **options)
+    third = read(test, like=first, labeled=False, **options) if test else None
+    check(first, second, third, document_context)
+    return Data(first, second, third)
 
 
 def read(path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True):

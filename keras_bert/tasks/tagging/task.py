@@ -1,6 +1,5 @@
 """Fine-tuning for tagging: named entities, chunks, parts of speech."""
 
-import dataclasses
 import functools
 import pathlib
 
@@ -11,10 +10,11 @@ from keras_bert.comparisons import compared
 from keras_bert.data import tables
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.token_classification import build_token_classifier
-from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, features, metrics, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
+from keras_bert.tasks.tagging.data import TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.schemes import PLAIN
@@ -25,53 +25,55 @@ from keras_bert.training.progress import announced
 _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 
 
-@dataclasses.dataclass(frozen=True)
-class TaggingSettings:
-    """Settings for splitting sentences into windows."""
+class TaggingTask(Task):
+    """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file."""
 
-    sequence_length: int = 128  # Maximum number of tokens of a window.
-    document_context: bool = False  # Whether windows run over whole documents.
-    first_token_only: bool = False  # See `TaggingWindows`.
-    max_train_examples: int | None = None  # Sentences to use; `None` for all.
+    name, head, Settings = "tagging", "token_classification", TaggingSettings
+    expects = "lists of words with tags, or texts with spans (start, end, label)"
+    can_pack, columns = True, ({"tokens"}, {"words"}, {"text", "spans"}, {"text", "entities"})
 
-    @property
-    def windows(self):
-        """The options of `TaggingWindows`."""
-        return {"document_context": self.document_context, "first_token_only": self.first_token_only}
-
-
-class TaggingTask(FinetuningTask):
-    """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file.
-
-    `dev` selects the best run; `test`, the `Sentences` to predict or `None`, is scored if it has entities. `model` is
-    the directory or name of the checkpoint `bert`. `labels`, those of the model, default to those of the training data.
-    """
-
-    can_pack = True
-
-    def __init__(self, train, dev, test, model, bert, settings=None, labels=None):
-        settings = settings or TaggingSettings()
-        if labels is None:  # Otherwise nothing has to be learned.
-            data.check(train, dev, test, settings.document_context)
-        super().__init__(model, bert, settings.sequence_length)
+    def __init__(self, data, start, settings):
+        super().__init__(data, start, settings)
+        train = data.train
         self.plain = train.scheme == PLAIN
         self.title, self.metric = f"Tagging of {train.origin.name}", "accuracy" if self.plain else "f1"
-        self.loss, self.labels = token_loss(), labels or features.labels(train)
-        parts = {
-            "train": train.first(settings.max_train_examples),
-            "dev": dev,
-            **({} if test is None else {"test": test}),
-        }
+        self.loss, self.labels = token_loss(), data.labels or features.labels(train)
+        parts = data.parts()
         self.files = {name: str(part.origin) for name, part in parts.items()}
         with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
-            self._windows = {
-                name: TaggingWindows(part, self.preprocessor, self.labels, **settings.windows)
-                for name, part in parts.items()
-            }
+            self._windows = {name: self._split_windows(part) for name, part in parts.items()}
         self.splits = {name: [Split(name, part, *self._examples(name))] for name, part in parts.items()}
         self.options = {"labels": self.labels, **settings.windows}
-        self.summary = sentence_summary.summarize(self._windows, settings)
-        self.card = _card(train, dev)
+        self.card = _card(train, data.dev)
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        example = first_known(targets)
+        if isinstance(text, str | tuple):
+            has_spans = isinstance(example, list | tuple) and not isinstance(example[0], str | int | float)
+            return has_spans or isinstance(example, dict)
+        return isinstance(text, list)
+
+    @classmethod
+    def row(cls, place, text, target):
+        if isinstance(text, list):
+            return {"tokens": text, "tags": target}
+        if isinstance(text, str):
+            return {"text": text, "spans": target or []}
+        raise ValueError(f"{place} must be a list of words, or a string. Received: {text!r:.100}")
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        if labels is None:
+            return data.read_all(train, dev, **settings.reading)
+        first = data.read(train, **settings.reading)  # Nothing has to be learned.
+        return data.Data(first, data.read(dev, like=first, **settings.reading), labels=labels)
+
+    def summarize(self):
+        return sentence_summary.summarize(self._windows, self.settings)
+
+    def _split_windows(self, part):
+        return TaggingWindows(part, self.preprocessor, self.labels, **self.settings.windows)
 
     def _examples(self, name):
         """Returns inputs and targets; the data to predict is read in parts, see `TaggingWindows.logits`."""

@@ -9,6 +9,7 @@ from scipy.special import expit, log_softmax
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from keras_bert.tasks.base import Start  # noqa: E402
 from keras_bert.tasks.classification.data import own_data  # noqa: E402
 from keras_bert.tasks.classification.distillation import DistillationTask, check_teacher  # noqa: E402
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask  # noqa: E402
@@ -41,7 +42,8 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     teacher = keras_bert.build_classifier(bert.encoder, classes, multi_label=several)
     keras_bert.save(teacher, tmp_path / "teacher", pieces, labels=list(data.task.labels) or None)
     options = {} if kind == "regression" else {"class_weight": "balanced"}
-    inner = (MultiLabelTask if several else ClassificationTask)(data, "start", bert, 8, tmp_path, **options)
+    kind_of_task = MultiLabelTask if several else ClassificationTask
+    inner = kind_of_task(data, Start("start", bert), kind_of_task.Settings(sequence_length=8, **options))
     more = Examples(["h a", "d e"], None, None, [0, 1])
     loaded = keras_bert.load(tmp_path / "teacher")
     task = DistillationTask(inner, tmp_path / "teacher", loaded, tmp_path / "logits", 2.0, 0.5, more)
@@ -82,7 +84,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     if scores[task.metric] > 0:
         assert findings.results["teacher"]["share_kept"] == pytest.approx(1)
     assert task.facts["unlabelled examples"] == "2"
-    assert task.settings["unlabelled"] == more.fingerprint()
+    assert task.run_settings["unlabelled"] == more.fingerprint()
 
 
 def test_wrong_teachers():

@@ -11,7 +11,8 @@ from keras_bert.experiments.cross_validation import CrossValidation
 from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.results import Results
 from keras_bert.files import read_json
-from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.base import Start
+from keras_bert.tasks.classification.data import MultiLabelSettings, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -27,7 +28,8 @@ def task(tmp_path, checkpoint):
     rows = [f"{chr(97 + row)} b c,{names}" for row, names in enumerate(LABELS)]
     path.write_text("\n".join(["text,labels", *rows]) + "\n")
     data = own_data("multi_label", path, None, path, label="labels", folds=3)
-    return MultiLabelTask(data, "start", keras_bert.load(checkpoint), 8, tmp_path / "out", threshold="shared")
+    settings = MultiLabelSettings(sequence_length=8, threshold="shared")
+    return MultiLabelTask(data, Start("start", keras_bert.load(checkpoint)), settings)
 
 
 def logits_of(seed):

@@ -1,5 +1,6 @@
 """The data of the GLUE tasks: from the official files to scores and submissions, without training."""
 
+import dataclasses
 import functools
 from unittest import mock
 
@@ -8,7 +9,9 @@ import pytest
 
 import keras_bert
 from keras_bert import comparisons
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.data import ClassificationSettings
 from keras_bert.tasks.classification.task import ClassificationTask
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
@@ -34,7 +37,8 @@ def test_official_files_to_submission(bert, tmp_path, name):
         write_task(tmp_path, task)
     write_diagnostics(tmp_path / "diagnostic-full.tsv")
     data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=tmp_path / "diagnostic-full.tsv")
-    task = ClassificationTask(data, "start", bert, 16, tmp_path / "submission")
+    data = dataclasses.replace(data, submissions=tmp_path / "submission")
+    task = ClassificationTask(data, Start("start", bert), ClassificationSettings(sequence_length=16))
 
     ((inputs, labels),) = [stage() for stage in task.train]
     assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
@@ -54,7 +58,7 @@ def test_official_files_to_submission(bert, tmp_path, name):
         "test",
         "content",
     }
-    assert set(task.settings) == expected
+    assert set(task.run_settings) == expected
 
     dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
     test = {part: np.roll(np.eye(classes or 1), 1, 0)[np.arange(12) % (classes or 1)] for part in data.test}

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.multiple_choice import data as choices
+from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -35,7 +37,9 @@ ROWS = [
 
 
 def test_rows_of_three_to_five_choices(tmp_path, bert):
-    task = MultipleChoiceTask(read(tmp_path, *ROWS, predict_file=True), "start", bert, 7)
+    task = MultipleChoiceTask(
+        read(tmp_path, *ROWS, predict_file=True), Start("start", bert), ChoiceSettings(sequence_length=7)
+    )
     inputs, labels = task.train[0]()
     assert labels.tolist() == [4, 0, 2]
     assert inputs["token_ids"].row_lengths(axis=2).to_list() == [
@@ -46,7 +50,7 @@ def test_rows_of_three_to_five_choices(tmp_path, bert):
     assert task.summary["truncated"] == {
         "rows": 1, "share": 1 / 3, "sequence_length": 7, "longest": 8, "enough": 32, "held": 1.0
     }  # fmt: skip
-    assert task.settings["dev"] == ["a.jsonl", 3]
+    assert task.run_settings["dev"] == ["a.jsonl", 3]
     assert task.export_options(bert)["example"] == {"text": "a b", "choices": ["c", "d e f", "g", "h", "i"]}
     # The logits are those of the choices alone.
     model = task.build(bert)
@@ -68,4 +72,6 @@ def test_a_right_choice_without_tokens_is_refused(tmp_path, bert):
     with pytest.raises(
         ValueError, match=r"a.jsonl:2: the right choice has no tokens. Expected text. Received: '\\u200b'"
     ):
-        MultipleChoiceTask(read(tmp_path, {**row, "label": "A"}, row), "start", bert, 16)
+        MultipleChoiceTask(
+            read(tmp_path, {**row, "label": "A"}, row), Start("start", bert), ChoiceSettings(sequence_length=16)
+        )

@@ -6,9 +6,10 @@ import pathlib
 
 import pytest
 
-from keras_bert.experiments.unchanged_inputs import load_compatible
-from keras_bert.tasks.questions.data import read_all
-from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+import keras_bert
+from keras_bert.tasks.base import Start
+from keras_bert.tasks.questions.data import QuestionSettings, read_all
+from keras_bert.tasks.questions.task import QuestionAnsweringTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 SETTINGS = QuestionSettings(version_2=True, sequence_length=16, doc_stride=6)
@@ -30,19 +31,21 @@ def file(tmp_path_factory):
 
 
 def build(checkpoint, file):
-    origins = load_compatible([str(checkpoint)])
-    return QuestionAnsweringTask(read_all([file, file], file, None, True, 2), *origins, SETTINGS)
+    start = Start(str(checkpoint), keras_bert.load(checkpoint))
+    return QuestionAnsweringTask(read_all([file, file], file, None, True, 2), start, SETTINGS)
 
 
 def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     task = build(checkpoint, file)
     stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
-    content = task.settings.pop("content")
+    content = task.run_settings.pop("content")
     assert (len(content), content[0]) == (3, content[1])  # The two training files are the same.
     files = {"train": [[file, 2], [file, 2]], "dev": [file, 3], "test": [None, 0]}
-    options = {name: value for name, value in dataclasses.asdict(SETTINGS).items() if name != "n_best"}
-    assert task.settings == {"model": str(checkpoint), **files, **options}
+    options = {
+        name: value for name, value in dataclasses.asdict(SETTINGS).items() if name not in ("n_best", "null_threshold")
+    }
+    assert task.run_settings == {"model": str(checkpoint), **files, **options}
     assert "1 answer(s) are not at the given position: wrong" in caplog.text
     assert "1 question(s) have an answer that cannot be located; they are not trained on: wrong" in caplog.text
 
@@ -53,4 +56,4 @@ def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, t
     (tmp_path / "wrong.json").write_text(json.dumps(content))
     data = read_all([str(tmp_path / "wrong.json")], file, version_2=True)
     with pytest.raises(ValueError, match=r"wrong.json: no answer can be located in its context. Expected at least one"):
-        QuestionAnsweringTask(data, *load_compatible([str(checkpoint)]), SETTINGS)
+        QuestionAnsweringTask(data, Start(str(checkpoint), keras_bert.load(checkpoint)), SETTINGS)

@@ -1,0 +1,98 @@
+"""The list of tasks, in the order in which messages name them and in which data is recognized."""
+
+import dataclasses
+
+from keras_bert.tasks.base import Task, first_known
+from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
+from keras_bert.tasks.classification.task import ClassificationTask, RegressionTask
+from keras_bert.tasks.embedding.task import EmbeddingTask
+from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
+from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from keras_bert.tasks.tagging.task import TaggingTask
+
+TASKS: list[type[Task]] = [
+    QuestionAnsweringTask,
+    MultipleChoiceTask,
+    TaggingTask,
+    EmbeddingTask,
+    MultiLabelTask,
+    RegressionTask,
+    ClassificationTask,
+]
+
+
+def register_task(cls):
+    """Adds a task to those of `fit`, `evaluate` and the commands; usable as a decorator.
+
+    Args:
+        cls: subclass of `Task`. One of the same name and module takes the place of an earlier one.
+
+    Returns:
+        `cls`.
+
+    Example:
+        @keras_bert.register_task
+        class Relations(keras_bert.Task):
+            name, head = "relations", "classification"
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Task)):
+        raise ValueError(f"`cls` must be a subclass of `Task`. Received: {cls!r}")
+    missing = [name for name in ("name", "head", "expects", "Settings") if not hasattr(cls, name)]
+    if missing:
+        raise ValueError(f"a task needs the attributes name, head, expects and Settings. Received: no {missing[0]}")
+    same = next((number for number, task in enumerate(TASKS) if task.name == cls.name), None)
+    if same is None:
+        TASKS.append(cls)
+    elif (TASKS[same].__module__, TASKS[same].__qualname__) == (cls.__module__, cls.__qualname__):
+        TASKS[same] = cls  # Of a module that is loaded again.
+    else:
+        raise ValueError(f"`name` must be that of no other task. Received: name={cls.name!r}, which is {TASKS[same]!r}")
+    return cls
+
+
+def task_named(name):
+    """Returns a task; raises for a name that none has."""
+    found = next((task for task in TASKS if task.name == name), None)
+    if found is None:
+        known = "; ".join(f"{task.name!r}: {task.expects}" for task in TASKS)
+        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}")
+    return found
+
+
+def task_of(bert):
+    """Returns the task that a loaded model was trained on, by its stored name, or by its head; `None` for no task."""
+    own = bert.task_settings or {}
+    named = [task for task in TASKS if task.name == bert.task and task.head == bert.head]
+    for task in named or [task for task in TASKS if task.head == bert.head and task.fits(bert)]:
+        if own.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
+            return task
+    if own:
+        raise ValueError(
+            f"the task {bert.task!r} of {bert.name} is not registered, but its settings shape the texts: "
+            f"{', '.join(own)}. Import the module of its class, which calls `register_task`, or name it by `plugins`"
+        )
+    return None
+
+
+def infer_rows(rows):
+    """Returns the task of rows of a data set, dicts by column: by their columns, or else by their labels."""
+    found = next((task for task in TASKS if any(names <= rows[0].keys() for names in task.columns)), None)
+    return found or infer([str(rows[0])[:50]], [row.get("label") for row in rows])
+
+
+def infer(texts, targets):
+    """Returns the task of texts and targets."""
+    first, example = texts[0], first_known(targets)
+    if isinstance(first, str | tuple) and isinstance(example, str | int | float) and None in targets:
+        raise ValueError(
+            f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
+            "without one"
+        )
+    for task in TASKS:
+        if task.recognizes(first, targets):
+            return task
+    received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
+    raise ValueError(
+        f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
+        + "; ".join(f"{task.expects}, task={task.name!r}" for task in TASKS)
+    )

@@ -1,0 +1,47 @@
+"""Settings of tasks as frozen dataclasses: flags of a command, keywords of `fit`, and what a checkpoint stores."""
+
+import dataclasses
+
+
+def setting(
+    default,
+    help,
+    *,
+    section=None,
+    least=None,
+    most=None,
+    values=None,
+    required=False,
+    repeatable=False,
+    sets=(),
+    stored=False,
+    of_files=False,
+):
+    """Returns a field of a dataclass of settings: text, number, bool or list, by its annotation.
+
+    Args:
+        default: the default value; a tuple for lists.
+        help: string, the description of the flag, `None` for a keyword that is no flag. `{name}` stands for an entry of
+            `wording` of the command.
+        section: string, the section of `--help`. Defaults to that of the flag before.
+        least, most: numbers, inclusive limits of a number.
+        values: list of the only texts that are allowed.
+        required: bool, whether the flag must be given. Defaults to `False`.
+        repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
+            commas separate. Defaults to `False`.
+        sets: tuple of the parameters of the library that the flag sets besides that of its name, for messages.
+        stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.
+        of_files: bool, whether only files have it, such as names of columns. Defaults to `False`.
+    """
+    metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
+    metadata |= {"required": required, "repeatable": repeatable, "sets": sets, "stored": stored, "of_files": of_files}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def keywords(cls):
+    """Returns the names of the settings that `fit` takes as keywords, besides `sequence_length`."""
+    return [
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.metadata and field.name != "sequence_length" and not field.metadata.get("of_files")
+    ]

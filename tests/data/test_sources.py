@@ -1,0 +1,172 @@
+"""Data as other programs and the hub keep it: in files of each kind, and as data of Python."""
+
+import gzip
+import json
+
+import pytest
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from keras_bert.data.sources import Memory, source  # noqa: E402
+from keras_bert.experiments import fit_data  # noqa: E402
+from keras_bert.tasks.registry import infer_rows, task_named  # noqa: E402
+from tests.tasks.files import write  # noqa: E402
+
+CLASSES = {"names": ["not_equivalent", "equivalent"], "_type": "ClassLabel"}
+TAGS = {"feature": {"names": ["O", "B-PER"], "_type": "ClassLabel"}, "_type": "List"}
+ANSWERED = {"text": ["b"], "answer_start": [2]}
+
+
+def pairs(data):
+    return data.train.text, data.train.pair, [data.task.labels[number] for number in data.train.labels]
+
+
+# Rows as they are on the hub, the features of their columns, the task, and what is read.
+LAYOUTS = {
+    "mrpc": (
+        [{"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0}, {"sentence1": "c", "sentence2": "d", "label": 0}],
+        {"label": CLASSES},
+        "classification",
+        pairs,
+        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
+    ),
+    "qqp": (
+        [{"question1": "a", "question2": "b", "label": 1}, {"question1": "c", "question2": "d", "label": 0}],
+        {"label": CLASSES},
+        "classification",
+        pairs,
+        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
+    ),
+    "mnli": (
+        [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "hypothesis": "d", "label": 0}],
+        {"label": CLASSES},
+        "classification",
+        pairs,
+        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
+    ),
+    "sst2": (
+        [{"sentence": "a", "label": 1}, {"sentence": "c", "label": 0}],
+        {"label": CLASSES},
+        "classification",
+        pairs,
+        (["a", "c"], None, ["equivalent", "not_equivalent"]),
+    ),
+    "stsb": (
+        [{"sentence1": "a", "sentence2": "b", "label": 4.5}, {"sentence1": "c", "sentence2": "d", "label": 0.0}],
+        {},
+        "regression",
+        lambda data: (data.train.pair, data.train.labels),
+        (["b", "d"], [4.5, 0.0]),
+    ),
+    "squad": (
+        [
+            {"id": "x", "title": "T", "context": "a b", "question": "c", "answers": ANSWERED},
+            {"id": "y", "title": "T", "context": "a b", "question": "d", "answers": {"text": [], "answer_start": []}},
+        ],
+        {},
+        "questions",
+        lambda data: (data.train[0].questions, data.train[0].golds, data.train[0].spans, data.train[0].version_2),
+        (["c", "d"], [["b"], []], [[(2, 3)], []], True),
+    ),
+    "conll": (
+        [{"tokens": ["a", "b"], "ner_tags": [0, 1]}, {"tokens": ["c"], "ner_tags": [0]}],
+        {"ner_tags": TAGS},
+        "tagging",
+        lambda data: (data.train.words, [[(found.type, found.start) for found in row] for row in data.train.entities]),
+        ([["a", "b"], ["c"]], [[("PER", 1)], []]),
+    ),
+    "words": (
+        [{"words": ["a", "b"], "ner": ["O", "B-PER"]}, {"words": ["c"], "ner": ["O"]}],
+        {},
+        "tagging",
+        lambda data: (data.train.words, [[(found.type, found.start) for found in row] for row in data.train.entities]),
+        ([["a", "b"], ["c"]], [[("PER", 1)], []]),
+    ),
+    "swag": (
+        [
+            {"startphrase": "a b", "sent1": "a", "sent2": "b", "ending0": "c", "ending1": "d", "label": 1},
+            {"startphrase": "a b", "sent1": "e", "sent2": "f", "ending0": "g", "ending1": "h", "label": 0},
+        ],
+        {"label": {"names": ["0", "1"], "_type": "ClassLabel"}},
+        "multiple_choice",
+        lambda data: (data.train.text, data.train.choices, data.train.labels),
+        (["a", "e"], [["b c", "b d"], ["f g", "f h"]], [1, 0]),
+    ),
+}
+
+
+def named(rows, features):
+    """Returns rows with the names of their classes."""
+
+    def convert(name, value):
+        feature = features.get(name, {})
+        names = feature.get("names") or feature.get("feature", {}).get("names")
+        if not names:
+            return value
+        return [names[part] for part in value] if isinstance(value, list) else names[value]
+
+    return [{name: convert(name, value) for name, value in row.items()} for row in rows]
+
+
+def table(rows, features):
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pyarrow.Table.from_pylist(rows).replace_schema_metadata(metadata)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(tmp_path, name):
+    rows, features, task, read, expected = LAYOUTS[name]
+    lines = "".join(json.dumps(row) + "\n" for row in named(rows, features))
+    parquet.write_table(table(rows, features), tmp_path / "a.parquet")
+    files = [
+        tmp_path / "a.parquet",
+        write(tmp_path / "a.jsonl", lines),
+        write(tmp_path / "lines.json", lines),
+        write(tmp_path / "a.jsonl.gz", gzip.compress(lines.encode(), mtime=0)),
+        write(tmp_path / "list.json", json.dumps(named(rows, features), indent=1)),
+        write(tmp_path / "data.json", json.dumps({"version": "1", "data": named(rows, features)})),
+    ]
+    cls = task_named(task)
+    for path in files:
+        origin = source(path)
+        data = cls.read(origin, origin, cls.Settings())
+        assert read(data) == expected, path
+        assert infer_rows([row for _, row in origin.values]) is cls
+    for given in (named(rows, features), iter(named(rows, features)), table(rows, features)):
+        data = fit_data.read(given, None, None, None, None, 1)
+        assert data.task is cls
+        assert read(cls.read(data.train, data.dev, cls.Settings())) == expected
+
+
+def test_numbers_of_tags_with_names(tmp_path):
+    """The names may be given; without any, the error says so."""
+    path = write(
+        tmp_path / "a.jsonl", '{"tokens": ["a", "b"], "ner_tags": [0, 1]}\n{"tokens": ["c"], "ner_tags": [0]}\n'
+    )
+    cls = task_named("tagging")
+    data = cls.read(source(path), source(path), cls.Settings(labels=["O", "B-PER"]))
+    assert [len(row) for row in data.train.entities] == [1, 0]
+    with pytest.raises(ValueError, match="a.jsonl:1: `ner_tags` must be names of tags, .* their names in `labels`"):
+        cls.read(source(path), source(path), cls.Settings())
+    with pytest.raises(ValueError, match=r"a.jsonl:1: `ner_tags` must be from 0 to 0, as `labels` say. Received: 1"):
+        cls.read(source(path), source(path), cls.Settings(labels=["O"]))
+
+
+def test_another_column_of_labels_and_validation():
+    rows = [{"sentence": "a", "stars": 1}, {"sentence": "b", "stars": 2}] * 5
+    data = fit_data.read(iter(rows), "stars", None, iter(rows[:4]), None, 1)
+    assert (data.task.name, len(data.train.values), len(data.dev.values)) == ("classification", 10, 4)
+    data = fit_data.read(table(rows, {}), "stars", None, None, 0.2, 1)
+    assert (len(data.train.values), len(data.dev.values)) == (8, 2)
+    with pytest.raises(ValueError, match="the rows have no column 'star'. They have: 'sentence', 'stars'"):
+        fit_data.read(table(rows, {}), "star", None, None, None, 1)
+
+
+def test_rows_that_others_convert():
+    origin = Memory("texts", [{"a": 1}, {"a": 2}]).mapped(lambda place, row: {"b": (place, row["a"])})
+    assert [row for _, row in origin.rows(["b"])] == [{"b": ("texts[0]", 1)}, {"b": ("texts[1]", 2)}]
+    (_, error), _ = Memory("texts", [{"a": 1}, {}]).mapped(lambda place, row: int("x")).rows()
+    assert isinstance(error, ValueError)

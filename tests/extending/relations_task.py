@@ -1,0 +1,101 @@
+"""Relations between two marked spans of a text, such as "founded" and "works for" (Baldini Soares et al., 2019).
+
+The spans are enclosed in signs, so that a classifier of texts can tell them.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.tasks import ClassificationTask, setting
+
+_SPANS = ("subject", "object")
+
+
+@dataclasses.dataclass(frozen=True)
+class RelationSettings(ClassificationTask.Settings):
+    """Settings of `Relations`."""
+
+    markers: str = setting("@#", "The signs around the subject and around the object.", section="data", stored=True)
+
+
+def mark(place, row, settings):
+    """Returns the text of a row, a dict with `text` and the spans `subject` and `object`, with marked spans."""
+    text = row.get("text") if isinstance(row, dict) else None
+    if not isinstance(text, str):
+        raise ValueError(f"{place} must be a dict with `text`, `subject` and `object`. Received: {row!r:.100}")
+    spans = sorted((*_span(place, row, name), sign) for name, sign in zip(_SPANS, settings.markers, strict=True))
+    if spans[1][0] < spans[0][1]:
+        raise ValueError(f"{place}: `subject` and `object` overlap. Received: {row!r:.100}")
+    for start, end, sign in reversed(spans):
+        text = f"{text[:start]}{sign} {text[start:end]} {sign}{text[end:]}"
+    return text
+
+
+def _span(place, row, name):
+    span = row.get(name)
+    if (
+        not isinstance(span, list | tuple)
+        or len(span) != 2
+        or not all(isinstance(number, int) for number in span)
+        or not 0 <= span[0] < span[1] <= len(row["text"])
+    ):
+        raise ValueError(f"{place}: `{name}` must be [start, end], a span of the text. Received: {span!r:.50}")
+    return span
+
+
+@keras_bert.register_task
+class Relations(ClassificationTask):
+    """Relations between spans."""
+
+    name, expects = "relations", "dicts with text and the spans subject and object, with relations"
+    Settings = RelationSettings
+
+    @classmethod
+    def recognizes(cls, text, targets):
+        return isinstance(text, dict) and {"text", *_SPANS} <= text.keys()
+
+    @classmethod
+    def row(cls, place, text, target):
+        return {**text, "label": target}
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        def convert(place, row):
+            return {"text": mark(place, row, settings), "label": row.get("label")}
+
+        marked = train.mapped(convert)
+        return super().read(marked, marked if dev is train else dev.mapped(convert), settings, labels)
+
+    @classmethod
+    def asked(cls, place, text, settings):
+        return mark(place, text, settings)
+
+    @classmethod
+    def signatures(cls, signatures, settings):
+        """The signature `relations` takes the spans as places of characters, `(batch, 2)`."""
+        inputs = [tf.TensorSpec([None], tf.string, "text")]
+        inputs += [tf.TensorSpec([None, 2], tf.int32, name) for name in _SPANS]
+
+        @tf.function(input_signature=inputs)
+        def relations(text, subject, object):
+            return signatures["serving_default"](_marked(text, subject, object, settings.markers))
+
+        return {"relations": relations}
+
+
+def _marked(texts, subject, object, markers):
+    """Marks the spans in the graph."""
+    is_first = subject[:, :1] <= object[:, :1]
+    signs = tf.where(is_first, [list(markers)], [list(markers[::-1])])
+    bounds = tf.where(is_first, tf.concat([subject, object], 1), tf.concat([object, subject], 1))
+    texts += " "  # `substr` refuses to begin at the end of a string.
+    lengths = tf.strings.length(texts, unit="UTF8_CHAR")[:, None]
+    starts = tf.minimum(tf.concat([tf.zeros_like(lengths), bounds], 1), lengths - 1)
+    sizes = tf.concat([starts[:, 1:], lengths], 1) - starts
+    before, first, between, second, after = (
+        tf.strings.substr(texts, starts[:, n], sizes[:, n], unit="UTF8_CHAR") for n in range(5)
+    )
+    one, two = signs[:, 0], signs[:, 1]
+    return before + one + " " + first + " " + one + between + two + " " + second + " " + two + after
