@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests import documents
 from tests.pipelines.programs import run
 
 tf = pytest.importorskip("tensorflow")
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.tasks.registry import TASKS  # noqa: E402
 
+GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
 FILE = pathlib.Path(__file__).with_name("relations_task.py")
 ROWS = [
     {"text": "a b c d", "subject": [0, 1], "object": [4, 5]},
@@ -52,6 +54,11 @@ def test_the_file_is_a_users():
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     assert modules == {"dataclasses", "tensorflow", "keras_bert", "keras_bert.tasks"}
     assert len(FILE.read_text().splitlines()) <= 200
+
+
+def test_the_guide_has_the_file():
+    (block,) = [block for block in documents.blocks(GUIDE) if block.title == FILE.name]
+    assert block.code == FILE.read_text()
 
 
 def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path):
