@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -17,8 +17,6 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.forward import run_encoder
 from keras_bert.similarity import unit
 from keras_bert.text.vocabulary import Vocabulary
-
-Task = Literal["classification", "regression", "multi_label", "tagging", "questions", "multiple_choice", "embedding"]
 
 
 class ModelMethods:
@@ -180,7 +178,7 @@ class ModelMethods:
         validation: Any = None,
         validation_data: Any = None,
         validation_split: float | None = None,
-        task: Task | None = None,
+        task: str | None = None,
         output_dir: str | os.PathLike | None = None,
         learning_rate: float | Sequence[float] | None = None,
         batch_size: int | Sequence[int] | None = None,
@@ -200,7 +198,8 @@ class ModelMethods:
 
         Args:
             texts: a list, an array, a Series, a data frame or a dataset of strings, of pairs as tuples, or of what else
-                `predict` takes; or lists of words.
+                `predict` takes; or lists of words. Or rows of a data set with their targets, as files have them: a
+                `datasets.Dataset`, a `pyarrow.Table`, an iterator or a list of dicts.
             targets: a list, an array or a Series; or the name of a column of `texts`, a data frame. The task follows:
                 strings or integers are classes; floats are values; lists of labels are several labels; tags of words,
                 or spans `(start, end, label)` of texts, are entities; answers are strings of the context, `None` for
@@ -209,7 +208,7 @@ class ModelMethods:
                 trained, and the last weights are kept.
             validation_data: Keras' name of `validation`.
             validation_split: float, share of the rows, drawn at random, that is `validation` instead.
-            task: string, see `keras_bert.tasks.in_memory.TASKS`. Defaults to the one that follows from the data.
+            task: string, the name of a task, see `keras_bert.tasks`. Defaults to the one that follows from the data.
             output_dir: folder of the run: report, model card, model, SavedModel. The same call resumes an interrupted
                 run, or returns the model of a finished one. With another learning rate, batch size, number of epochs or
                 seed, a new run is added; earlier ones stay in `runs/`, but the best model is chosen among the new ones.

@@ -90,7 +90,7 @@ class EmbeddingTask(Task):
 
     def _set_head(self, settings):
         bert = self.bert
-        self._keeps_head = bert.head == "embedding" and not settings.new_head
+        self._keeps_head = bert.head == self.head and not settings.new_head
         if bert.projection and not self._keeps_head:
             raise ValueError(
                 f"{self.model}: its projection belongs to its pooling. Expected no other pooling or projection"

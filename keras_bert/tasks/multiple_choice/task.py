@@ -66,7 +66,7 @@ class MultipleChoiceTask(Task):
         return {**lines, **choice_summary.facts(self.summary)}
 
     def build(self, bert):
-        return bert.model() if bert.head == "multiple_choice" else build_multiple_choice(bert.encoder)
+        return bert.model() if bert.head == self.head else build_multiple_choice(bert.encoder)
 
     def score(self, targets, outputs):
         return predictions.score(targets, outputs["logits"])

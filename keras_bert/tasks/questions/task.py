@@ -143,7 +143,7 @@ class QuestionAnsweringTask(Task):
 
     def build(self, bert):
         # A model that already has a question answering head keeps it.
-        return bert.model() if bert.head == "question_answering" else bert.span_labeler()
+        return bert.model() if bert.head == self.head else bert.span_labeler()
 
     def score(self, targets, outputs):
         for name in ("start", "end"):

@@ -90,7 +90,7 @@ class TaggingTask(Task):
 
     def build(self, bert):
         # A tagger with the same labels keeps its head.
-        if bert.head == "token_classification" and bert.labels == self.labels:
+        if bert.head == self.head and bert.labels == self.labels:
             return bert.model()
         return build_token_classifier(bert.encoder, len(self.labels))
 
