@@ -42,7 +42,6 @@ from keras_bert.models.freezing import freeze_layers as freeze_layers
 from keras_bert.models.lora import enable_lora as enable_lora
 from keras_bert.models.lora import merge_lora as merge_lora
 from keras_bert.other_models import register_models as register_models
-from keras_bert.tasks.base import Task as Task
 from keras_bert.tasks.registry import register_task as register_task
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer

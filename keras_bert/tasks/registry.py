@@ -32,8 +32,8 @@ def register_task(cls):
 
     Example:
         @keras_bert.register_task
-        class Relations(keras_bert.Task):
-            name, head = "relations", "classification"
+        class Relations(keras_bert.tasks.ClassificationTask):
+            name = "relations"
     """
     if not (isinstance(cls, type) and issubclass(cls, Task)):
         raise ValueError(f"`cls` must be a subclass of `Task`. Received: {cls!r}")

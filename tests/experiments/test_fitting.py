@@ -511,7 +511,7 @@ def test_columns_of_frames(start, caplog):
         fit_data.read(frame[["a", "class_name"]], None, None, None, None, 1)
     with pytest.raises(ValueError, match="the column 'class_name' of `texts` has the targets. Expected texts, or fit"):
         fit_data.read(frame[["a", "class_name"]], ["x", "y"], None, None, None, 1)
-    assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task == "embedding"
+    assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
     bert = keras_bert.load(start)
     caplog.set_level("INFO", "keras_bert")
     with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):
