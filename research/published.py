@@ -55,10 +55,7 @@ _WORDS = {"dev": 51_362, "test": 46_435}  # Of the official files of CoNLL-2003.
 @keras_bert.register_comparison
 def compare(task, scores, test_scores=None):
     """Returns entries of the report's head and tables for the scores of a run, see `register_comparison`."""
-    from keras_bert.tasks.classification.task import ClassificationTask
-    from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
-    from keras_bert.tasks.questions.task import QuestionAnsweringTask
-    from keras_bert.tasks.tagging.task import TaggingTask
+    from keras_bert.tasks import ClassificationTask, MultipleChoiceTask, QuestionAnsweringTask, TaggingTask
 
     if isinstance(task, ClassificationTask):
         return glue(scores, task.bert.config)

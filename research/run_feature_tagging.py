@@ -44,13 +44,16 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.tasks.base import Start
-    from keras_bert.tasks.tagging.data import TaggingSettings
+    from keras_bert.tasks import Start
     from keras_bert.tasks.tagging.task import predictions_name
     from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
 
     strategy, model = arguments.create_strategy(), arguments.model
-    made = arguments.data, Start(model, keras_bert.load(model), keras_bert.load), arguments.fill(TaggingSettings)
+    made = (
+        arguments.data,
+        Start(model, keras_bert.load(model), keras_bert.load),
+        arguments.fill(FeatureTaggingTask.Settings),
+    )
     task = FeatureTaggingTask(*made, arguments.output / "features", BiLSTMSettings(arguments.feature_dtype))
     choices = {"features": arguments.features, **arguments.choices(task)}
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")

@@ -4,16 +4,10 @@ import dataclasses
 from collections.abc import Callable
 
 import keras_bert
-from keras_bert.tasks.base import Start
+from keras_bert.tasks import ClassificationTask, QuestionAnsweringTask, Start, TaggingTask
 from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import ClassificationSettings
-from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions.data import QuestionSettings
-from keras_bert.tasks.questions.task import QuestionAnsweringTask
 from keras_bert.tasks.tagging import data as tagging
-from keras_bert.tasks.tagging.data import TaggingSettings
-from keras_bert.tasks.tagging.task import TaggingTask
 from research import rivals
 from research.feature_tagging.task import FeatureTaggingTask
 from research.rivals.config import is_name
@@ -91,7 +85,7 @@ def _open_glue(name, recipe, sources, metrics):
 
     def make(model, folder, load_options, with_bilstm=False):
         kind = ClassificationOnBiLSTM if with_bilstm else ClassificationTask
-        settings = ClassificationSettings(sequence_length=recipe.sequence_length)
+        settings = ClassificationTask.Settings(sequence_length=recipe.sequence_length)
         return kind(data, Start(model, _load(model, **load_options), _load, load_options), settings)
 
     heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
@@ -104,7 +98,7 @@ def _open_squad(recipe, sources):
     data = squad.read_all([files["train"]], files["dev"], version_2=False, **limits)
     (questions,), dev = data.train, data.dev
     content = [questions.fingerprint(), dev.fingerprint()]
-    settings = QuestionSettings(sequence_length=recipe.sequence_length)
+    settings = QuestionAnsweringTask.Settings(sequence_length=recipe.sequence_length)
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
     def make(model, folder, load_options, with_bilstm=False):
@@ -121,7 +115,7 @@ def _open_tagging(name, recipe, sources):
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
 
     def make(model, folder, load_options, with_bilstm=False):
-        settings, sentences = TaggingSettings(sequence_length=recipe.sequence_length), tagging.Data(train, dev)
+        settings, sentences = TaggingTask.Settings(sequence_length=recipe.sequence_length), tagging.Data(train, dev)
         if with_bilstm:
             return FeatureTaggingTask(sentences, Start(model, _load(model), _load), settings, folder / "features")
         return TaggingTask(sentences, Start(model, _load(model, **load_options), _load, load_options), settings)

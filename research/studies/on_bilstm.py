@@ -4,8 +4,7 @@ import keras
 
 import keras_bert
 from keras_bert.layers import Dense, Dropout, Pooler
-from keras_bert.tasks.classification.task import ClassificationTask
-from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from keras_bert.tasks import ClassificationTask, QuestionAnsweringTask
 from research.recurrent import BiLSTM
 
 

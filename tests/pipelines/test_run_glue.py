@@ -395,7 +395,7 @@ def test_recipes_have_valid_flags():
         tasks[path.name] = arguments.tasks if program == PROGRAM else None
     assert tasks["rte_after_mnli.txt"] == ["mnli", "rte", "mrpc", "stsb"]
     assert len(tasks["glue_base.txt"]) == 9
-    assert len(tasks) == 14
+    assert len(tasks) == 13
 
 
 NO_EXPORT = "from keras_bert.experiments import results; results.export = lambda *values, **options: None"

@@ -5,7 +5,7 @@ import ast
 import keras_bert
 from tests.documents import ROOT
 
-MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
+MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search", "serving", "tasks", "translation")
 PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
 PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
 PRIVATE = {
@@ -45,16 +45,10 @@ PRIVATE = {
     "keras_bert.reports.page.Head",
     "keras_bert.tasks.classification.glue",
     "keras_bert.tasks.classification.leaderboard.table",
-    "keras_bert.tasks.classification.task.ClassificationTask",
-    "keras_bert.tasks.multiple_choice.task.MultipleChoiceTask",
     "keras_bert.tasks.questions.data",
     "keras_bert.tasks.questions.data.checked_object",
     "keras_bert.tasks.questions.data.field",
-    "keras_bert.tasks.questions.task.QuestionAnsweringTask",
-    "keras_bert.tasks.questions.task.QuestionSettings",
     "keras_bert.tasks.tagging.data",
-    "keras_bert.tasks.tagging.task.TaggingSettings",
-    "keras_bert.tasks.tagging.task.TaggingTask",
     "keras_bert.tasks.tagging.task.predictions_name",
     "keras_bert.text.labels.checked_labels",
     "keras_bert.text.tokenizer_options.LONGEST_WORD",
