@@ -50,11 +50,9 @@ def main(arguments):
 
     strategy, model = arguments.create_strategy(), arguments.model
     made = (
-        arguments.data,
-        Start(model, keras_bert.load(model), keras_bert.load),
-        arguments.fill(FeatureTaggingTask.Settings),
-    )
-    task = FeatureTaggingTask(*made, arguments.output / "features", BiLSTMSettings(arguments.feature_dtype))
+    start, settings = Start(model, keras_bert.load(model), keras_bert.load), arguments.fill(FeatureTaggingTask.Settings)
+    bilstm = BiLSTMSettings(arguments.feature_dtype)
+    task = FeatureTaggingTask(arguments.data, start, settings, arguments.output / "features", bilstm)
     choices = {"features": arguments.features, **arguments.choices(task)}
     predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
     common_flags.finetune(arguments, task, choices, strategy, '"A text with names."', predictions)

@@ -74,15 +74,10 @@ def read_table(
 
 
 def read_examples(path, text_column, pair_column, label_columns, read_label, labels=None, skip_bad_rows=None):
-    """Reads the texts of a table, and the labels of each row by a function.
+    """Reads `Examples` as `read_table` does, with labels by a function.
 
-    Args:
-        path, text_column, pair_column, labels, skip_bad_rows: see `read_table`.
-        label_columns: list of the columns that `read_label` reads; without any, the rows have no labels.
-        read_label: function of place and row, a dict by column. Returns a label or a tuple of labels.
-
-    Returns:
-        `Examples`.
+    `read_label` returns the label of a row, or a tuple of labels, given its place and the row. It reads the
+    `label_columns`; without any, the rows have no labels.
     """
     numbers = class_numbers(labels)
     flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}

@@ -16,13 +16,7 @@ def for_width(rates, width):
 
 
 def advice(lines, rate, defaults):
-    """Returns a sentence if the loss of a run hardly fell, or else `None`.
-
-    Args:
-        lines: list of dicts, the lines of the run's `metrics.jsonl`.
-        rate: float, its learning rate.
-        defaults: list of floats, the default rates of the task.
-    """
+    """Returns a sentence if the loss of a run hardly fell, or else `None`; `lines` are those of its `metrics.jsonl`."""
     losses = [sum(line[name] for name in line if name.endswith("loss")) for line in lines if line["kind"] == "train"]
     tenth = math.ceil(len(losses) / 10)
     first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)

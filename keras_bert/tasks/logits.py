@@ -4,11 +4,7 @@ import numpy as np
 
 
 def mean_logits(logits):
-    """Returns logits whose softmax is the mean of the models' probabilities; for regression, the mean logits.
-
-    Args:
-        logits: list of arrays `(rows, classes)`, one for each model.
-    """
+    """Returns logits whose softmax is the mean of the models' probabilities; for regression, the mean logits."""
     logits = np.stack(logits).astype("float64")
     if logits.shape[-1] == 1:
         return logits.mean(0)

@@ -10,18 +10,11 @@ _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_co
 
 
 def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None):
-    """Reads the rows of a file. Other columns are ignored; texts may be empty, except for multiple choice.
+    """Returns the rows of a source, or of the file of a path, as dicts of strings; `choices` is a list of strings.
 
-    Args:
-        path: a `Source`, or the path of a file.
-        allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
-            whose columns the file has is read.
-        text_column: string, the column of the text or question. Defaults to `text` or `question`.
-        pair_column: string, the column of the second text or context. Defaults to `pair` or `context`.
-        choice_columns: list of the columns of the choices, see `multiple_choice.data.read`. Defaults to `None`.
-
-    Returns:
-        List of dicts of strings; `choices` is a list of strings.
+    Other columns are ignored; texts may be empty, except for multiple choice. Of `allowed`, the inputs that the model
+    takes, such as `[("text",), ("text", "pair")]`, the last one whose columns the rows have is read. Columns default to
+    the names of the inputs; for choices, see `multiple_choice.data.read`.
     """
     path = source(path)
     if "choices" in allowed[0]:

@@ -30,10 +30,8 @@ def overlaps(train, parts):
 def token_counts(preprocessor, columns, lengths):
     """Returns the number of tokens of each row without truncation, including `[CLS]` and `[SEP]`.
 
-    Args:
-        preprocessor: the `TextPreprocessor` that truncated the rows.
-        columns: list of the columns of texts, lists of strings.
-        lengths: the lengths of the truncated rows. Only rows of the full length are tokenized again.
+    `lengths` are those of the truncated rows, of which only rows of the full length are tokenized again; `columns` are
+    the texts, a list for each column.
     """
     counts, tokenizer = np.array(lengths), preprocessor.tokenizer
     full = np.flatnonzero(counts >= preprocessor.sequence_length)
@@ -45,12 +43,10 @@ def token_counts(preprocessor, columns, lengths):
 
 
 def truncation(lengths, sequence_length, limit):
-    """Returns how many rows are longer than `sequence_length`, and a length that holds 99% of them.
+    """Returns how many rows are longer than `sequence_length`, and a length that holds 99% of them: a dict.
 
-    Returns:
-        A dict: `rows` and `share`, the truncated ones; `sequence_length`; `longest`, the length of the longest row; and
-        if rows are truncated and a longer one is possible, `enough`, the suggested length, and `held`, the share of the
-        rows that it holds.
+    `rows` and `share` are the truncated ones, `longest` is the longest row. If a longer length is possible, `enough` is
+    the suggested one, and `held` the share of the rows that it holds.
     """
     lengths = np.asarray(lengths)
     rows = int(np.sum(lengths > sequence_length))
@@ -137,11 +133,7 @@ def _look_alikes(summary):
 def no_better(summary, metric, scores, same=None):
     """Returns a sentence if a model is no better than the majority baseline, or else `None`.
 
-    Args:
-        summary: the result of `summarize`.
-        metric: string, the score to compare.
-        scores: dict of the scores of the model.
-        same: string, the prediction for all rows; `None` if the predictions differ.
+    `metric` is the score to compare, `same` the prediction for all rows, `None` if the predictions differ.
     """
     if same is not None:
         return f"the model predicts {same} for every {summary.get('predicted', 'row')}"
@@ -153,13 +145,7 @@ def no_better(summary, metric, scores, same=None):
 
 
 def headline(task, scores, evaluated_on):
-    """Returns the `Headline` of a task's main score, beside the majority baseline.
-
-    Args:
-        task: the `Task`.
-        scores: dict of the scores of the model.
-        evaluated_on: string, what the scores are from, such as "dev".
-    """
+    """Returns the `Headline` of a task's main score on `evaluated_on`, beside the majority baseline."""
     name = f"{task.metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
     reference = task.summary["majority"].get(task.metric)
     is_share = task.metric == "accuracy" and task.summary.get("unit") == "rows" and evaluated_on == "dev"
