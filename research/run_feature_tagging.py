@@ -49,7 +49,6 @@ def main(arguments):
     from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
 
     strategy, model = arguments.create_strategy(), arguments.model
-    made = (
     start, settings = Start(model, keras_bert.load(model), keras_bert.load), arguments.fill(FeatureTaggingTask.Settings)
     bilstm = BiLSTMSettings(arguments.feature_dtype)
     task = FeatureTaggingTask(arguments.data, start, settings, arguments.output / "features", bilstm)
