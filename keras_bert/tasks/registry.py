@@ -66,7 +66,7 @@ def task_of(bert):
     for task in named or [task for task in TASKS if task.head == bert.head and task.fits(bert)]:
         if own.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
             return task
-    if own:
+    if own and all(task.name != bert.task for task in TASKS):
         raise ValueError(
             f"the task {bert.task!r} of {bert.name} is not registered, but its settings shape the texts: "
             f"{', '.join(own)}. Import the module of its class, which calls `register_task`, or name it by `plugins`"

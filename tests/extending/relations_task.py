@@ -19,6 +19,10 @@ class RelationSettings(ClassificationTask.Settings):
 
     markers: str = setting("@#", "The signs around the subject and around the object.", section="data", stored=True)
 
+    def __post_init__(self):
+        if len(self.markers) != 2:
+            raise ValueError(f"`markers` must be two signs, such as @#. Received: markers={self.markers!r}")
+
 
 def mark(place, row, settings):
     """Returns the text of a row, a dict with `text` and the spans `subject` and `object`, with marked spans."""

@@ -198,7 +198,7 @@ def test_another_start_model_is_refused(made, tmp_path):
 
 @pytest.mark.slow
 def test_own_table(made, tmp_path, caplog):
-    labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
+    labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "predict": ["10", "9"]}
     for split, column in labels.items():
         rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
         rows.append("a row without stars\n" if split == "train" else "")
