@@ -29,7 +29,8 @@ import pathlib
 import sys
 
 from keras_bert import other_models
-from keras_bert.data.tables import decoded
+from keras_bert.data.sources import ROWS
+from keras_bert.data.tables import decoded, suffix
 from keras_bert.files import replacing
 
 from . import command, common_flags
@@ -69,8 +70,8 @@ class Arguments(CommandArguments):
 
     @property
     def is_table(self):
-        """Whether `--input` is a table."""
-        return bool(self.input) and pathlib.Path(self.input).suffix.lower() in (".csv", ".tsv", ".jsonl")
+        """Whether `--input` has rows with columns."""
+        return bool(self.input) and suffix(pathlib.Path(self.input)) in ROWS
 
     @functools.cached_property
     def content(self):
@@ -113,7 +114,7 @@ def check(arguments):
     output, texts = arguments.output, arguments.input or arguments.context_file
     arguments.only(arguments.server, "with --server", "protocol")
     arguments.only(arguments.question, "with --question", "context_file")
-    tables = "for tables, --input with .csv, .tsv or .jsonl"
+    tables = f"for rows with columns, --input with {', '.join(ROWS)}"
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")

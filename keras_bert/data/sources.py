@@ -16,6 +16,7 @@ from keras_bert.data.tables import check_columns, valid_text
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _TABLES = (".csv", ".tsv")
+ROWS = (*_TABLES, *_JSON, ".parquet")  # Ends of the names of files with rows.
 
 
 class Source:
@@ -189,24 +190,28 @@ def source(path):
     start = tables.first_bytes(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"PAR1"):
         return Parquet(path)
+    if suffix == ".parquet":
+        raise ValueError(f"{path}: not Parquet, whose files start with PAR1. Received: {start[:20]!r}")
     if suffix in _TABLES:
         return Table(path)
     if suffix not in _JSON and start[:1] not in (b"{", b"["):
-        raise ValueError(f"{path}: the name must end in {', '.join((*_TABLES, *_JSON, '.parquet'))}")
+        raise ValueError(f"{path}: the name must end in {', '.join(ROWS)}")
     whole = _whole(path, suffix)
     return JsonLines(path) if whole is None else Json(path, whole)
 
 
 def _whole(path, suffix):
     """Returns the value of a JSON file that is not lines of JSON, or `None`."""
-    lines = tables.json_lines(path)
-    if suffix in (".jsonl", ".ndjson") and (not lines or lines[0][1].strip() not in ("[", "{")):
-        return None
-    if len(lines) > 1 and not isinstance(_parsed(path, *lines[0]), ValueError):
+    lines, named_lines = tables.json_lines(path), suffix in (".jsonl", ".ndjson")
+    if (named_lines and not lines) or (
+        (named_lines or len(lines) > 1) and not isinstance(_parsed(path, *lines[0]), ValueError)
+    ):
         return None
     try:
         return _valid(json.loads("\n".join(line for _, line in lines), object_pairs_hook=tables.Object))
     except (ValueError, RecursionError) as error:
+        if named_lines:  # Of lines, the errors name the line.
+            return None
         raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
 
 

@@ -170,3 +170,33 @@ def test_rows_that_others_convert():
     assert [row for _, row in origin.rows(["b"])] == [{"b": ("texts[0]", 1)}, {"b": ("texts[1]", 2)}]
     (_, error), _ = Memory("texts", [{"a": 1}, {}]).mapped(lambda place, row: int("x")).rows()
     assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.parquet", "a,b", "a.parquet: not Parquet, whose files start with PAR1. Received: b'a,b'"),
+        ("a.json", "", "a.json: JSON that cannot be read: Expecting value"),
+        ("a.json", '{"a": 1', "a.json: JSON that cannot be read: Expecting ',' delimiter"),
+        ("a.json", "3", "a.json:1: expected one JSON object per line. Received: 3"),
+        ("a.jsonl", '{"a": 1\n', "a.jsonl:1: not JSON: Expecting ',' delimiter at column 8"),
+        ("a.json", '{"a": 1}\n{"a":', "a.json:2: not JSON: Expecting value at column 6"),
+        ("a.xlsx", "PK", "a.xlsx: the name must end in .csv, .tsv, .jsonl, .ndjson, .json, .parquet"),
+    ],
+)
+def test_mistakes(tmp_path, name, content, message):
+    def read():
+        errors = [row for _, row in source(write(tmp_path / name, content)).rows(["a"]) if isinstance(row, ValueError)]
+        raise errors[0]
+
+    with pytest.raises(ValueError, match=message) as error:
+        read()
+    assert "\n" not in str(error.value)
+
+
+def test_lists_in_lines_and_tables_in_gzip(tmp_path):
+    listed = source(write(tmp_path / "a.jsonl", '[{"a": 1},\n{"a": 2}]'))
+    assert listed.rows(["a"]) == [(1, {"a": 1}), (2, {"a": 2})]
+    for name, text in (("a.csv.gz", "a;b\nx;y\n"), ("a.tsv.gz", "a\tb\nx\ty\n")):
+        path = write(tmp_path / name, gzip.compress(text.encode(), mtime=0))
+        assert source(path).rows(["a"]) == [(2, {"a": "x", "b": "y"})]

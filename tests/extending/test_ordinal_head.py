@@ -180,6 +180,7 @@ print(json.dumps(keras_bert.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process(bert, folder):
     command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps(TEXTS)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILE.parents[2]), str(FILE.parent)])}
@@ -272,6 +273,7 @@ def test_commands(bert, model, folder, tmp_path):
     np.testing.assert_allclose(outputs["above"], expected(model, bert.preprocessor(20))[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_int8(bert, exported, tmp_path):
     bert.export(tmp_path / "1", precision="int8")
     (report,) = verify([tmp_path / "1"])
@@ -302,6 +304,7 @@ def trained(user, config, pieces):
     return model, keras_bert.TextPreprocessor(pieces, 6).ragged(texts), grades
 
 
+@pytest.mark.slow
 def test_training_by_keras(user, config, pieces):
     model, inputs, grades = trained(user, config, pieces)
     inputs = {name: value.to_tensor() for name, value in inputs.items()}
@@ -311,6 +314,7 @@ def test_training_by_keras(user, config, pieces):
     assert np.abs(ranks - grades).mean() < 0.25
 
 
+@pytest.mark.slow
 def test_training_by_the_trainer(user, config, pieces):
     model, inputs, grades = trained(user, config, pieces)
     loss = keras_bert.losses.Loss("ordinal", lambda targets, outputs: user.ordinal_loss(targets, outputs["above"]))

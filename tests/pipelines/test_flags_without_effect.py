@@ -16,7 +16,7 @@ TRANSLATION = ["run_translation", "--output_dir=o"]
 TRANSLATION += [f"--{part}_{side}=texts.txt" for part in ("train", "dev") for side in ("source", "target")]
 
 
-PREDICT, TABLES = ["predict", "--model=.", "a"], "only for tables, --input"
+PREDICT, TABLES = ["predict", "--model=.", "a"], "only for rows with columns, --input"
 VOCABULARY, CREATION = ["train_vocab", "--input=*.txt", "--output=v"], ["create_pretraining_data", "--input=a"]
 CREATION += ["--vocab=v", "--output_dir=o"]
 SEARCH, VERIFY = ["search", "--index=i", "--model=."], ["verify_saved_model", "."]

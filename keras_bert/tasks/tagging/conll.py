@@ -7,7 +7,7 @@ import logging
 import re
 
 from keras_bert.checks import similar
-from keras_bert.data.tables import read_lines
+from keras_bert.data.tables import read_lines, suffix
 from keras_bert.files import write_text
 
 _LOG = logging.getLogger("keras_bert")
@@ -175,7 +175,7 @@ def _separator(path, separator, words, like):
     if separator is not None:
         separator = _NAMES.get(separator, separator)
         return None if separator == " " else separator
-    if path.suffix.lower() == ".csv":
+    if suffix(path) == ".csv":
         return next((sign for sign in ",;" if len(_split(path, number, line, sign)) > 1), ",")
     if "\t" in line:
         return "\t"
