@@ -258,7 +258,8 @@ def test_the_table_of_answers_has_every_head():
     page = (ROOT / "docs" / "guides" / "checkpoints.md").read_text()
     table = re.search(r"^\| head \| a text is .*?\n\n", page, re.DOTALL | re.MULTILINE)[0]
     named = " ".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)).lower().replace("-", "")
-    assert [head.name for head in HEADS if head.name.replace("_", " ") not in named] == []
+    own = [head.name for head in HEADS if type(head).__module__.startswith("keras_bert.")]  # Research has more.
+    assert [name for name in own if name.replace("_", " ") not in named] == []
 
 
 def test_every_deviation_is_listed():
