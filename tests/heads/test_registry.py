@@ -85,6 +85,7 @@ def check_googles_format(model, description, folder, is_supported):
 
 
 def test_every_row_is_tested():
-    assert {VARIANTS.get(name, name) for name in HEADS} == {row.name for row in registry.HEADS}
+    own = [row for row in registry.HEADS if type(row).__module__.startswith("keras_bert.")]  # Research has more.
+    assert {VARIANTS.get(name, name) for name in HEADS} == {row.name for row in own}
     with pytest.raises(ValueError, match="`head` must be one of encoder, embedding, .*Received: head='none'"):
         registry.head_named("none")
