@@ -28,14 +28,14 @@ class Arguments(common_flags.FinetuningFlags):
 
 
 def with_settings(cls, arguments):
-    """Returns the class of the arguments with the settings of the task that they name, and the task or `None`."""
+    """Returns the class of the arguments with the settings of the task that they name."""
     given = read_some(cls, arguments, "task", "plugins")
     command.import_plugins(given["plugins"])
     if not given["task"]:
-        return cls, None
+        return cls
     task = keras_bert.tasks.task_named(given["task"])
     bases = task.Settings, cls
-    return dataclasses.dataclass(frozen=True)(type("Arguments", bases, {"__doc__": cls.__doc__})), task
+    return dataclasses.dataclass(frozen=True)(type("Arguments", bases, {"__doc__": cls.__doc__}))
 
 
 def check(arguments):
@@ -53,5 +53,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    Arguments, _ = with_settings(Arguments, sys.argv[1:])
+    Arguments = with_settings(Arguments, sys.argv[1:])
     command.run(__doc__, Arguments, main, check, resumes=True)

@@ -40,6 +40,14 @@ class Rows:
         return fingerprint([getattr(self, name) for name in self.content])
 
 
+class TaskData:
+    """Base class of dataclasses of the `Rows` of a task, with those to train on in `train`."""
+
+    def first(self, count):
+        """Returns the same data with the first `count` training rows, or all for `None`."""
+        return dataclasses.replace(self, train=self.train.first(count))
+
+
 def converted(source, rows, convert, skip_bad_rows=None):
     """Converts rows. Skips up to `skip_bad_rows` rows that raise a ValueError, with a warning. Defaults to none.
 

@@ -32,7 +32,9 @@ def rows(task, place, texts, targets):
 
 def read(texts, targets, task, validation, split, seed):
     """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
-    texts = list(texts) if hasattr(texts, "__next__") else texts
+    if validation is not None and split is not None:
+        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
+    texts = in_memory.listed(texts)
     if (found := in_memory.rows_of(texts, targets)) is not None:
         return _of_rows(found, targets, task, validation, split, seed)
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
@@ -43,8 +45,6 @@ def read(texts, targets, task, validation, split, seed):
             f"fit(frame, {texts.columns[-1]!r}), or task='embedding' for a sentence encoder of pairs"
         )
     task = registry.task_named(task) if task else registry.infer(*train)
-    if validation is not None and split is not None:
-        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     dev = train
     if validation is not None:
         parts = validation if isinstance(validation, tuple) else (validation, column)
@@ -73,10 +73,8 @@ def _of_rows(rows, column, task, validation, split, seed):
     """Returns the `FitData` of rows of a data set, which the task reads as those of a file."""
     task = registry.task_named(task) if task else registry.infer_rows(rows)
     train = dev = rows
-    if validation is not None and split is not None:
-        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     if validation is not None:
-        dev = in_memory.rows_of(list(validation) if hasattr(validation, "__next__") else validation, column)
+        dev = in_memory.rows_of(in_memory.listed(validation), column)
         if dev is None:
             kind = type(validation).__name__
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")

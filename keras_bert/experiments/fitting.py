@@ -160,7 +160,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     task = registry.task_of(bert)
     if task is None:
         raise ValueError(f"`evaluate` needs a model that was fine-tuned, see `fit`. Received: head={bert.head!r}")
-    texts = list(texts) if hasattr(texts, "__next__") else texts
+    texts = in_memory.listed(texts)
     rows = in_memory.rows_of(texts, targets)
     if rows is None:
         texts, targets = in_memory.read(texts, targets)

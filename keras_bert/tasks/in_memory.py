@@ -13,6 +13,11 @@ _TARGETS = {"label", "labels", "target", "targets", "class", "score", "tags"}  #
 _DICTS = {"question", "choices"}  # A frame with one of these columns has dicts of texts.
 
 
+def listed(values):
+    """Returns an iterator as a list; other data stay as they are."""
+    return list(values) if hasattr(values, "__next__") else values
+
+
 def rows_of(texts, targets=None):
     """Returns the rows of a data set with targets, dicts by column, or `None` for other data.
 

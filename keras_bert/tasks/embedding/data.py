@@ -13,7 +13,7 @@ passages. The columns of a table tell what it is:
 import dataclasses
 import re
 
-from keras_bert.data.rows import Rows, converted, finite_number, readable, text_cell
+from keras_bert.data.rows import Rows, TaskData, converted, finite_number, readable, text_cell
 from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.questions import data as squad
@@ -92,16 +92,12 @@ class EmbeddingSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(TaskData):
     """The `EmbeddingExamples` to train on, and dev, which selects the best epoch; the names of their sources."""
 
     train: EmbeddingExamples
     dev: EmbeddingExamples
     names: dict
-
-    def first(self, count):
-        """Returns the same data with the first `count` training rows, or all for `None`."""
-        return dataclasses.replace(self, train=self.train.first(count))
 
 
 def read_all(train_file, dev_file, text=None, pair=None, score=None, score_range=None, skip_bad_rows=None):

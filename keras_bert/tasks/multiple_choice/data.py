@@ -7,7 +7,7 @@ right choice is named by its letter, or by its number from 0 or 1.
 import dataclasses
 import functools
 
-from keras_bert.data.rows import Rows, converted, readable
+from keras_bert.data.rows import Rows, TaskData, converted, readable
 from keras_bert.data.sources import source
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
@@ -54,17 +54,13 @@ class ChoiceSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(TaskData):
     """The `ChoiceExamples` of a task, and the names of their files."""
 
     train: ChoiceExamples
     dev: ChoiceExamples  # Selects the best run.
     test: ChoiceExamples | None  # To predict.
     names: dict
-
-    def first(self, count):
-        """Returns the same data with the first `count` training rows, or all for `None`."""
-        return dataclasses.replace(self, train=self.train.first(count))
 
     @property
     def parts(self):

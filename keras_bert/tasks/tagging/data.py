@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_bert.checks import check_choice
 from keras_bert.data import tables
-from keras_bert.data.rows import Rows
+from keras_bert.data.rows import Rows, TaskData
 from keras_bert.data.sources import Source, Table, source
 from keras_bert.files import fingerprint
 from keras_bert.tasks.settings import setting
@@ -105,7 +105,7 @@ class TaggingSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(TaskData):
     """The `Sentences` of a task: to train on, dev, which selects the best run, and to predict, or `None`.
 
     `labels` are those of a model that is not trained; `None` for those of the training data.
@@ -119,10 +119,6 @@ class Data:
     def parts(self):
         """Returns the `Sentences` by split."""
         return {name: part for name in ("train", "dev", "test") if (part := getattr(self, name)) is not None}
-
-    def first(self, count):
-        """Returns the same data with the first `count` training sentences, or all for `None`."""
-        return dataclasses.replace(self, train=self.train.first(count))
 
 
 def read_all(train, dev, test=None, document_context=False, **options):
