@@ -42,7 +42,7 @@ QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 jax: .venv/installed .venv-jax/installed
 	KERAS_BACKEND=jax XLA_FLAGS=$(QUICK) .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/heads tests/rewirings tests/checkpoints/test_goldens.py tests/checkpoints/test_save.py
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
-	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/experiments/test_fit_trainer.py
+	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/runs/test_fit_trainer.py
 
 lint: .venv/installed
 	.venv/bin/ruff check .

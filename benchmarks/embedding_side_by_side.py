@@ -43,8 +43,8 @@ PEERS = ["torch", "transformers", "sentence_transformers"]
 def ours(data_dir, model, most, seed):
     """Trains keras_bert with a seed; returns a dict: `before` and `after`, Spearman on dev; `examples` per second."""
     import keras_bert
-    from keras_bert.experiments.finetuning import Finetuning
-    from keras_bert.experiments.hyperparameters import Hyperparameters
+    from keras_bert.runs.finetuning import Finetuning
+    from keras_bert.runs.hyperparameters import Hyperparameters
     from keras_bert.similarity import unit
     from keras_bert.tasks.base import Start
     from keras_bert.tasks.embedding import metrics

@@ -49,8 +49,8 @@ IGNORED = -100
 def ours(data_dir, model, most, seed):
     """Trains keras_bert with a seed; returns a dict: F1 of `dev` and `test`, `examples` per second, `seconds`."""
     import keras_bert
-    from keras_bert.experiments.finetuning import Finetuning
-    from keras_bert.experiments.hyperparameters import Hyperparameters
+    from keras_bert.runs.finetuning import Finetuning
+    from keras_bert.runs.hyperparameters import Hyperparameters
     from keras_bert.tasks.base import Start
     from keras_bert.tasks.tagging import data
     from keras_bert.tasks.tagging.task import TaggingTask

@@ -161,8 +161,8 @@ def load_model(path_or_name, **options):
 
 def finetune(arguments, task, choices, strategy, texts, predictions=None):
     """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
-    from keras_bert.experiments.finetuning import Finetuning
-    from keras_bert.experiments.hyperparameters import Hyperparameters
+    from keras_bert.runs.finetuning import Finetuning
+    from keras_bert.runs.hyperparameters import Hyperparameters
 
     hyperparameters, options = arguments.fill(Hyperparameters), arguments.options(strategy)
     finetuning = Finetuning(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)

@@ -252,9 +252,9 @@ def _create_task(arguments, data, load, folder):
 
 def _create_finetuning(arguments, task, folder, strategy):
     """Returns the `Finetuning`."""
-    from keras_bert.experiments.cross_validation import CrossValidation
-    from keras_bert.experiments.finetuning import Finetuning
-    from keras_bert.experiments.hyperparameters import Hyperparameters
+    from keras_bert.runs.cross_validation import CrossValidation
+    from keras_bert.runs.finetuning import Finetuning
+    from keras_bert.runs.hyperparameters import Hyperparameters
 
     choices, options = arguments.choices(task), arguments.options(strategy)
     if not arguments.folds:

@@ -81,7 +81,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
 
     def objective(self):
         """Returns the `Objective`."""
-        from keras_bert.experiments.pretraining_model import Objective
+        from keras_bert.runs.pretraining_model import Objective
 
         return self.fill(Objective, masking=None)
 
@@ -123,7 +123,7 @@ def main(arguments):
     os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
     import tensorflow as tf
 
-    from keras_bert.experiments import pretraining
+    from keras_bert.runs import pretraining
     from keras_bert.training.distribution import is_chief
 
     if _backend() == "jax":
@@ -149,9 +149,9 @@ def main(arguments):
 
 def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
-    from keras_bert.experiments import pretraining
-    from keras_bert.experiments.pretraining_model import PretrainingSettings
-    from keras_bert.experiments.pretraining_run import PretrainingRun
+    from keras_bert.runs import pretraining
+    from keras_bert.runs.pretraining_model import PretrainingSettings
+    from keras_bert.runs.pretraining_run import PretrainingRun
 
     phases, held_out = arguments.phases, None
     objective = arguments.objective()

@@ -60,7 +60,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.experiments.unchanged_inputs import load_compatible
+    from keras_bert.runs.unchanged_inputs import load_compatible
     from keras_bert.tasks.base import Start
     from keras_bert.tasks.questions.task import QuestionAnsweringTask
 

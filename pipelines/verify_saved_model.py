@@ -69,7 +69,7 @@ def main(arguments):
 
 def _score(arguments, report):
     """Prints scores on labelled data and adds a problem if they are too low."""
-    from keras_bert.experiments.saved_model_scores import compare
+    from keras_bert.runs.saved_model_scores import compare
 
     columns = {"text": arguments.text_column, "pair": arguments.pair_column, "label": arguments.label_column}
     reference = arguments.reference

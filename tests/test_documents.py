@@ -106,7 +106,7 @@ def test_pages_as_a_whole(page, workspace, monkeypatch):
         monkeypatch.setattr("keras_bert.translation.signature._MORE", 9)
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
         monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
-    monkeypatch.setattr("keras_bert.experiments.results.export", lambda *_, **options: None)  # Tested by command.
+    monkeypatch.setattr("keras_bert.runs.results.export", lambda *_, **options: None)  # Tested by command.
     glue_files.write_task(workspace / "glue_data", TASKS["mrpc"])
     _run(page, {"run", "run slowly"})
 

@@ -233,7 +233,7 @@ class ModelMethods:
             reviews.predict("A charming film.")
         """
         self._check_backend("fit")
-        from keras_bert.experiments import fit_data, fitting  # A higher floor, which loads models itself.
+        from keras_bert.runs import fit_data, fitting  # A higher floor, which loads models itself.
 
         if validation is not None and validation_data is not None:
             raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
@@ -270,7 +270,7 @@ class ModelMethods:
             reviews.evaluate(test_texts, test_labels)["accuracy"]
         """
         self._check_backend("evaluate")
-        from keras_bert.experiments import fitting
+        from keras_bert.runs import fitting
 
         return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from keras_bert.experiments import grid
+from keras_bert.runs import grid
 
 
 def heads(columns, perplexities):

@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.data.sources import Memory, source  # noqa: E402
-from keras_bert.experiments import fit_data  # noqa: E402
+from keras_bert.runs import fit_data  # noqa: E402
 from keras_bert.tasks.registry import infer_rows, task_named  # noqa: E402
 from tests.tasks.files import write  # noqa: E402
 

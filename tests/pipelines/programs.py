@@ -178,7 +178,7 @@ def finetune(module, *arguments, signatures=None, fit=None):
 
     export = mock.Mock() if signatures is None else signatures_into(signatures)
     fitted = mock.patch.object(Trainer, "fit", fit or Trainer.fit)
-    with mock.patch("keras_bert.experiments.results.export", export), fitted:
+    with mock.patch("keras_bert.runs.results.export", export), fitted:
         return call(module, *arguments)
 
 

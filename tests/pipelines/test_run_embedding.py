@@ -73,7 +73,7 @@ PROMPTS = {"normalize": True, "query_prompt": "a ", "passage_prompt": ""}
 @pytest.fixture(scope="module")
 def pairs(made):
     """The folder of a run with pairs, what it printed, and the arguments of its export."""
-    with mock.patch("keras_bert.experiments.results.export") as export, eagerly():
+    with mock.patch("keras_bert.runs.results.export") as export, eagerly():
         printed = call(PROGRAM, *arguments(made, "pairs", **PROMPTS))
     return made / "pairs", printed, export.call_args.kwargs
 

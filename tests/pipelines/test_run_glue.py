@@ -17,8 +17,8 @@ import scipy.special
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.experiments import finetuning
-from keras_bert.experiments.grid import folder_name
+from keras_bert.runs import finetuning
+from keras_bert.runs.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
@@ -191,7 +191,7 @@ def test_another_start_model_is_refused(made, tmp_path):
         save_file({name: -values for name, values in weights.items()}, start / "model.safetensors")
         return no_fit(trainer, *arguments, **options)
 
-    with mock.patch.object(Trainer, "fit", change), mock.patch("keras_bert.experiments.results.export"):
+    with mock.patch.object(Trainer, "fit", change), mock.patch("keras_bert.runs.results.export"):
         assert mistake(PROGRAM, *given, "--seed=1,2") == message
         assert mistake(PROGRAM, *given) == message
 
@@ -398,7 +398,7 @@ def test_recipes_have_valid_flags():
     assert len(tasks) == 13
 
 
-NO_EXPORT = "from keras_bert.experiments import results; results.export = lambda *values, **options: None"
+NO_EXPORT = "from keras_bert.runs import results; results.export = lambda *values, **options: None"
 
 
 @pytest.mark.slow

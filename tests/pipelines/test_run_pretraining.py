@@ -17,11 +17,11 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data.bucketing import Batches  # noqa: E402
-from keras_bert.experiments import pretraining_run  # noqa: E402
-from keras_bert.experiments.unchanged_inputs import data_facts  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
+from keras_bert.runs import pretraining_run  # noqa: E402
+from keras_bert.runs.unchanged_inputs import data_facts  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.logits_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
@@ -318,7 +318,7 @@ def test_the_report_and_the_next_commands(said, made):
 @pytest.fixture
 def no_report():
     """Leaves out the report of a run, which another test checks."""
-    with mock.patch("keras_bert.experiments.pretraining.report") as report:
+    with mock.patch("keras_bert.runs.pretraining.report") as report:
         yield report
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from keras_bert.experiments.report import write_report
 from keras_bert.reports.page import Head
+from keras_bert.runs.report import write_report
 from keras_bert.tasks.multiple_choice.data import ChoiceExamples
 from keras_bert.tasks.multiple_choice.report import choice_report
-from tests.experiments.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import Page, having, rows_of, text_of
 
 pytestmark = pytest.mark.tensorflow
 EXAMPLES = ChoiceExamples(

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from keras_bert.experiments.report import write_report
 from keras_bert.reports.page import Head
+from keras_bert.runs.report import write_report
 from keras_bert.tasks.questions.report import question_report
-from tests.experiments.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import Page, having, rows_of, text_of
 
 # Markup in all texts: a report that does not escape it fails every test.
 CONTEXT = "Ada Lovelace wrote the <first> program & in 1843, in London."

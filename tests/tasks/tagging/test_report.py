@@ -6,12 +6,12 @@ import random
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from keras_bert.experiments.report import write_report
 from keras_bert.reports.page import NOTHING, Head
+from keras_bert.runs.report import write_report
 from keras_bert.tasks.tagging.matches import matches
 from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.words_report import word_report
-from tests.experiments.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import Page, having, rows_of, text_of
 
 SCORES = [("LOC", 0.5, 1.0, 2 / 3, 1, 2), ("PER", 0.0, 0.0, 0.0, 0, 0), ("all", 0.5, 1.0, 2 / 3, 1, 2)]
 RESULTS = [{"setting": {"seed": 1}, "scores": {"f1": 0.8, "loss": 1.5}}]

@@ -12,16 +12,16 @@ import numpy as np
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
-from keras_bert.experiments import grid
-from keras_bert.experiments.grid_runs import GridRuns
-from keras_bert.experiments.kept_state import clear_session
-from keras_bert.experiments.results import Results, indented
-from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import read_lines
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.rewirings.packed import build_packed
 from keras_bert.rewirings.trimmed import build_trimmed
+from keras_bert.runs import grid
+from keras_bert.runs.grid_runs import GridRuns
+from keras_bert.runs.kept_state import clear_session
+from keras_bert.runs.results import Results, indented
+from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import advice
 from keras_bert.training.callbacks import create_callbacks

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
 
-from keras_bert.experiments import grid
-from keras_bert.experiments.report import write_report
 from keras_bert.reports.environment import command, duration, environment
 from keras_bert.reports.page import NOTHING, Head, Headline, short_name
+from keras_bert.runs import grid
+from keras_bert.runs.report import write_report
 from keras_bert.tasks.classification.multi_label_report import label_set_report
 from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.examples import Examples
 from keras_bert.tasks.predict_inputs import read_texts
-from tests.experiments.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import Page, having, rows_of, text_of
 
 
 def result(score, metric="f1", **setting):

@@ -11,8 +11,8 @@ from tests.tasks.files import write
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.experiments import saved_model_scores  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
+from keras_bert.runs import saved_model_scores  # noqa: E402
 
 # Of 1, 3, 5 and 7 characters.
 WORDS = ["a b", "c d e", "f", "g h", "i a", "b b c", "d", "e f g h"]

@@ -20,9 +20,9 @@ from safetensors.numpy import load_file
 from scipy import special, stats
 
 import keras_bert
-from keras_bert.experiments import fit_data, fitting
-from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.files import one_writer
+from keras_bert.runs import fit_data, fitting
+from keras_bert.runs.finetuning import Finetuning
 from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
@@ -110,7 +110,7 @@ def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     program, *flags = command.split()
     flags += [f"--{flag}={value}" for flag, value in SETTINGS.items()]
     files = [f"--train_file={path}", f"--dev_file={path}", f"--model={start}", f"--output_dir={tmp_path / 'out'}"]
-    with mock.patch("keras_bert.experiments.results.export"):
+    with mock.patch("keras_bert.runs.results.export"):
         call(f"pipelines.{program}", *files, *flags)
     bert = keras_bert.load(start)
     before = [weight.numpy() for weight in bert.encoder.weights]
@@ -199,7 +199,7 @@ def test_default_learning_rate_and_advice(start, caplog):
         assert fit(epochs=1).results["setting"]["learning_rate"] == 3e-4
         assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
-        with mock.patch("keras_bert.experiments.finetuning.read_lines", return_value=lines):
+        with mock.patch("keras_bert.runs.finetuning.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
     assert trained.results["advice"].endswith("try a learning_rate of 0.0003, or more epochs")
     assert caplog.text.count("the loss did not fall, from 0.7 to 0.7") == 1

@@ -5,11 +5,11 @@ import statistics
 
 import numpy as np
 
-from keras_bert.experiments import grid
-from keras_bert.experiments.finetuning import Finetuning
-from keras_bert.experiments.grid_runs import GridRuns, read_logits, remove_snapshots
-from keras_bert.experiments.results import Results
 from keras_bert.files import read_json, write_json
+from keras_bert.runs import grid
+from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.grid_runs import GridRuns, read_logits, remove_snapshots
+from keras_bert.runs.results import Results
 from keras_bert.training.collectives import sum_over_replicas
 
 _RESULT = "result.json"

@@ -5,7 +5,6 @@ import shlex
 
 import tensorflow as tf
 
-from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.files import read_lines, write_text
 from keras_bert.heads.describe import describe
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
@@ -14,6 +13,7 @@ from keras_bert.reports import charts, curves, page
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
 from keras_bert.rewirings.student import without_teacher
+from keras_bert.runs.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.progress import is_share
@@ -104,7 +104,7 @@ def write_pretraining_report(path, head, lines, fills, steps):
     right = sum(fill["guesses"][0][0] == fill["truth"] for fill in fills)
     rows = [[_text(fill), fill["truth"], *_guesses(fill)] for fill in fills]
     text = page.render(
-        "experiments/pretraining_report.html",
+        "runs/pretraining_report.html",
         head=head,
         figures=[figure for figure in figures if figure],
         fills=rows,

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from keras_bert.experiments import grid
 from keras_bert.files import difference, read_json, read_lines, write_json
+from keras_bert.runs import grid
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from keras_bert.experiments.pretraining_run import extended_schedule
+from keras_bert.runs.pretraining_run import extended_schedule
 
 FIRST = {"phases": [{"length": 16, "steps": 2, "batch": 4}], "examples": [48]}
 MORE = {"phases": [{**FIRST["phases"][0], "steps": 3}, {"length": 16, "steps": 2, "batch": 8}], "examples": [48, 48]}

@@ -8,8 +8,8 @@ hub = pytest.importorskip("huggingface_hub")
 markdown_it = pytest.importorskip("markdown_it")
 from markdown_it.tree import SyntaxTreeNode  # noqa: E402
 
-from keras_bert.experiments import model_card  # noqa: E402
 from keras_bert.reports.page import base_name  # noqa: E402
+from keras_bert.runs import model_card  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 SUMMARY = {

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
-from keras_bert.experiments import grid
-from keras_bert.experiments.finetuning import Finetuning
-from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.runs import grid
+from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 

@@ -17,16 +17,16 @@ from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_choice, check_count, check_not_negative
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
-from keras_bert.experiments import fit_data
-from keras_bert.experiments.finetuning import Finetuning
-from keras_bert.experiments.fit_messages import messages
-from keras_bert.experiments.grid import setting_text
-from keras_bert.experiments.hyperparameters import Hyperparameters
-from keras_bert.experiments.kept_state import kept_state
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.freezing import check_frozen
+from keras_bert.runs import fit_data
+from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.fit_messages import messages
+from keras_bert.runs.grid import setting_text
+from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.runs.kept_state import kept_state
 from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start

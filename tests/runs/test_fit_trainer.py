@@ -13,12 +13,12 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data.batch_source import Stream  # noqa: E402
-from keras_bert.experiments import fit_trainer, pretraining  # noqa: E402
-from keras_bert.experiments.fit_trainer import FitTrainer  # noqa: E402
-from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings  # noqa: E402
-from keras_bert.experiments.pretraining_run import PretrainingRun  # noqa: E402
 from keras_bert.pretraining.record_files import serialize  # noqa: E402
 from keras_bert.rewirings.packed import build_packed  # noqa: E402
+from keras_bert.runs import fit_trainer, pretraining  # noqa: E402
+from keras_bert.runs.fit_trainer import FitTrainer  # noqa: E402
+from keras_bert.runs.pretraining_model import Objective, PretrainingSettings  # noqa: E402
+from keras_bert.runs.pretraining_run import PretrainingRun  # noqa: E402
 from keras_bert.training.losses import pretraining_losses, pretraining_metrics  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import call, mistake  # noqa: E402

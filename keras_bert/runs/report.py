@@ -4,9 +4,9 @@ import math
 import pathlib
 
 from keras_bert.data.tables import NUMBER, as_text
-from keras_bert.experiments import grid
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
+from keras_bert.runs import grid
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
@@ -24,7 +24,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     # Folds are not compared with each other.
     best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
     text = page.render(
-        "experiments/report.html",
+        "runs/report.html",
         head=head,
         metric=metric.replace("_", " "),
         times=", in percent" if unit == 100 else "",

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.experiments.unchanged_inputs import check_unchanged
+from keras_bert.runs.unchanged_inputs import check_unchanged
 
 ANOTHER = "runs contains runs that started from another version of {}. Different now: {}. Restore it to resume"
 

@@ -4,12 +4,12 @@ import functools
 import textwrap
 
 from keras_bert.checkpoints.load import load
-from keras_bert.experiments import grid, model_card
-from keras_bert.experiments.report import write_report
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head, short_name
+from keras_bert.runs import grid, model_card
+from keras_bert.runs.report import write_report
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.thresholds import threshold_text
 from keras_bert.training.progress import announced

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.experiments import grid
+from keras_bert.runs import grid
 
 
 def test_settings_and_folder_names():
