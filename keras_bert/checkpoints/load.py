@@ -103,20 +103,8 @@ def load(
     if head is not None:
         head_named(head)  # Raises an error.
     _check_dtype(dtype)
-    is_model = keras_hub.is_model(path_or_name)
-    if not is_model and not (isinstance(path_or_name, str | os.PathLike) and str(path_or_name)):
-        expected = "a path or a name such as 'google-bert/bert-base-uncased'"
-        raise ValueError(f"`path_or_name` must be {expected}. Received: path_or_name={path_or_name!r}")
-    path = None if is_model else locations.find(path_or_name)
-    options = _Options(head, base, tokenizer)
-    if is_model or path:
-        _check_no_revision(path_or_name, revision)
-    checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
-    checkpoint.metadata = tokenizer_files.replaced(tokenizer, checkpoint.metadata)
+    checkpoint = open_checkpoint(path_or_name, revision, head, base, tokenizer)
     _check_options(encoder_options)  # After other models were refused, which have options of their own.
-    config = checkpoint.config
-    check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
-    _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
@@ -136,6 +124,24 @@ def _check_dtype(dtype):
         name = other_names.DTYPES.get(dtype, "bfloat16")
         mixed = "" if name == "float32" else f", or 'mixed_{name}', which keeps the weights in float32"
         raise ValueError(f"`dtype` must be a dtype such as {name!r}{mixed}. Received: dtype={dtype!r}") from None
+
+
+def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer="auto") -> Checkpoint:
+    """Opens a checkpoint of any format: its config, tensors and metadata; for the arguments see `load`."""
+    is_model = keras_hub.is_model(path_or_name)
+    if not is_model and not (isinstance(path_or_name, str | os.PathLike) and str(path_or_name)):
+        expected = "a path or a name such as 'google-bert/bert-base-uncased'"
+        raise ValueError(f"`path_or_name` must be {expected}. Received: path_or_name={path_or_name!r}")
+    path = None if is_model else locations.find(path_or_name)
+    if is_model or path:
+        _check_no_revision(path_or_name, revision)
+    options = _Options(head, base, tokenizer)
+    checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
+    checkpoint.metadata = tokenizer_files.replaced(tokenizer, checkpoint.metadata)
+    config = checkpoint.config
+    check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
+    _check_vocabulary(checkpoint)
+    return checkpoint
 
 
 def _check_no_revision(name, revision):
