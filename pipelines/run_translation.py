@@ -3,16 +3,18 @@
     python -m pipelines.run_translation --train_source=train.de --train_target=train.en \\
         --dev_source=val.de --dev_target=val.en --test_source=test.de --test_target=test.en --output_dir=runs/de_en
 
-The files have one sentence per line; equal line numbers belong together. A joint vocabulary is learned from the
-training files (or see `train_vocab --reversible`). After each epoch, BLEU of greedy translations of dev is computed; a
-run keeps the weights of its best epoch, or the average of the last ones if it is better. Several values of
-`--learning_rate`, `--tokens_per_batch`, `--epochs` or `--seed` train a run for each; the best one on dev is kept. The
-same command resumes interrupted runs. `--output_dir` contains `report.html`, `results.json` and `results.md`,
-`flags.txt` (for `--flagfile`), `vocab.txt`, `runs/`, `dev.txt` and `test.txt` with the translations, `model/` with its
-card, which transformers opens too, and its export in `saved_model/1/`.
+The files have one sentence per line; equal line numbers belong together. A file without one of translations has rows
+such as `{"translation": {"de": ..., "en": ...}}`, JSON or Parquet; `--languages=en,de` turns the direction round. A
+joint vocabulary is learned from the training files (or see `train_vocab --reversible`). After each epoch, BLEU of
+greedy translations of dev is computed; a run keeps the weights of its best epoch, or the average of the last ones if it
+is better. Several values of `--learning_rate`, `--tokens_per_batch`, `--epochs` or `--seed` train a run for each; the
+best one on dev is kept. The same command resumes interrupted runs. `--output_dir` contains `report.html`,
+`results.json` and `results.md`, `flags.txt` (for `--flagfile`), `vocab.txt`, `runs/`, `dev.txt` and `test.txt` with the
+translations, `model/` with its card, which transformers opens too, and its export in `saved_model/1/`.
 """
 
 import dataclasses
+import functools
 
 from keras_bert.translation import data
 from keras_bert.translation.config import open_config
@@ -20,15 +22,18 @@ from keras_bert.translation.config import open_config
 from . import command, common_flags
 from .arguments import flag
 
+SIDES = ("source", "target")
+
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.Training):
     train_source: str = flag(None, "Sentences to train on.", required=True, section="data")
-    train_target: str = flag(None, "Their translations.", required=True)
+    train_target: str = flag(None, "Their translations; none for rows, which have both.")
     dev_source: str = flag(None, "Sentences to select the best epoch on.", required=True)
-    dev_target: str = flag(None, "Their translations.", required=True)
+    dev_target: str = flag(None, "Their translations; none for rows.")
     test_source: str = flag(None, "Sentences to translate at the end.")
     test_target: str = flag(None, "Their translations, to score the result.")
+    languages: list[str] = flag(None, "Source and target of rows; default: in the order of the first row.")
     vocab: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.", sets=("vocabulary",))
     vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300)
     config: str = flag("mini", "Size: tiny, mini, small, base, big; or a JSON file.", section="model")
@@ -54,19 +59,24 @@ class Arguments(common_flags.Training):
         "13a", "sacreBLEU's tokenizer; char or zh if words have no spaces.", values=["13a", "intl", "char", "zh"]
     )
 
+    @functools.cached_property
+    def pairs(self):
+        """The sentences and their translations by part: "train", "dev" and, if there are any to translate, "test"."""
+        files = {part: [getattr(self, f"{part}_{side}") for side in SIDES] for part in ("train", "dev", "test")}
+        return {part: data.read(*paths, self.languages) for part, paths in files.items() if paths[0]}
+
 
 def check(arguments):
     """Finds mistakes in flags and files."""
-    sides = [(f"{part}_source", f"{part}_target") for part in ("train", "dev", "test")]
-    names = [name for pair in sides for name in pair]
+    names = [f"{part}_{side}" for part in ("train", "dev", "test") for side in SIDES]
     common_flags.check_paths(**{name: getattr(arguments, name) for name in (*names, "vocab")})
     arguments.only(not arguments.vocab, "without --vocab", "vocab_size")
     if arguments.test_target and not arguments.test_source:
         raise ValueError("--test_target needs --test_source, the sentences to translate")
     open_config(arguments.config).check_huggingface()
-    for source, target in sides:
-        if getattr(arguments, source):  # Finds mistakes in the files before TensorFlow is loaded.
-            data.read(getattr(arguments, source), getattr(arguments, target))
+    for part in ("train", "dev"):
+        if arguments.pairs[part].targets is None:
+            raise ValueError(f"--{part}_target is required: the translations of --{part}_source. See --help")
 
 
 def main(arguments):
@@ -75,9 +85,7 @@ def main(arguments):
 
     strategy, output = arguments.create_strategy(), arguments.output
     settings = arguments.fill(TranslationSettings)
-    train = data.read(arguments.train_source, arguments.train_target)
-    dev = data.read(arguments.dev_source, arguments.dev_target)
-    test = data.read(arguments.test_source, arguments.test_target) if arguments.test_source else None
+    train, dev, test = (arguments.pairs.get(part) for part in ("train", "dev", "test"))
     vocabulary = open_vocabulary(arguments.vocab, train, arguments.vocab_size, output)
     rates = {} if arguments.dropout is None else {"dropout": arguments.dropout}
     config = dataclasses.replace(open_config(arguments.config), vocab_size=len(vocabulary), **rates)

@@ -51,8 +51,9 @@ ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 LINES = {
     "": 1350, "checkpoints": 5170, "corpus": 730, "data": 1700, "runs": 2700, "exporting": 1730,
     "heads": 1850, "layers": 1880, "models": 780, "pretraining": 1790, "reports": 650, "rewirings": 330,
-    "search": 1090, "serving": 1840, "tasks": 8210, "text": 3450, "training": 3570, "translation": 1870,
+    "search": 1090, "serving": 1840, "tasks": 8210, "text": 3450, "training": 3570, "translation": 1910,
 }  # fmt: skip
+# Translation: rows with both sides, as on the hub (40).
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

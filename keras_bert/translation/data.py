@@ -1,24 +1,42 @@
-"""Reads parallel texts: two files, one sentence per line, where lines with the same number belong together."""
+"""Reads parallel texts.
 
+These are two files with one sentence per line, where lines with the same number belong together; or one source of rows
+as on the Hugging Face hub, `{"translation": {"en": "A dog.", "ro": "Un câine."}}`.
+"""
+
+import contextlib
 import dataclasses
 import hashlib
 import logging
 import pathlib
+import re
+import tempfile
 
-from keras_bert.data.tables import decoded, split_lines
+from keras_bert.data.rows import converted
+from keras_bert.data.sources import Source
+from keras_bert.data.sources import source as source_of
+from keras_bert.data.tables import decoded, first_bytes, split_lines, suffix
 
 _LOG = logging.getLogger("keras_bert")
+_COLUMN = "translation"
+_ROWS = (".jsonl", ".ndjson", ".json", ".parquet")  # Other files have lines, unless they start like one of these:
+_START = re.compile(rb'PAR1|(?:\xef\xbb\xbf)?\s*\[?\s*\{\s*"translation"\s*:\s*\{')
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
     """Sentences with their translations."""
 
-    source_path: pathlib.Path
-    target_path: pathlib.Path | None  # `None` without translations.
+    source_path: pathlib.Path | Source
+    target_path: pathlib.Path | None  # `None` without translations, and for rows.
     sources: list
     targets: list | None
     lines: list  # Line numbers of the pairs.
+
+    @property
+    def name(self):
+        """The names of the files."""
+        return " and ".join(path.name for path in (self.source_path, self.target_path) if path)
 
     def __len__(self):
         return len(self.sources)
@@ -36,9 +54,32 @@ class Pairs:
             digest.update(text.encode() + b"\n")
         return digest.hexdigest()[:16]
 
+    @contextlib.contextmanager
+    def files(self):
+        """Yields the files of both sides; those of rows are written."""
+        if self.target_path:
+            yield [self.source_path, self.target_path]
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder, name) for name in ("sources.txt", "targets.txt")]
+            for path, texts in zip(paths, (self.sources, self.targets), strict=True):
+                path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+            yield paths
 
-def read(source, target=None):
-    """Reads parallel files, or a file of sentences to translate. Lines may be empty."""
+
+def read(source, target=None, languages=None):
+    """Reads parallel files, or a file of sentences to translate. Lines may be empty.
+
+    Rows, of a `Source` or a path, have both sides; `languages` names these, the source first, by default in the order
+    of the first row.
+    """
+    if isinstance(source, Source) or _has_rows(pathlib.Path(source)):
+        if target:
+            raise ValueError(f"{source}: its rows have the translations. Expected no other file. Received: {target}")
+        return _from_rows(source_of(source), languages)
+    if languages:
+        expected = f'rows such as {{"{_COLUMN}": {{"{languages[0]}": ...}}}}'
+        raise ValueError(f"`languages` are those of {expected}. Received: {source}, which has lines")
     source, target = pathlib.Path(source), target and pathlib.Path(target)
     sources, targets = _lines(source), target and _lines(target)
     if targets is not None and len(sources) != len(targets):
@@ -49,6 +90,40 @@ def read(source, target=None):
     if not any(text.strip() for text in sources):
         raise ValueError(f"{source}: all lines are blank. Expected one sentence per line")
     return Pairs(source, target, sources, targets, list(range(1, len(sources) + 1)))
+
+
+def _has_rows(path):
+    return path.is_file() and (suffix(path) in _ROWS or bool(_START.match(first_bytes(path))))
+
+
+def _from_rows(origin, languages):
+    """Returns the `Pairs` of rows; line breaks within a sentence become spaces."""
+    rows = origin.rows([_COLUMN])
+    if languages is None:
+        languages = _languages(rows)
+        _LOG.info("%s: translations from %s", origin, " to ".join(languages))
+    if len(languages) != 2:
+        raise ValueError(f"`languages` must be two, the source and the target. Received: {languages} for {origin}")
+
+    def sides(place, row):
+        texts = [row[_COLUMN].get(name) if isinstance(row[_COLUMN], dict) else None for name in languages]
+        if not all(isinstance(text, str) for text in texts):
+            expected = f"a dict with texts of {' and '.join(languages)}"
+            raise ValueError(f"{place}: `{_COLUMN}` must be {expected}. Received: {row[_COLUMN]!r:.100}")
+        return [" ".join(split_lines(text)) for text in texts]
+
+    lines, _, pairs = zip(*converted(origin, rows, sides), strict=True)
+    return Pairs(origin, None, *map(list, zip(*pairs, strict=True)), list(lines))
+
+
+def _languages(rows):
+    """Returns the languages of the first row, in its order."""
+    for _, row in rows[:1]:
+        if isinstance(row, ValueError):
+            raise row
+        if isinstance(row[_COLUMN], dict):
+            return list(row[_COLUMN])
+    return []
 
 
 def without_blank(pairs):

@@ -159,8 +159,7 @@ def open_vocabulary(path, pairs, size, folder):
                 f"{folder} contains a run with another vocabulary: {difference(before, about)}. "
                 "Choose another --output_dir, or the settings of that run"
             )
-        with messages() as show:
-            files = [pairs.source_path, pairs.target_path]
+        with messages() as show, pairs.files() as files:
             counts, _ = count_words(files, lowercase=False, reversible=True, progress=show)
             learned = learn_vocabulary(counts, size, reversible=True, progress=show)
         folder.mkdir(parents=True, exist_ok=True)

@@ -201,7 +201,7 @@ def _card(train, dev):
         "datasets": [],
         "dataset": {"type": "text", "name": dev.source_path.name},
         "purpose": "translation",
-        "trained_on": f"{train.source_path.name} and {train.target_path.name}",
+        "trained_on": train.name,
         "example": '["A text.", "Another one."]',
     }
 

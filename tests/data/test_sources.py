@@ -13,6 +13,7 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.data.sources import Memory, source  # noqa: E402
 from keras_bert.runs import fit_data  # noqa: E402
 from keras_bert.tasks.registry import infer_rows, task_named  # noqa: E402
+from keras_bert.translation import data as translation  # noqa: E402
 from tests.tasks.files import write  # noqa: E402
 
 CLASSES = {"names": ["not_equivalent", "equivalent"], "_type": "ClassLabel"}
@@ -139,6 +140,36 @@ def test_layouts(tmp_path, name):
         data = fit_data.read(given, None, None, None, None, 1)
         assert data.task is cls
         assert read(cls.read(data.train, data.dev, cls.Settings())) == expected
+
+
+def test_translations(tmp_path):
+    """The layout of the hub's data sets of translations, in which each row has both sides."""
+    rows = [{"id": "0", "translation": {"en": "a", "ro": "x\ny"}}, {"translation": {"en": "b", "ro": "z"}}]
+    lines = "".join(json.dumps({"translation": row["translation"]}) + "\n" for row in rows)
+    parquet.write_table(table(rows, {"translation": {"languages": ["en", "ro"]}}), tmp_path / "a.parquet")
+    given = [tmp_path / "a.parquet", write(tmp_path / "a.jsonl", json.dumps(rows[0]) + "\n" + json.dumps(rows[1]))]
+    given += [write(tmp_path / "a.json.gz", gzip.compress(lines.encode())), write(tmp_path / "a.txt", lines)]
+    given += [write(tmp_path / "b.json", json.dumps(rows)), Memory("texts", rows)]
+    for origin in given:
+        pairs = translation.read(origin)
+        assert (pairs.sources, pairs.targets, len(pairs)) == (["a", "b"], ["x y", "z"], 2)
+        assert pairs.fingerprint() == translation.read(given[0]).fingerprint()
+        back = translation.read(origin, languages=["ro", "en"])
+        assert (back.sources, back.targets) == (pairs.targets, pairs.sources)
+        with back.files() as files:
+            assert [path.read_text() for path in files] == ["x y\nz\n", "a\nb\n"]
+    with pytest.raises(ValueError, match="a.jsonl: its rows have the translations. Expected no other file"):
+        translation.read(tmp_path / "a.jsonl", tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"a.jsonl:1: `translation` must be a dict with texts of en and de. Received"):
+        translation.read(tmp_path / "a.jsonl", languages=["en", "de"])
+    with pytest.raises(ValueError, match=r"`languages` must be two, .* Received: \['en'\] for "):
+        translation.read(tmp_path / "a.jsonl", languages=["en"])
+    with pytest.raises(ValueError, match=r"texts\[0\]: no column `translation`. It has: 'en'"):
+        translation.read(Memory("texts", [{"en": "a"}]))
+    with pytest.raises(
+        ValueError, match=r'`languages` are those of rows such as {"translation": {"en": ...}}. Received'
+    ):
+        translation.read(write(tmp_path / "c.txt", "[a]\n"), languages=["en", "ro"])
 
 
 def test_numbers_of_tags_with_names(tmp_path):

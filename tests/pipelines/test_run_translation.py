@@ -33,6 +33,8 @@ def write_files(made):
     for name, copies in (("train", 1200), ("few", 30), ("dev", 1), ("test", 1)):
         for side, texts in (("a", SOURCES), ("b", TARGETS)):
             (made / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts * copies))
+    rows = [{"translation": {"b": target, "a": source}} for source, target in zip(SOURCES, TARGETS, strict=True)]
+    (made / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (made / "short.b").write_text("one.\n")
     (made / "learned.json").write_text('{"positions": "learned"}')
     (made / "config.json").write_text(json.dumps(CONFIG))
@@ -51,6 +53,9 @@ SIDES = (("source", "a"), ("target", "b"))
 MISTAKES = [
     ("short.b has 1", {"train_target": "{made}/short.b"}),
     ("no such file", {"dev_source": "{made}/none.a"}),
+    ("--dev_target is required: the translations of --dev_source. See --help", {"dev_target": None}),
+    ("its rows have the translations. Expected no other file. Received: ", {"dev_source": "{made}/rows.jsonl"}),
+    ("--languages are those of rows such as", {"languages": "a,b"}),
     ("--config must be one of tiny, mini", {"config": "huge"}),
     ("--test_target needs --test_source", {"test_source": None}),
     ("Marian's layout has no place for positions='learned'", {"config": "{made}/learned.json"}),
@@ -79,6 +84,17 @@ def test_the_grid(made):
     assert output == made / "grid"
     assert "--seed=1,2" in (output / "flags.txt").read_text()
     assert f"predictions:  {output}/dev.txt" in printed
+
+
+def test_rows_with_both_sides(made):
+    """One file is the source and the target; a learned vocabulary counts both."""
+    changes = {f"{part}_{side}": None for part in ("train", "dev", "test") for side, _ in SIDES}
+    changes |= {"train_source": f"{made}/rows.jsonl", "dev_source": f"{made}/rows.jsonl", "languages": "a,b"}
+    with mock.patch.object(translation, "TranslationRuns") as runs:
+        call(PROGRAM, *arguments(made, "rows", **changes, vocab_size=310))
+    (task, *_), dev = runs.call_args.args, runs.call_args.args[0].splits["dev"][0].examples
+    assert (dev.sources, dev.targets, task.card["trained_on"]) == (SOURCES, TARGETS, "rows.jsonl")
+    assert "three" in (made / "rows" / "vocab.txt").read_text()
 
 
 def steps_in_graph(train):
