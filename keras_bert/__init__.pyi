@@ -9,9 +9,9 @@ from keras_bert import search as search
 from keras_bert import serving as serving
 from keras_bert import tasks as tasks
 from keras_bert import translation as translation
+from keras_bert.bert import load as load
 from keras_bert.checkpoints.keras_hub import to_keras_hub as to_keras_hub
 from keras_bert.checkpoints.litert_export import export_litert as export_litert
-from keras_bert.checkpoints.load import load as load
 from keras_bert.checkpoints.onnx_export import export_onnx as export_onnx
 from keras_bert.checkpoints.save import save as save
 from keras_bert.comparisons import register_comparison as register_comparison

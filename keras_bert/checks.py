@@ -8,6 +8,10 @@ import math
 import numbers
 
 REPORT_TO = ("tensorboard", "wandb", "mlflow")
+# Names that other programs use for arguments.
+_SAME = dict.fromkeys(["num_epochs", "num_train_epochs"], "epochs") | {"lr": "learning_rate", "y": "targets"}
+_SAME |= dict.fromkeys(["max_length", "max_len", "max_seq_length"], "sequence_length")
+_SAME |= dict.fromkeys(["train_batch_size", "per_device_train_batch_size"], "batch_size")
 
 
 def is_count(value, least=1):
@@ -42,6 +46,15 @@ def similar(name, known):
     """Returns the known name that is most similar to a wrong one, or `None`."""
     folded = {other.casefold(): other for other in known}
     return folded.get(next(iter(difflib.get_close_matches(name.casefold(), folded, 1)), None))
+
+
+def hint(name, known, hints, shown="{!r}", otherwise=None):
+    """Returns a sentence about an unknown name: that of `hints`, a known name of this meaning or spelling, or all."""
+    if name in hints:
+        return f"{hints[name]}."
+    found = _SAME[name] if _SAME.get(name) in known else similar(name, known)
+    everything = otherwise or f"Expected one of: {', '.join(dict.fromkeys(known)) or 'none'}."
+    return f"Did you mean {shown.format(found)}?" if found else everything
 
 
 def check_positive(name, value):

@@ -15,7 +15,7 @@ import textwrap
 from absl import flags
 
 import keras_bert
-from keras_bert.checkpoints import other_names
+from keras_bert.checks import hint
 from keras_bert.files import one_writer
 from keras_bert.imports import naming_extras
 from keras_bert.training.interruption import TERMINATED
@@ -32,6 +32,8 @@ CONSOLE = "keras-bert"
 _PLUGINS = []  # The modules of `--plugins`.
 # `learning_rate`, `learning_rate=0.1`; not a column of a file.
 _PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
+# Flags that other programs have.
+_HINTS = dict.fromkeys(["num_labels", "num_classes"], "The classes are those of the labels in the data")
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 
 
@@ -110,8 +112,8 @@ def parse(document, cls, arguments):
     try:
         return read(cls, arguments)
     except flags.UnrecognizedFlagError as error:
-        hint = other_names.hint(error.flagname, flag_fields(cls), other_names.FLAGS, "--{}", "See --help")
-        raise ValueError(f"Unknown flag --{error.flagname}. {hint}") from None
+        more = hint(error.flagname, flag_fields(cls), _HINTS, "--{}", "See --help")
+        raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None
     except flags.IllegalFlagValueError as error:

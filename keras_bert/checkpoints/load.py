@@ -1,10 +1,8 @@
-"""`keras_bert.load`: finds a checkpoint by path or name and reads it."""
+"""Finds a checkpoint by path or name and opens it."""
 
-import math
 import os
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -16,21 +14,18 @@ from keras_bert.checkpoints import (
     huggingface,
     keras_hub,
     locations,
-    other_names,
     peft,
     sentence_transformers,
     tokenizer_files,
     weight_files,
 )
 from keras_bert.checkpoints.layout import KERAS_FILE, Checkpoint, Tensor, check_sizes, encoder_of, tensors_of
-from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checks import explaining
 from keras_bert.files import read_object
 from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import NO_HEAD, head_named, register_head
-from keras_bert.memory import explain_out_of_memory
+from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.encoder import build_encoder
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 _HUB_FILES = [
@@ -50,98 +45,36 @@ _HUB_FILES = [
 
 
 class _Options(NamedTuple):
-    """Arguments of `load` about what is opened."""
+    """Arguments of `open_checkpoint` that readers of formats take."""
 
     head: str | None
     base: str | os.PathLike | None
     tokenizer: str | os.PathLike | None
 
 
-def load(
-    path_or_name: str | os.PathLike,
-    *,
-    revision: str | None = None,
-    dtype: str | keras.DTypePolicy | None = None,
-    head: str | None = None,
-    heads: Sequence[Any] = (),
-    base: str | os.PathLike | None = None,
-    tokenizer: str | os.PathLike | None = "auto",
-    **encoder_options,
-) -> LoadedBert:
-    """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
-
-    The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.
-
-    Args:
-        path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
-            is looked up in `$KERAS_BERT_MODELS`, in `saved_models/` (of the checkout or of the installed package),
-            among KerasHub's presets and on the Hugging Face hub, in this order.
-        revision: str, branch, tag or commit on the Hugging Face hub. Defaults to `None`.
-        dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
-        head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
-            checkpoint.
-        heads: list of heads of your own that the checkpoint may have, see `register_head`, which registers them for all
-            functions. No code is read from a checkpoint. Defaults to none.
-        base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
-            relative path may start at the adapter's folder.
-        tokenizer: `None` loads the weights alone. "words" takes the vocabulary of a `BertJapaneseTokenizer`, for texts
-            whose words are separated by spaces. A path or handle is that of another folder with a tokenizer, such as
-            the preprocessing of TensorFlow Hub. Defaults to "auto": the checkpoint's own.
-        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `num_layers` takes
-            only this number of evenly spaced layers, see `take_layers`.
-
-    Returns:
-        A `LoadedBert`. Other models are refused with the name of the function that opens them, such as
-        `keras_bert.translation.load` for encoder-decoders.
-
-    Example:
-        bert = keras_bert.load("google-bert/bert-base-uncased")
-        model = keras_bert.build_classifier(bert.encoder, num_classes=2)
-    """
-    for own in heads:
-        register_head(own)
+def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer="auto") -> Checkpoint:
+    """Opens a checkpoint of any format: its config, tensors and metadata; for the arguments see `keras_bert.load`."""
     if head is not None:
         head_named(head)  # Raises an error.
-    _check_dtype(dtype)
-    checkpoint = open_checkpoint(path_or_name, revision, head, base, tokenizer)
-    _check_options(encoder_options)  # After other models were refused, which have options of their own.
-    with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
-        return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
-
-
-def _check_options(options):
-    known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "num_layers"]
-    if unknown := [name for name in options if name not in known]:
-        hint = other_names.hint(unknown[0], known, other_names.LOAD)
-        raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint}")
-
-
-def _check_dtype(dtype):
-    """Raises an error for a name that Keras has no dtype policy for."""
-    try:
-        keras.dtype_policies.get(dtype)
-    except ValueError:
-        name = other_names.DTYPES.get(dtype, "bfloat16")
-        mixed = "" if name == "float32" else f", or 'mixed_{name}', which keeps the weights in float32"
-        raise ValueError(f"`dtype` must be a dtype such as {name!r}{mixed}. Received: dtype={dtype!r}") from None
-
-
-def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer="auto") -> Checkpoint:
-    """Opens a checkpoint of any format: its config, tensors and metadata; for the arguments see `load`."""
     is_model = keras_hub.is_model(path_or_name)
     if not is_model and not (isinstance(path_or_name, str | os.PathLike) and str(path_or_name)):
         expected = "a path or a name such as 'google-bert/bert-base-uncased'"
         raise ValueError(f"`path_or_name` must be {expected}. Received: path_or_name={path_or_name!r}")
     path = None if is_model else locations.find(path_or_name)
+    options = _Options(head, base, tokenizer)
     if is_model or path:
         _check_no_revision(path_or_name, revision)
-    options = _Options(head, base, tokenizer)
     checkpoint = keras_hub.read_model(path_or_name) if is_model else _open(str(path_or_name), path, revision, options)
     checkpoint.metadata = tokenizer_files.replaced(tokenizer, checkpoint.metadata)
     config = checkpoint.config
     check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
     _check_vocabulary(checkpoint)
     return checkpoint
+
+
+def load_models(path_or_name, *, dtype=None, **encoder_options):
+    """Returns the `LoadedModels` of a checkpoint."""
+    return LoadedModels(open_checkpoint(path_or_name), dtype=dtype, **encoder_options)
 
 
 def _check_no_revision(name, revision):

@@ -1,18 +1,16 @@
-"""What `keras_bert.load` returns: the models of a checkpoint, and their answers to texts."""
+"""The models of an open checkpoint, which share its weights."""
 
+import dataclasses
 import functools
 import logging
-from collections.abc import Sequence
-from typing import Any, Self
+import math
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_bert.checkpoints import other_names
-from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
-from keras_bert.checkpoints.model_methods import ModelMethods
 from keras_bert.checks import check_count
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.describe import describe
@@ -20,93 +18,78 @@ from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.imports import naming_extras
+from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
-from keras_bert.models.lora import check_no_lora
 from keras_bert.rewirings.student import take_layers
 from keras_bert.tasks.class_names import class_name
+from keras_bert.text.vocabulary import Vocabulary
 
-_SHOWN = 5  # Labels that are shown.
-_FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
-_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory")  # What `dir` does not list.
 _CHANGEABLE = (*Metadata().settings, "vocabulary", "multi_label")
-_UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
 
 
-class LoadedBert(ModelMethods):
+class _CalledFirst:
+    """Decorates a method whose result has the attributes that people look for in the method."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else _Bound(self.__wrapped__, instance)
+
+
+class _Bound(functools.partial):
+    def __getattr__(self, name):
+        method = f"`bert.{self.func.__name__}`"
+        raise AttributeError(
+            f"{method} is a method, which returns a Keras model, and has no attribute {name!r}. Use `bert.fit`, "
+            f"`bert.evaluate` and `bert.predict` on texts, or bert.{self.func.__name__}().{name} on token ids"
+        )
+
+
+class LoadedModels:
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
-    It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.
-    Its pickles and deep copies have the weights, with merged LoRA adapters, and answer equally.
-
-    Attributes:
-        config: the `BertConfig`.
-        encoder: the encoder with loaded weights.
-        metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
-            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
-            `pooling`, `normalize`, ...
-        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
-        has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
-        has_pair_layers: `False`; `True` for other models, whose `classifier` takes `pair` to build layers for pairs.
-        results: dict, the setting, scores and history of the run of `fit` that trained the model, or `None`.
+    Its attributes are those of `LoadedBert` but `results`.
     """
 
     has_pair_layers = False
+    # Fields of the metadata.
+    head: str
+    vocabulary: Vocabulary
+    lowercase: bool
+    strip_accents: bool | None
+    labels: list[str] | None
+    multi_label: bool
+    positions: str
+    tied: bool
+    task: str | None
+    similarity_function: str
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
-        self._checkpoint, self._model, self._answerer = checkpoint, None, None
-        self.config, self.results = checkpoint.config, None
         self.encoder_options = dict(encoder_options)  # Besides the dtype, those of the models that `fit` trains.
         self.encoder_options.pop("dtype", None)
-        names = ("causal", "positions")
-        changes = {name: encoder_options.pop(name) for name in names if name in encoder_options}
-        self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
-        vars(self).update(vars(self.metadata))
-        self.strip_accents = self.metadata.strip_accents
-        self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
-        description = describe(self.encoder)
-        check_known(checkpoint, description)
-        pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All of it may be missing.
-        fill(checkpoint, slots(description), optional=pooler)
+        changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
+        metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
+        options = {"causal": metadata.causal, "positions": metadata.positions, **encoder_options}
+        with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
+            encoder = build_encoder(checkpoint.config, **options)
+            description = describe(encoder)
+            check_known(checkpoint, description)
+            pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
+            fill(checkpoint, slots(description), optional=pooler)
+            if num_layers is not None:
+                encoder = take_layers(encoder, num_layers, **encoder_options)
+        self._checkpoint, self._model, self.encoder, self.config = checkpoint, None, encoder, checkpoint.config
+        if num_layers is not None:
+            self.config = dataclasses.replace(checkpoint.config, num_hidden_layers=num_layers)
+        vars(self).update(vars(metadata), metadata=metadata, strip_accents=metadata.strip_accents)
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
         if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
             )
-        if num_layers is not None:
-            self.encoder = take_layers(self.encoder, num_layers, **encoder_options)
-            self.config = describe(self.encoder).config
-
-    def __repr__(self):
-        config, facts = self.config, [f"head={self.head!r}"]
-        if self.labels:
-            more = f", ... {len(self.labels)} in all" if len(self.labels) > _SHOWN else ""
-            facts.append(f"labels=[{', '.join(map(repr, self.labels[:_SHOWN]))}{more}]")
-        facts += [f"sequence_length={self.sequence_length}"] if self.sequence_length else []
-        return (
-            f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
-            f"A={config.num_attention_heads}, {', '.join(facts)})"
-        )
-
-    def __dir__(self):
-        return [*(name for name in dir(type(self)) if name not in _INTERNAL), *_FACTS]
-
-    def __reduce__(self):
-        """Pickles, and copies deeply, the present weights, whatever files or graphs they were in."""
-        if any(layer.quantization_mode for layer in (self._model or self.encoder)._flatten_layers()):
-            raise TypeError(
-                "a quantized model cannot be pickled or copied. Expected a model without quantize(), and a dtype other "
-                "than int8; `save` writes it"
-            )
-        arrays = {name: (tensor.name, tensor.read()) for name, tensor in self.checkpoint().tensors.items()}
-        facts = {name: value for name, value in vars(self).items() if name not in _UNSAVED}
-        return _restored, (self.name, arrays, self.encoder.get_layer("token_embedding").dtype_policy.name, facts)
-
-    def __copy__(self):
-        copied = object.__new__(type(self))
-        vars(copied).update(vars(self), _answerer=None)
-        return copied
 
     def __setattr__(self, name, value):
         """`fit`, `save` and pickles read `metadata`, answers the attributes."""
@@ -118,48 +101,6 @@ class LoadedBert(ModelMethods):
             value = list(map(class_name, value)) if name == "labels" and value is not None else value
             self.metadata = self.metadata.replace(**{name: value})
         super().__setattr__(name, value)
-
-    def __getattr__(self, name):
-        if name in other_names.ATTRIBUTES:
-            raise AttributeError(f"a LoadedBert has no attribute {name!r}: {other_names.ATTRIBUTES[name]}")
-        if hasattr(keras.Model, name):
-            raise AttributeError(
-                f"a LoadedBert is not a Keras model and has no attribute {name!r}. Use `bert.encoder` to build a model "
-                "with a new head, or `bert.model()` for the model with the checkpoint's head"
-            )
-        raise AttributeError(f"LoadedBert has no attribute {name!r}")
-
-    def add_words(self, words: Sequence[str]) -> Self:
-        """Adds words to the vocabulary, so that they are one token each, and their rows to the token table.
-
-        Words take the place of `[unused]` pieces first, then new rows. A row starts as the mean of those of the pieces
-        that the word had before: train the model afterwards. Also longer words that start with a new word are split
-        differently. `encoder` and `model()` are new models: those from before stay as they are, also the models that
-        share their weights. Needs TensorFlow.
-
-        Args:
-            words: list of single words, as the tokenizer splits texts, in lower case for an uncased vocabulary; or of
-                pieces that continue a word, such as "##itis". Those of the vocabulary are skipped, with a warning.
-
-        Returns:
-            This object.
-
-        Example:
-            bert.add_words(["remdesivir", "ventilator"]).save("my_model")
-        """
-        model = self.encoder if self._model is None else self._model
-        check_no_lora(model, "bert.model()")
-        if any(layer.quantization_mode for layer in model._flatten_layers()):
-            raise ValueError(
-                "`add_words` needs floats. Expected a model without quantize(), and a dtype other than int8"
-            )
-        dtype = self.encoder.get_layer("token_embedding").dtype_policy
-        larger = type(self)(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
-        larger.keep_in_memory(self.name)  # Not the old models, which may still be trained.
-        larger.results, larger.has_pooler = self.results, self.has_pooler
-        vars(self).clear()
-        vars(self).update(vars(larger))
-        return self
 
     def preprocessor(self, sequence_length: int, **options) -> Any:
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
@@ -194,7 +135,7 @@ class LoadedBert(ModelMethods):
         options |= {} if next_sentence is None else {"next_sentence": next_sentence}
         return self._fill_head(build_pretrainer(self.encoder, **options))
 
-    @other_names.CalledFirst
+    @_CalledFirst
     def model(self) -> keras.Model:
         """Returns the model with the head that the checkpoint contains, the same one in each call."""
         if self._model is None:
@@ -259,12 +200,3 @@ class LoadedBert(ModelMethods):
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
-
-
-def _restored(name, arrays, dtype, facts):
-    """Returns a `LoadedBert` from what it was pickled as."""
-    tensors = {key: Tensor(was, value.shape, lambda value=value: value) for key, (was, value) in arrays.items()}
-    checkpoint = Checkpoint(name, facts["config"], tensors, facts["metadata"])
-    bert = LoadedBert(checkpoint, dtype=dtype, **facts["encoder_options"])
-    vars(bert).update(facts)
-    return bert

@@ -10,7 +10,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.files import read_lines
 from keras_bert.models.freezing import freeze_layers
@@ -19,7 +19,6 @@ from keras_bert.rewirings.packed import build_packed
 from keras_bert.rewirings.trimmed import build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.grid_runs import GridRuns
-from keras_bert.runs.kept_state import clear_session
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
@@ -140,7 +139,6 @@ class Finetuning:
     def train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
         _LOG.info("%s", indented(f"training: {grid.setting_text(setting)}"))
-        clear_session()
         keras.utils.set_random_seed(setting["seed"])
         *earlier, last = stages
         weights, shared = None, self.hyperparameters
@@ -220,7 +218,7 @@ class Finetuning:
 
     def _build(self, name, weights):
         start = self.task.start
-        bert = (start.load or load)(name, dtype=self.hyperparameters.precision, **start.load_options)
+        bert = (start.load or load_models)(name, dtype=self.hyperparameters.precision, **start.load_options)
         check_unchanged(self.output / "runs", {name: bert.identity}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:

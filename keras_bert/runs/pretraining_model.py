@@ -4,7 +4,9 @@ import dataclasses
 import pathlib
 from typing import Any, ClassVar
 
-from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.added_words import with_words
+from keras_bert.checkpoints.load import open_checkpoint
+from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.config import BertConfig, named_config
 from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import build_pretrainer
@@ -176,9 +178,10 @@ def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
 
 def _load(flag, model, objective, vocabulary, length, origins, add_words=None, **options):
     """Loads a checkpoint that fits the records and the objective."""
-    bert = load(model, **options)
-    if add_words:
-        bert.add_words(without_known(add_words, bert.vocabulary or ()))
+    checkpoint = open_checkpoint(model)
+    if words := without_known(add_words or (), checkpoint.metadata.vocabulary or ()):
+        checkpoint = with_words(checkpoint, words)
+    bert = LoadedModels(checkpoint, **options)
     if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
         raise ValueError(
             f"{flag}: {model} has another vocabulary than --data. Create the data with it, and with the same "

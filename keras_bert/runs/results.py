@@ -3,7 +3,7 @@
 import functools
 import textwrap
 
-from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.load import load_models
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.environment import environment
@@ -130,7 +130,7 @@ class Results:
         """Exports the best model."""
         with announced("exporting the model", delay=0):
             # Reloaded outside of any strategy, in float32.
-            bert = (self.task.start.load or load)(self.output / "model")
+            bert = (self.task.start.load or load_models)(self.output / "model")
             model = bert.model()
             self._parameters = model.count_params()
             named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)

@@ -3,7 +3,7 @@
 import pathlib
 
 from keras_bert.checkpoints.identity import differences
-from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.load import load_models
 from keras_bert.files import read_json, write_json
 
 _FILE = "origins.json"
@@ -38,7 +38,7 @@ def data_facts(records):
     }
 
 
-def load_compatible(models, load=load, **options):
+def load_compatible(models, load=load_models, **options):
     """Loads models that are tried on the same features, and so must share vocabulary and casing.
 
     Returns the facts of all by name, and the first loaded model.

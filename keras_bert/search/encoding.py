@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_bert.bert import LoadedBert
 from keras_bert.checkpoints.identity import model_identity
-from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.heads.registry import head_named
 from keras_bert.similarity import unit
 

@@ -11,7 +11,7 @@ from keras_bert.search.data import Passage
 from keras_bert.training.progress import track
 
 if TYPE_CHECKING:  # Commands read names of models without Keras.
-    from keras_bert.checkpoints.loaded import LoadedBert
+    from keras_bert.bert import LoadedBert
 
 _LOG = logging.getLogger("keras_bert")
 _TOGETHER = 16  # Queries whose pairs are computed together.

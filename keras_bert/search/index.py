@@ -6,9 +6,8 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.bert import LoadedBert, load
 from keras_bert.checkpoints.identity import differences
-from keras_bert.checkpoints.load import load
-from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checks import check_count
 from keras_bert.search import vector_files
 from keras_bert.search.encoding import embed, model_facts

@@ -107,7 +107,7 @@ class LoadedRival:
         if self.config.kind == "bilm":
             raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")
         if self._answerer is None:
-            from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
+            from keras_bert.exporting.answerer import Answerer  # Needs TensorFlow, unlike the models.
 
             self._answerer = Answerer(self)
         return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)

@@ -16,6 +16,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from keras_bert.bert import LoadedBert
 from keras_bert.checkpoints import huggingface, loaded, weight_files
 from keras_bert.checkpoints.layout import fill, slots
 from tests.checkpoints.conftest import edit
@@ -472,7 +473,7 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
     ):
         with pytest.raises(AttributeError, match=message):
             operator.attrgetter(name)(bert)
-    assert "same one in each call" in loaded.LoadedBert.model.__doc__
+    assert "same one in each call" in LoadedBert.model.__doc__
     assert bert.model() is bert.model()
     with pytest.raises(ValueError, match="`sequence_length` must be at most 40, the number of positions of "):
         bert.preprocessor(41)
@@ -513,8 +514,8 @@ def test_the_present_weights_include_a_pooler_that_the_head_does_not_read(saved)
     """A new one, if the folder has none; what is trained from them must start with the same one each time."""
     bert = keras_bert.load(saved("token_classification"))
     bert.model()
-    start = loaded.LoadedBert(bert.checkpoint())
-    assert start.identity == loaded.LoadedBert(start.checkpoint()).identity
+    start = LoadedBert(bert.checkpoint())
+    assert start.identity == LoadedBert(start.checkpoint()).identity
 
 
 def test_a_left_to_right_classifier_of_transformers(config, pieces, tmp_path):

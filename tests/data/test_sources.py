@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.data.sources import Memory, source  # noqa: E402
-from keras_bert.runs import fit_data  # noqa: E402
+from keras_bert.runs import fit  # noqa: E402
 from keras_bert.tasks.registry import infer_rows, task_named  # noqa: E402
 from keras_bert.translation import data as translation  # noqa: E402
 from tests.tasks.files import write  # noqa: E402
@@ -137,7 +137,7 @@ def test_layouts(tmp_path, name):
         assert read(data) == expected, path
         assert infer_rows([row for _, row in origin.values]) is cls
     for given in (named(rows, features), iter(named(rows, features)), table(rows, features)):
-        data = fit_data.read(given, None, None, None, None, 1)
+        data = fit.read_data(given, None, None, None, None, 1)
         assert data.task is cls
         assert read(cls.read(data.train, data.dev, cls.Settings())) == expected
 
@@ -188,12 +188,12 @@ def test_numbers_of_tags_with_names(tmp_path):
 
 def test_another_column_of_labels_and_validation():
     rows = [{"sentence": "a", "stars": 1}, {"sentence": "b", "stars": 2}] * 5
-    data = fit_data.read(iter(rows), "stars", None, iter(rows[:4]), None, 1)
+    data = fit.read_data(iter(rows), "stars", None, iter(rows[:4]), None, 1)
     assert (data.task.name, len(data.train.values), len(data.dev.values)) == ("classification", 10, 4)
-    data = fit_data.read(table(rows, {}), "stars", None, None, 0.2, 1)
+    data = fit.read_data(table(rows, {}), "stars", None, None, 0.2, 1)
     assert (len(data.train.values), len(data.dev.values)) == (8, 2)
     with pytest.raises(ValueError, match="the rows have no column 'star'. They have: 'sentence', 'stars'"):
-        fit_data.read(table(rows, {}), "star", None, None, None, 1)
+        fit.read_data(table(rows, {}), "star", None, None, None, 1)
 
 
 def test_rows_that_others_convert():

@@ -272,7 +272,7 @@ def test_wrong_options_of_predict(load):
 def test_predict_follows_the_training_of_its_model(load):
     """Signatures are traced once, and read the weights when they are called."""
     bert = load("regression", pair=False)
-    with mock.patch("keras_bert.checkpoints.answers.build_signatures", wraps=build_signatures) as build:
+    with mock.patch("keras_bert.exporting.answerer.build_signatures", wraps=build_signatures) as build:
         before = bert.predict("a")["value"]
         model = bert.model()
         bias = model.get_layer("classifier").bias

@@ -9,7 +9,7 @@ MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search
 PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
 PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
 PRIVATE = {
-    "keras_bert.checkpoints.answers.Answerer",
+    "keras_bert.exporting.answerer.Answerer",
     "keras_bert.checkpoints.identity.model_identity",
     "keras_bert.checkpoints.layout.KERAS_FILE",
     "keras_bert.checkpoints.load.open_keras",

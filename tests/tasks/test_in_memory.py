@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_bert.checkpoints.answers import read_rows
 from keras_bert.data.sources import Memory
-from keras_bert.runs.fit_data import rows as rows_of
+from keras_bert.exporting.answerer import read_rows
+from keras_bert.runs.fit import rows_of
 from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks.questions import data as questions
 

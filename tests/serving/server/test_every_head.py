@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.checkpoints.answers import read_rows
+from keras_bert.exporting.answerer import read_rows
 from keras_bert.files import read_json
 from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client

@@ -1,41 +1,145 @@
-"""The methods of a loaded model: answers, vectors, training and scores of texts; writing and exporting it."""
+"""`keras_bert.load` and what it returns: answers, vectors, training and scores of texts; writing and exporting."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 import numpy as np
 
 from keras_bert import similarity
-from keras_bert.checkpoints import other_names
+from keras_bert.checkpoints.added_words import with_words
+from keras_bert.checkpoints.layout import Checkpoint, Tensor
+from keras_bert.checkpoints.load import open_checkpoint
+from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
-from keras_bert.config import BertConfig
+from keras_bert.checks import hint
 from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import head_named
-from keras_bert.metadata import Metadata
+from keras_bert.heads.registry import head_named, register_head
+from keras_bert.models.encoder import build_encoder
 from keras_bert.models.forward import run_encoder
+from keras_bert.models.lora import check_no_lora
 from keras_bert.similarity import unit
-from keras_bert.text.vocabulary import Vocabulary
+
+_SHOWN = 5  # Labels that are shown.
+_FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
+_UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
+_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory")  # What `dir` does not list.
+# Names that other programs use, and what there is in their place: of arguments of `load`, dtypes and attributes.
+_FIND = "`fit` finds the classes in its targets, and bert.classifier(num_classes) is a model with a new head"
+_HINTS = {
+    "num_labels": _FIND,
+    "num_classes": _FIND,
+    "output_attentions": "`attention_scores=True` returns attention probabilities",
+    "output_hidden_states": "`hidden_states=True` returns the outputs of all layers",
+    "torch_dtype": "`dtype` is the precision, such as dtype='bfloat16'",
+}
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32"}
+_PREDICT = "`predict` returns probabilities: `score` and `scores` of each answer"
+_ELSEWHERE = {
+    "from_pretrained": "keras_bert.load(path_or_name) opens a checkpoint",
+    "save_pretrained": "`save(directory)` writes a folder for `from_pretrained`",
+    "predict_proba": _PREDICT,
+    "explain": f"{_PREDICT}, and `attention(text)` what each token attends to",
+    "score": "`evaluate(texts, targets)` returns the scores, a dict",
+    "transform": "`encode(texts)` returns vectors",
+    "tokenizer": "`preprocessor(sequence_length).tokenizer` splits texts, `vocabulary` has the pieces",
+    "num_labels": "`labels` has the names of the classes",
+}
 
 
-class ModelMethods:
-    """The methods of `LoadedBert`."""
+class LoadedBert(LoadedModels):
+    """A checkpoint in memory. Its models share the weights of `encoder`.
 
-    # What `LoadedBert` has besides.
-    config: BertConfig
-    encoder: keras.Model
-    head: str
-    vocabulary: Vocabulary
-    lowercase: bool
-    strip_accents: bool | None
-    labels: list[str] | None
-    task: str | None
-    similarity_function: str
-    metadata: Metadata
-    results: dict | None
-    model: Callable
-    preprocessor: Callable
+    It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.
+    Its pickles and deep copies have the weights, with merged LoRA adapters, and answer equally.
+
+    Attributes:
+        config: the `BertConfig`.
+        encoder: the encoder with loaded weights.
+        metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
+            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
+            `pooling`, `normalize`, ...
+        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
+        has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
+        has_pair_layers: `False`; `True` for other models, whose `classifier` takes `pair` to build layers for pairs.
+        results: dict, the setting, scores and history of the run of `fit` that trained the model, or `None`.
+    """
+
+    def __init__(self, checkpoint, num_layers=None, **encoder_options):
+        super().__init__(checkpoint, num_layers, **encoder_options)
+        self.results, self._answerer = None, None
+
+    def __repr__(self):
+        config, facts = self.config, [f"head={self.head!r}"]
+        if self.labels:
+            more = f", ... {len(self.labels)} in all" if len(self.labels) > _SHOWN else ""
+            facts.append(f"labels=[{', '.join(map(repr, self.labels[:_SHOWN]))}{more}]")
+        facts += [f"sequence_length={self.sequence_length}"] if self.sequence_length else []
+        return (
+            f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
+            f"A={config.num_attention_heads}, {', '.join(facts)})"
+        )
+
+    def __dir__(self):
+        return [*(name for name in dir(type(self)) if name not in _INTERNAL), *_FACTS]
+
+    def __getattr__(self, name):
+        if name in _ELSEWHERE:
+            raise AttributeError(f"a LoadedBert has no attribute {name!r}: {_ELSEWHERE[name]}")
+        if hasattr(keras.Model, name):
+            raise AttributeError(
+                f"a LoadedBert is not a Keras model and has no attribute {name!r}. Use `bert.encoder` to build a model "
+                "with a new head, or `bert.model()` for the model with the checkpoint's head"
+            )
+        raise AttributeError(f"LoadedBert has no attribute {name!r}")
+
+    def __reduce__(self):
+        """Pickles, and copies deeply, the present weights, whatever files or graphs they were in."""
+        if any(layer.quantization_mode for layer in (self._model or self.encoder)._flatten_layers()):
+            raise TypeError(
+                "a quantized model cannot be pickled or copied. Expected a model without quantize(), and a dtype other "
+                "than int8; `save` writes it"
+            )
+        arrays = {name: (tensor.name, tensor.read()) for name, tensor in self.checkpoint().tensors.items()}
+        facts = {name: value for name, value in vars(self).items() if name not in _UNSAVED}
+        return _restored, (self.name, arrays, self.encoder.get_layer("token_embedding").dtype_policy.name, facts)
+
+    def __copy__(self):
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self), _answerer=None)
+        return copied
+
+    def add_words(self, words: Sequence[str]) -> Self:
+        """Adds words to the vocabulary, so that they are one token each, and their rows to the token table.
+
+        Words take the place of `[unused]` pieces first, then new rows. A row starts as the mean of those of the pieces
+        that the word had before: train the model afterwards. Also longer words that start with a new word are split
+        differently. `encoder` and `model()` are new models: those from before stay as they are, also the models that
+        share their weights. Needs TensorFlow.
+
+        Args:
+            words: list of single words, as the tokenizer splits texts, in lower case for an uncased vocabulary; or of
+                pieces that continue a word, such as "##itis". Those of the vocabulary are skipped, with a warning.
+
+        Returns:
+            This object.
+
+        Example:
+            bert.add_words(["remdesivir", "ventilator"]).save("my_model")
+        """
+        model = self.encoder if self._model is None else self._model
+        check_no_lora(model, "bert.model()")
+        if any(layer.quantization_mode for layer in model._flatten_layers()):
+            raise ValueError(
+                "`add_words` needs floats. Expected a model without quantize(), and a dtype other than int8"
+            )
+        dtype = self.encoder.get_layer("token_embedding").dtype_policy
+        larger = LoadedBert(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
+        larger.keep_in_memory(self.name)  # Not the old models, which may still be trained.
+        larger.results, larger.has_pooler = self.results, self.has_pooler
+        self.__dict__ = larger.__dict__
+        return self
 
     def predict(
         self,
@@ -99,7 +203,7 @@ class ModelMethods:
             answers = self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
         else:
             answers = self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
-        return other_names.as_frame(answers, texts) if as_frame else answers
+        return _as_frame(answers, texts) if as_frame else answers
 
     def encode(
         self,
@@ -233,15 +337,15 @@ class ModelMethods:
             reviews.predict("A charming film.")
         """
         self._check_backend("fit")
-        from keras_bert.runs import fit_data, fitting  # A higher floor, which loads models itself.
+        from keras_bert.runs import fit  # Needs TensorFlow, unlike the models.
 
         if validation is not None and validation_data is not None:
             raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
         validation = validation_data if validation is None else validation
-        choices = fitting.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
-        return fitting.fit(
+        choices = fit.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
+        return fit.fit(
             self,
-            fit_data.read(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0]),
+            fit.read_data(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0]),
             choices,
             options,
             output_dir=output_dir,
@@ -270,9 +374,9 @@ class ModelMethods:
             reviews.evaluate(test_texts, test_labels)["accuracy"]
         """
         self._check_backend("evaluate")
-        from keras_bert.runs import fitting
+        from keras_bert.runs import fit  # Needs TensorFlow, unlike the models.
 
-        return fitting.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
+        return fit.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
     def save(self, directory: str | os.PathLike, **options: Any) -> None:
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
@@ -299,7 +403,7 @@ class ModelMethods:
     def _answers(self):
         if self._answerer is None:
             self._check_backend("predict")
-            from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
+            from keras_bert.exporting.answerer import Answerer  # Needs TensorFlow, unlike the models.
 
             self._answerer = Answerer(self)
         return self._answerer
@@ -311,3 +415,100 @@ class ModelMethods:
                 f"`{method}` needs the TensorFlow backend of Keras, KERAS_BACKEND=tensorflow. On other backends, call "
                 f"bert.model() on token ids. Received: KERAS_BACKEND={backend}"
             )
+
+
+def load(
+    path_or_name: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    head: str | None = None,
+    heads: Sequence[Any] = (),
+    base: str | os.PathLike | None = None,
+    tokenizer: str | os.PathLike | None = "auto",
+    **encoder_options,
+) -> LoadedBert:
+    """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
+
+    The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.
+
+    Args:
+        path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
+            is looked up in `$KERAS_BERT_MODELS`, in `saved_models/` (of the checkout or of the installed package),
+            among KerasHub's presets and on the Hugging Face hub, in this order.
+        revision: str, branch, tag or commit on the Hugging Face hub. Defaults to `None`.
+        dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
+        head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
+            checkpoint.
+        heads: list of heads of your own that the checkpoint may have, see `register_head`, which registers them for all
+            functions. No code is read from a checkpoint. Defaults to none.
+        base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
+            relative path may start at the adapter's folder.
+        tokenizer: `None` loads the weights alone. "words" takes the vocabulary of a `BertJapaneseTokenizer`, for texts
+            whose words are separated by spaces. A path or handle is that of another folder with a tokenizer, such as
+            the preprocessing of TensorFlow Hub. Defaults to "auto": the checkpoint's own.
+        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `num_layers` takes
+            only this number of evenly spaced layers, see `take_layers`.
+
+    Returns:
+        A `LoadedBert`. Other models are refused with the name of the function that opens them, such as
+        `keras_bert.translation.load` for encoder-decoders.
+
+    Example:
+        bert = keras_bert.load("google-bert/bert-base-uncased")
+        model = keras_bert.build_classifier(bert.encoder, num_classes=2)
+    """
+    for own in heads:
+        register_head(own)
+    _check_dtype(dtype)
+    checkpoint = open_checkpoint(path_or_name, revision, head, base, tokenizer)
+    _check_options(encoder_options)  # After other models were refused, which have options of their own.
+    return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
+
+
+def _check_options(options):
+    known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "num_layers"]
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint(unknown[0], known, _HINTS)}")
+
+
+def _check_dtype(dtype):
+    """Raises an error for a name that Keras has no dtype policy for."""
+    try:
+        keras.dtype_policies.get(dtype)
+    except ValueError:
+        name = _DTYPES.get(dtype, "bfloat16")
+        mixed = "" if name == "float32" else f", or 'mixed_{name}', which keeps the weights in float32"
+        raise ValueError(f"`dtype` must be a dtype such as {name!r}{mixed}. Received: dtype={dtype!r}") from None
+
+
+def _restored(name, arrays, dtype, facts):
+    """Returns a `LoadedBert` from what it was pickled as."""
+    tensors = {key: Tensor(was, value.shape, lambda value=value: value) for key, (was, value) in arrays.items()}
+    checkpoint = Checkpoint(name, facts["config"], tensors, facts["metadata"])
+    bert = LoadedBert(checkpoint, dtype=dtype, **facts["encoder_options"])
+    vars(bert).update(facts)
+    return bert
+
+
+def _as_frame(answers, texts):
+    """Returns the answers as a pandas data frame: with the index of a Series or frame, or else beside the texts."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "`as_frame` needs pandas, which is not installed. Install it with `pip install pandas`", name="pandas"
+        ) from None
+    if isinstance(texts, pandas.Series | pandas.DataFrame):
+        return pandas.DataFrame(answers, texts.index)
+    if not isinstance(texts, str | tuple | dict | list):  # Arrays, tensors, datasets.
+        return pandas.DataFrame(answers)
+    given, rows = ([texts], [answers]) if isinstance(answers, dict) else (texts, answers)
+    return pandas.DataFrame([{**_columns(text), **row} for text, row in zip(given, rows, strict=True)])
+
+
+def _columns(text):
+    """Returns what was answered as columns: a text, a pair, words, or a dict."""
+    if isinstance(text, dict):
+        return text
+    return {"text": text[0], "pair": text[1]} if isinstance(text, tuple) else {"text": text}

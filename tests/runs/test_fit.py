@@ -21,7 +21,7 @@ from scipy import special, stats
 
 import keras_bert
 from keras_bert.files import one_writer
-from keras_bert.runs import fit_data, fitting
+from keras_bert.runs import fit
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
@@ -332,7 +332,7 @@ def test_mistakes(start, targets, options, message):
 
 
 def test_mistakes_that_are_found_before_data_are_read(start, monkeypatch):
-    monkeypatch.setattr(fitting, "_make", None)
+    monkeypatch.setattr(fit, "_make", None)
     bert = keras_bert.load(start)
     for options, message in (
         ({"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
@@ -502,16 +502,16 @@ def test_columns_of_frames(start, caplog):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
     other = frame[["class_name", "b", "a"]]
-    data = fit_data.read(frame, "class_name", None, other, None, 1)
+    data = fit.read_data(frame, "class_name", None, other, None, 1)
     rows = [{"text": "b c", "pair": "e", "label": "x"}, {"text": "d", "pair": "f g", "label": "y"}]
     assert [row for _, row in data.train.values] == [row for _, row in data.dev.values] == rows
     with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
-        fit_data.read(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
+        fit.read_data(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
     with pytest.raises(ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="):
-        fit_data.read(frame[["a", "class_name"]], None, None, None, None, 1)
+        fit.read_data(frame[["a", "class_name"]], None, None, None, None, 1)
     with pytest.raises(ValueError, match="the column 'class_name' of `texts` has the targets. Expected texts, or fit"):
-        fit_data.read(frame[["a", "class_name"]], ["x", "y"], None, None, None, 1)
-    assert fit_data.read(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
+        fit.read_data(frame[["a", "class_name"]], ["x", "y"], None, None, None, 1)
+    assert fit.read_data(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
     bert = keras_bert.load(start)
     caplog.set_level("INFO", "keras_bert")
     with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):

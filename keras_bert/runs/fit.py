@@ -1,32 +1,33 @@
 """`LoadedBert.fit` and `evaluate`: the tasks and the runs of the commands, on data in Python."""
 
+import contextlib
 import copy
 import dataclasses
 import itertools
 import logging
 import math
 import pathlib
+import random
+import sys
 import tempfile
+import threading
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from keras_bert.checkpoints import other_names
-from keras_bert.checkpoints.load import load
-from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checks import check_choice, check_count, check_not_negative
+from keras_bert.checkpoints.load import load_models, open_checkpoint
+from keras_bert.checkpoints.loaded import LoadedModels
+from keras_bert.checks import check_choice, check_count, check_not_negative, hint
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.freezing import check_frozen
-from keras_bert.runs import fit_data
 from keras_bert.runs.finetuning import Finetuning
-from keras_bert.runs.fit_messages import messages
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.kept_state import kept_state
 from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
@@ -36,9 +37,21 @@ from keras_bert.text.labels import placeholders
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.keras_callbacks import check_callbacks, with_loss
+from keras_bert.training.log_handler import LogHandler, quiet_tensorflow
+from keras_bert.training.progress import hidden
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")
+_NO_SEED = 87654321  # What TensorFlow uses if the program has not set a seed.
+_LOCK = threading.RLock()
+_SHOWING, _THREADS, _CONTEXT = threading.Lock(), [], contextlib.ExitStack()  # Of messages.
+# Names that other programs use, and what there is in their place.
+_HINTS = {name: "`bert.encoder` builds models to compile with your own" for name in ("optimizer", "loss", "metrics")}
+_HINTS |= {name: "The classes are those of the targets" for name in ("num_labels", "num_classes", "labels")}
+_HINTS |= {
+    "remat": "It is one of keras_bert.load(name, remat=True)",
+    "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
+}
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
 
@@ -59,6 +72,105 @@ def _listed(value):
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
+@dataclasses.dataclass(frozen=True)
+class FitData:
+    """Texts and targets of `LoadedBert.fit`."""
+
+    task: type  # One of `TASKS`.
+    train: Memory
+    dev: Memory  # That of `train` without validation.
+    facts: dict  # What to tell about the texts.
+
+    @property
+    def held_out(self):
+        """Whether the rows of dev are others than those to train on."""
+        return self.dev is not self.train
+
+
+def rows_of(task, place, texts, targets):
+    """Returns texts and targets as the rows of a task; messages call them `place`."""
+    targets = [None] * len(texts) if targets is None else targets
+    pairs = enumerate(zip(texts, targets, strict=True))
+    return [task.row(f"{place}[{number}]", *pair) for number, pair in pairs]
+
+
+def read_data(texts, targets, task, validation, split, seed):
+    """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
+    if validation is not None and split is not None:
+        raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
+    texts = in_memory.listed(texts)
+    if (found := in_memory.rows_of(texts, targets)) is not None:
+        return _of_rows(found, targets, task, validation, split, seed)
+    column = targets if isinstance(targets, str | int) else None  # Of data frames.
+    train = in_memory.read(texts, targets)
+    if task is None and targets is None and in_memory.is_frame(texts) and isinstance(train[0][0], tuple):
+        raise ValueError(
+            "`texts` is a data frame of two columns without targets. Expected the name of the column of the targets, "
+            f"fit(frame, {texts.columns[-1]!r}), or task='embedding' for a sentence encoder of pairs"
+        )
+    task = registry.task_named(task) if task else registry.infer(*train)
+    dev = train
+    if validation is not None:
+        parts = validation if isinstance(validation, tuple) else (validation, column)
+        if len(parts) > 2:
+            raise ValueError(f"`validation` must be a tuple of texts and targets. Received: {len(parts)} parts")
+        if in_memory.is_frame(texts) and in_memory.is_frame(parts[0]):
+            parts = (_like(parts[0], texts), *parts[1:])
+        dev = in_memory.read(*parts, place="validation")
+        if dev[1] is None and train[1] is not None:
+            raise ValueError(
+                "`validation` must be a tuple of texts and targets. Received: only texts, as "
+                f"{type(validation).__name__}"
+            )
+    elif split is not None:
+        train, dev = _split(*train, split, seed)
+    are_pairs = in_memory.is_frame(texts) and isinstance(train[0][0], tuple)
+    names = [repr(name) for name in texts.columns if name != column] if are_pairs else []
+    facts = {"texts": f"pairs of the columns {' and '.join(names)}"} if are_pairs else {}
+    source = Memory("texts", rows_of(task, "texts", *train))
+    return FitData(
+        task, source, source if dev is train else Memory("validation", rows_of(task, "validation", *dev)), facts
+    )
+
+
+def _of_rows(rows, column, task, validation, split, seed):
+    """Returns the `FitData` of rows of a data set, which the task reads as those of a file."""
+    task = registry.task_named(task) if task else registry.infer_rows(rows)
+    train = dev = rows
+    if validation is not None:
+        dev = in_memory.rows_of(in_memory.listed(validation), column)
+        if dev is None:
+            kind = type(validation).__name__
+            raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
+    elif split is not None:
+        (train, _), (dev, _) = _split(rows, None, split, seed)
+    source = Memory("texts", train)
+    return FitData(task, source, source if dev is train else Memory("validation", dev), {})
+
+
+def _like(frame, train):
+    """Returns a data frame of validation with the columns of the one to train on, in the same order."""
+    names = list(train.columns)
+    if [name for name in names if name not in frame.columns]:
+        raise ValueError(
+            f"`validation` must have the columns of `texts`, {', '.join(map(repr, names))}. Received: "
+            f"{', '.join(map(repr, frame.columns))}"
+        )
+    return frame[names]
+
+
+def _split(rows, targets, share, seed):
+    """Returns the texts and targets to train on, and those of a share of the rows, drawn at random."""
+    count = round(share * len(rows)) if isinstance(share, float) and 0 < share < 1 else 0
+    if not 0 < count < len(rows):
+        raise ValueError(
+            f"`validation_split` must be a share of the rows, such as 0.1. Received: {share!r} of {len(rows)} rows"
+        )
+    order = np.random.default_rng(seed).permutation(len(rows))
+    numbers = sorted(order[count:].tolist()), sorted(order[:count].tolist())
+    return [([rows[n] for n in part], None if targets is None else [targets[n] for n in part]) for part in numbers]
+
+
 def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, callbacks, strategy, verbose):
     """See `LoadedBert.fit`; `data` is a `FitData`."""
     callbacks = keras.tree.flatten(callbacks or [])
@@ -69,7 +181,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
-    shared, own = _split_options(data.task, options)
+    shared, own = _split_options(data.task, options, bert)
     shared = {
         "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
         "best": data.held_out,
@@ -87,7 +199,12 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         output_dir = pathlib.Path(output_dir).expanduser()
         check_writable(output_dir)
     write = strategy is None or is_chief(strategy)
-    with kept_state(), messages(verbose), one_writer(output_dir, write), tempfile.TemporaryDirectory() as folder:
+    with (
+        _kept_random_numbers(),
+        messages(verbose),
+        one_writer(output_dir, write),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         for title, text in data.facts.items():
             _LOG.info("  %s: %s", title, text)
         made = _make(data, bert, sequence_length, own)
@@ -103,12 +220,12 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
-        return _trained(finetuning, str(output / "model") if output_dir else name)
+        return _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
 
 
 def _make(data, bert, length, options):
     """Returns the task of `fit`, whose runs start from the model in its present state."""
-    start = LoadedBert(bert.checkpoint())
+    start = LoadedModels(bert.checkpoint())
     settings = _settings(data.task, bert, length, options)
     read = data.task.read(data.train, data.dev, settings)
     return data.task(read, Start(bert.name, start, _loader(bert, start)), settings)
@@ -121,8 +238,8 @@ def _settings(task, bert, length, options):
     return dataclasses.replace(settings, sequence_length=length or own)
 
 
-def _trained(finetuning, name):
-    """Returns the best model of finished runs, under a name."""
+def _trained(kind, finetuning, name):
+    """Returns the best model of finished runs, an object of the class `kind`, under a name."""
     grid_runs = finetuning.grid_runs
     best = grid_runs.best()[0]
     scores = {metric: value for metric, value in best["scores"].items() if "loss" not in metric}
@@ -134,7 +251,7 @@ def _trained(finetuning, name):
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
     curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
-    trained = load(finetuning.output / "model", dtype=finetuning.hyperparameters.precision)
+    trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)
     trained.results = {**best, "history": _history(curves, best["epoch"]), "runs": grid_runs.results}
     return trained
@@ -166,7 +283,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         texts, targets = in_memory.read(texts, targets)
         if targets is None and task.needs_targets:
             raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
-        rows = fit_data.rows(task, "texts", texts, targets)
+        rows = rows_of(task, "texts", texts, targets)
     labels = _classes(bert) if head_named(bert.head).has_classes else None
     if unknown := options.keys() - set(keywords(task.Settings)):
         known = sorted(keywords(task.Settings))
@@ -209,8 +326,8 @@ def _loader(bert, start):
 
     def load_again(name, dtype=None, **options):
         if name == bert.name:
-            return LoadedBert(start.checkpoint(), dtype=dtype, **bert.encoder_options, **options)
-        return load(name, dtype=dtype, **options)
+            return LoadedModels(start.checkpoint(), dtype=dtype, **bert.encoder_options, **options)
+        return load_models(name, dtype=dtype, **options)
 
     return load_again
 
@@ -221,12 +338,70 @@ def _classes(bert):
     return list(map(class_name, bert.labels or placeholders(count))) if count > 1 or bert.multi_label else None
 
 
-def _split_options(task, options):
+def _split_options(task, options, bert):
     """Returns the options of all runs and those of the task; raises for others."""
     shared = {name: value for name, value in options.items() if name in _FIELDS}
     own = {name: value for name, value in options.items() if name in keywords(task.Settings)}
     if unknown := sorted(options.keys() - shared.keys() - own.keys()):
-        known = ["targets", *LoadedBert.fit.__kwdefaults__, *_FIELDS, *sorted(keywords(task.Settings))]
-        hint = other_names.hint(unknown[0], known, other_names.FIT)
-        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task.name}. {hint}")
+        known = ["targets", *type(bert).fit.__kwdefaults__, *_FIELDS, *sorted(keywords(task.Settings))]
+        more = hint(unknown[0], known, _HINTS)
+        raise ValueError(f"`fit` has no option {unknown[0]!r} for the task {task.name}. {more}")
     return shared, own
+
+
+@contextlib.contextmanager
+def _kept_random_numbers():
+    """Keeps the random numbers of Python and NumPy, and TensorFlow's seed, for the program.
+
+    TensorFlow's random numbers start again from its seed: how many were drawn is not public. Random numbers belong to
+    the whole program: of several threads, one is in the block.
+    """
+    with _LOCK:
+        python, numpy, (seed, _) = random.getstate(), np.random.get_state(), tf.compat.v1.get_seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+            tf.random.set_seed(None if seed == _NO_SEED else seed)
+
+
+@contextlib.contextmanager
+def messages(verbose):
+    """Shows what the commands show, on standard output; without `verbose` only warnings."""
+    with _shown() if verbose else hidden(), quiet_tensorflow():
+        yield
+
+
+@contextlib.contextmanager
+def _shown():
+    """Shows messages and progress on standard output, until the last of several threads leaves the block."""
+    with _SHOWING:
+        if not _THREADS:
+            _CONTEXT.enter_context(_on_standard_output())
+        _THREADS.append(True)
+    try:
+        yield
+    finally:
+        with _SHOWING:
+            _THREADS.pop()
+            if not _THREADS:
+                _CONTEXT.close()
+
+
+@contextlib.contextmanager
+def _on_standard_output():
+    level, propagates, handler = _LOG.level, _LOG.propagate, LogHandler(sys.stdout)
+    # A handler alone shows nothing: TensorFlow adds one when it first saves a model in a program that has none.
+    configured = _LOG.hasHandlers() and _LOG.isEnabledFor(logging.INFO)  # By the user.
+    with contextlib.redirect_stderr(sys.stdout):
+        if not configured:
+            _LOG.addHandler(handler)
+            _LOG.setLevel(logging.INFO)
+            _LOG.propagate = False
+        try:
+            yield
+        finally:
+            _LOG.removeHandler(handler)
+            _LOG.setLevel(level)
+            _LOG.propagate = propagates

@@ -11,8 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.checkpoints import other_names
-from keras_bert.checks import check_count, is_count
+from keras_bert.checks import check_count, hint, is_count
 from keras_bert.data.rows import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
@@ -30,6 +29,13 @@ from keras_bert.training.progress import is_live, track
 
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
+_CUT = "Texts are cut at `sequence_length`"
+# Names that other programs use, and what there is in their place.
+_HINTS = {
+    "stride": _CUT,
+    "doc_stride": _CUT,
+    "top_k": "`n_best` is the number of answers, or of tokens for a [MASK]; `scores` has all labels of a classifier",
+}
 _SET_BY_CALLS = {"_called": True, "_parent_path": None}  # Attributes of layers that their first call sets.
 _WORDS = ("words", "text")
 _DESCRIPTIONS = {
@@ -148,9 +154,9 @@ class Answerer:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._options:
-                hint = other_names.hint(name, [*self._options, "sequence_length", "batch_size"], other_names.PREDICT)
+                more = hint(name, [*self._options, "sequence_length", "batch_size"], _HINTS)
                 raise ValueError(
-                    f"`predict` has no option {name!r} for head={head!r}. {hint} Received: {name}={options[name]!r}"
+                    f"`predict` has no option {name!r} for head={head!r}. {more} Received: {name}={options[name]!r}"
                 )
 
     def _build(self, sequence_length, pair=False, vectors=False, **options):
