@@ -33,6 +33,21 @@ def percent(share, places=2):
     return f"{share:.{places}%}"
 
 
+def words(*parts, between=" "):
+    """Joins texts and HTML, as HTML."""
+    return markupsafe.Markup(between).join(map(_clean, parts))
+
+
+def isolated(text):
+    """Returns a text, truncated, as HTML that keeps its direction."""
+    return markupsafe.Markup("<bdi>{}</bdi>").format(_clean(cut(text, 80)))
+
+
+def bold(text):
+    """Returns a text as `isolated` does, in bold."""
+    return markupsafe.Markup("<b>{}</b>").format(isolated(text))
+
+
 def readable(value):
     """Formats a setting without Python's notation."""
     if value is None or value in ({}, [], ()):

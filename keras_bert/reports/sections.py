@@ -1,12 +1,84 @@
-"""Sections of several reports: errors by length, and calibration (Guo et al., 2017)."""
+"""Sections of several reports: confusions, numbers over targets, errors by length, calibration (Guo et al., 2017)."""
 
 import markupsafe
 import numpy as np
 
 from keras_bert.reports import charts, page
 
+MANY_CLASSES = 40  # Maximum number of classes of a confusion matrix.
+CONFUSIONS = 30  # To list.
+_CLOUD = 2000  # Maximum number of points of a scatter plot.
 _GROUPS = 6
 _BINS = 10
+
+
+def class_sections(names, gold, predicted, words):
+    """Returns HTML sections with the confusions of classes, lists of their `names`, and the scores of each class.
+
+    `words` are those for a class, for classes and for what is classified.
+    """
+    places, classes = {name: number for number, name in enumerate(names)}, len(names)
+    targets, predictions = (np.array([places[name] for name in column], int) for column in (gold, predicted))
+    counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
+    right, total = np.trace(counts), len(targets)
+    return page.render(
+        "classes.html",
+        names=names,
+        counts=counts.tolist(),
+        accuracy=f"{right:,} of {total:,} are correct, {page.percent(right / total)}.",
+        confusions=confusions(names, names, counts),
+        heads=[words[0], "precision", "recall", "F1", "support", "predicted"],
+        classes=_classes(names, counts),
+        words=dict(zip(("one", "many", "unit"), words, strict=True)),
+    )
+
+
+def confusions(rows, columns, counts):
+    """Returns the most frequent confusions of many true classes, `rows`, with predicted ones, and the number of all.
+
+    It is a dict of table rows and a number; few classes have `None`, since a matrix shows them.
+    """
+    if len(rows) <= MANY_CLASSES:
+        return None
+    wrong = counts * (np.array(rows)[:, None] != np.array(columns))
+    order, totals = np.argsort(-wrong, axis=None, kind="stable")[:CONFUSIONS], counts.sum(1)
+    pairs = zip(*(places.tolist() for places in np.unravel_index(order, counts.shape)), strict=True)
+    listed = [
+        [rows[row], columns[column], f"{counts[row, column]:,}", share(counts[row, column], totals[row])]
+        for row, column in pairs
+        if wrong[row, column]
+    ]
+    return {"listed": listed, "kinds": np.count_nonzero(wrong)}
+
+
+def share(count, total):
+    """Formats the share of a count, or a dash without a total."""
+    return page.percent(count / total, 1) if total else page.NOTHING
+
+
+def _classes(names, counts):
+    """Returns table rows with the scores of each class; many classes are sorted by ascending F1."""
+    hits, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
+    rows = [
+        [name, share(hit, said), share(hit, true), share(2 * hit, true + said), f"{true:,}", f"{said:,}"]
+        for name, hit, true, said in zip(names, hits, support, predicted, strict=True)
+    ]
+    if len(names) > MANY_CLASSES:
+        order = np.argsort(2 * hits / np.maximum(support + predicted, 1), kind="stable")
+        rows = [rows[number] for number in order]
+    return rows
+
+
+def scatter_section(targets, predictions):
+    """Returns the HTML section with the predictions over their targets, arrays of floats."""
+    rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
+    notes = [f"Non-finite predictions, not plotted: {len(targets) - len(rows):,}."] * (len(rows) < len(targets))
+    if len(rows) > _CLOUD:
+        notes.append(f"{_CLOUD:,} of {len(rows):,} points are plotted, sampled at random.")
+        rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
+    points = targets[rows].tolist(), predictions[rows].tolist()
+    chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
+    return page.render("scatter.html", chart=chart, notes=notes)
 
 
 def length_section(lengths, errors, percent: bool = True):

@@ -1,3 +1,4 @@
+from keras_bert.reports.judged import Judged as Judged
 from keras_bert.tasks.base import Findings as Findings
 from keras_bert.tasks.base import Split as Split
 from keras_bert.tasks.base import Start as Start

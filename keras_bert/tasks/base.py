@@ -8,9 +8,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.packed_batches import PackedBatches
+from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import for_width
 from keras_bert.tasks.logits import mean_logits
@@ -23,7 +26,7 @@ class Split:
     """The rows of a file, as they were read and as a model takes them."""
 
     name: str  # The key of the logits and scores.
-    examples: Any  # As they were read, with `len` and `fingerprint`.
+    examples: Any  # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
     inputs: Any  # Dict of ragged model inputs.
     targets: Any  # What the loss of the task takes.
     batch_size: int = 64  # Rows to evaluate at a time.
@@ -326,9 +329,29 @@ class Task(abc.ABC):
     def export_options(self, bert):
         """Returns the task's arguments of `keras_bert.export` for the saved model."""
 
-    @abc.abstractmethod
     def conclude(self, dev, test, output):
-        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits."""
+        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits.
+
+        By default, the scores of dev and what the report shows of `judge`.
+        """
+        split, judged = self.splits["dev"][0], self.judge(dev)
+        scores = self.score(split.targets, {"logits": dev[split.name]})
+        return Findings(scores, *(judged.report() if judged else ([], [])))
+
+    def judge(self, logits):
+        """Returns the predictions for dev as `Judged`, for the report, or `None`, given the logits.
+
+        By default, classes or numbers for logits `(rows, classes)` or `(rows, 1)` and a target for each row.
+        """
+        split = self.splits["dev"][0]
+        targets, outputs = np.asarray(split.targets), np.asarray(logits[split.name])
+        if targets.ndim != 1 or outputs.ndim != 2:
+            return None
+        fields = {"length": split.lengths, "texts": getattr(split.examples, "texts", {})}
+        if outputs.shape[1] == 1:
+            return JudgedNumbers.of_numbers(targets, outputs, **fields)
+        names = self.save_options(logits).get("labels") or range(outputs.shape[1])
+        return Judged.of_classes(names, targets, outputs, **fields)
 
 
 def own_data_set(name, kind="csv"):

@@ -45,6 +45,11 @@ class Examples(Rows):
                 object.__setattr__(self, name, as_list(column))
 
     @property
+    def texts(self):
+        """The texts by name, for reports."""
+        return dict(zip(("text", "pair"), self.columns, strict=False))
+
+    @property
     def columns(self):
         """The texts, or the two columns of pairs."""
         return [self.text] if self.pair is None else [self.text, self.pair]

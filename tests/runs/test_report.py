@@ -12,12 +12,11 @@ import pytest
 from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
 
 from keras_bert.reports.environment import command, duration, environment
+from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.page import NOTHING, Head, Headline, short_name
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
-from keras_bert.tasks.classification.multi_label_report import label_set_report
-from keras_bert.tasks.classification.report import classification_report, regression_report
-from keras_bert.tasks.examples import Examples
+from keras_bert.tasks.classification.multi_label_report import judge_sets
 from keras_bert.tasks.predict_inputs import read_texts
 from tests.runs.parsed import Page, having, rows_of, text_of
 
@@ -42,10 +41,10 @@ RESULTS = [result(0.80, rate=1, seed=1), result(0.90, rate=1, seed=2), result(0.
 
 
 def report_of(labels, text, pair, targets, logits, numbers=None, **options):
-    examples = Examples(text, pair, targets, range(len(text)) if numbers is None else numbers)
+    fields = {"texts": {"text": text} | ({} if pair is None else {"pair": pair}), "place": numbers, **options}
     if not labels:
-        return regression_report(examples, logits, **options)
-    return classification_report(labels, examples, logits, **options)
+        return JudgedNumbers.of_numbers(targets, logits, **fields).report()
+    return Judged.of_classes(labels, targets, logits, **fields).report()
 
 
 @pytest.fixture
@@ -66,9 +65,9 @@ def write(tmp_path):
 
 def test_rows_have_their_number_in_the_file():
     logits = np.array([[0.0, 2.0], [1.0, 0.0]])
-    _, *rows = report_of(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[4, 9])[1]
+    _, *rows = report_of(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[5, 10])[1]
     assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
-    _, *rows = report_of([], ["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[4, 9])[1]
+    _, *rows = report_of([], ["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[5, 10])[1]
     assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
 
 
@@ -343,9 +342,9 @@ def test_several_labels(write, tmp_path):
     labels = ["a", "b<", "c"]
     targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
     probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.45, 0.55, 0.25], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
-    examples, thresholds = Examples(list("vwxyz"), None, targets, [4, 5, 6, 7, 8]), [0.5, 0.6, 0.3]
+    thresholds, fields = [0.5, 0.6, 0.3], {"texts": {"text": list("vwxyz")}, "place": [5, 6, 7, 8, 9]}
     logits = np.log(probabilities / (1 - probabilities))
-    sections, errors = label_set_report(labels, examples, targets, logits, thresholds)
+    sections, errors = judge_sets(labels, targets, logits, thresholds, **fields).report()
     page = write(sections=sections, errors=errors)
     predicted = probabilities >= thresholds
     rows = rows_of(page.sections["Labels"], "list")

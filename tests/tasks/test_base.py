@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_bert
 from keras_bert.exporting.verification import verify
@@ -17,6 +19,7 @@ from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.tasks.embedding import data as embedding
 from keras_bert.tasks.embedding.task import EmbeddingTask
+from keras_bert.tasks.examples import Examples
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 from keras_bert.tasks.questions import data as questions
@@ -147,3 +150,40 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatc
         assert case.answer <= set(answer)
     else:
         assert np.isfinite(saved.encode([example["text"]])).all()
+
+
+class Lengths(keras_bert.tasks.Task):
+    """A task outside of the package that states the least: texts with classes, or with one number."""
+
+    metric = "accuracy"
+
+    def __init__(self, targets, labels=None):
+        self.labels, tokens = labels, tf.ragged.constant([[1] * size for size in (1, 2, 3)])
+        examples = Examples(["a", "b b", "c c c"], None, targets, [0, 1, 2])
+        split = keras_bert.tasks.Split("dev", examples, {"token_ids": tokens}, np.array(targets))
+        self.splits = {"train": [split], "dev": [split], "test": []}
+
+    def score(self, targets, outputs):
+        return {"accuracy": float(np.mean(outputs["logits"].argmax(-1) == targets))}
+
+    def save_options(self, logits):
+        return {"labels": self.labels} if self.labels else {}
+
+    build = summarize = export_options = None
+
+
+def test_a_report_is_derived_from_logits(tmp_path):
+    logits = np.log([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
+    findings = Lengths([1, 1, 0], ["no", "yes"]).conclude({"dev": logits}, {}, tmp_path)
+    names = [name for section in findings.sections for name in re.findall("<h2>(.+?)</h2>", section)]
+    assert names == ["Confusion matrix", "Classes", "Calibration", "Errors by length", "Hardest examples of dev"]
+    assert findings.measured == {"accuracy": pytest.approx(1 / 3)}
+    assert findings.errors == [
+        ["row", "true", "predicted", "probability", "loss", "text"],
+        [1, "yes", "no", "0.9", "2.30259", "a"],
+        [3, "no", "yes", "0.7", "1.20397", "c c c"],
+    ]
+    sections, errors = Lengths([0.5, 1.0, 4.0]).judge({"dev": np.array([[1.0], [1.0], [1.0]])}).report()
+    assert len(sections) == 3
+    assert errors[:2] == [["row", "target", "predicted", "error", "text"], [3, "4", "1", "3", "c c c"]]
+    assert Lengths([1, 1, 0]).judge({"dev": np.zeros([3, 4, 2])}) is None

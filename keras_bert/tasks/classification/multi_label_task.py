@@ -12,7 +12,7 @@ from keras_bert.tasks.classification.data import (
     score,
 )
 from keras_bert.tasks.classification.multi_label import dense
-from keras_bert.tasks.classification.multi_label_report import label_set_report
+from keras_bert.tasks.classification.multi_label_report import judge_sets
 from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight, is_text
 from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
@@ -113,15 +113,18 @@ class MultiLabelTask(ClassificationTask):
     def conclude(self, dev, test, output):
         task, logits, thresholds = self.spec, dev[self.spec.name], self._thresholds(dev)
         found = score(task, self._own.labels, logits, thresholds)
-        targets = self.targets(self._own)
         return Findings(
             found,
-            *label_set_report(task.labels, self._own, targets, logits, thresholds, self._dev_lengths),
+            *self.judge(dev).report(),
             results={"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
             facts={"thresholds": self._threshold_fact(logits, thresholds)},
             messages=self._write_predictions(test, output, thresholds),
             same=same_prediction(task, logits, thresholds),
         )
+
+    def judge(self, logits):
+        own = logits[self.spec.name], self._thresholds(logits)
+        return judge_sets(list(self.spec.labels), self.targets(self._own), *own, **self._dev_rows)
 
     def _threshold_fact(self, logits, thresholds):
         text = threshold_text(thresholds, self.spec.labels)

@@ -11,6 +11,7 @@ from keras_bert.checks import check_not_negative
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
+from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
@@ -28,7 +29,6 @@ from keras_bert.tasks.classification.data import (
     score,
     with_columns,
 )
-from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
 from keras_bert.text.labels import THRESHOLD
@@ -224,7 +224,7 @@ class ClassificationTask(Task):
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
         return Findings(
             scores[task.name],
-            *self._report(dev[task.name]),
+            *self.judge(dev).report(),
             results,
             _listed(scores),
             facts,
@@ -238,18 +238,18 @@ class ClassificationTask(Task):
         """The dev examples that select the best run."""
         return self.data.dev[self.spec.name]
 
-    @property
-    def _dev_lengths(self):
-        return (self.splits["dev"] or self.splits["train"])[0].lengths
+    def judge(self, logits):
+        labels, targets, own = self.spec.labels, self._own.labels, logits[self.spec.name]
+        if labels:
+            return Judged.of_classes(labels, targets, own, **self._dev_rows)
+        return JudgedNumbers.of_numbers(targets, own, **self._dev_rows)
 
-    def _report(self, logits):
-        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        own, labels, lengths = self._own, self.spec.labels, self._dev_lengths
-        if self.spec.official:  # Ids of GLUE are not row numbers.
-            own = dataclasses.replace(own, ids=range(len(own)))
-        return (
-            classification_report(labels, own, logits, lengths) if labels else regression_report(own, logits, lengths)
-        )
+    @property
+    def _dev_rows(self):
+        """What a report says of the dev rows; the ids of GLUE are not row numbers."""
+        own, split = self._own, (self.splits["dev"] or self.splits["train"])[0]
+        place = None if self.spec.official else [row + 1 for row in own.ids]
+        return {"place": place, "length": split.lengths, "texts": own.texts}
 
     def _write_predictions(self, logits, output, thresholds=THRESHOLD):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""

@@ -8,15 +8,13 @@ import numpy as np
 
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.heads.embedding import build_embedder
+from keras_bert.reports.judged import HARDEST, Hardest, Judged, JudgedNumbers
 from keras_bert.rewirings.bi_encoder import build_bi_encoder
 from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
-from keras_bert.tasks.classification.report import regression_report
 from keras_bert.tasks.embedding import features, metrics
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name, read_all
-from keras_bert.tasks.embedding.report import query_report
-from keras_bert.tasks.examples import Examples
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -26,6 +24,7 @@ _LOSSES = {  # And the settings that they take.
     "in_batch": (in_batch_loss, ("temperature",)),
     "triplet": (triplet_loss, ("margin", "distance")),
 }
+_CHARACTERS = 300  # Of a text in errors.tsv.
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 
 
@@ -212,27 +211,61 @@ class EmbeddingTask(Task):
         return {"example": {"text": self.examples["dev"].queries[0]}, **prompts}
 
     def conclude(self, dev, test, output):
-        return Findings(self._scores(dev["dev"]), *self._report(dev["dev"]))
+        return Findings(self._scores(dev["dev"]), *self.judge(dev).report())
 
-    def _report(self, similarities):
-        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        dev = self.examples["dev"]
-        first = [row[0] for row in dev.passages]
+    def judge(self, logits):
+        dev, similarities = self.examples["dev"], logits["dev"]
+        right = [row[0] for row in dev.passages]
         if dev.kind == "scored":
-            return regression_report(Examples(dev.queries, first, dev.scores, range(len(dev))), similarities)
+            texts = {"text": dev.queries, "pair": right}
+            return JudgedNumbers.of_numbers(dev.scores, similarities, texts=texts)
         if dev.kind == "pairs":
-            ranks, best = similarities.T
-            texts = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
-            rows = ranks, dev.queries, first, texts, "rank"
+            measure, best = similarities.T
+            wrong = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
         else:
-            wrong = np.where(self._present(), similarities, -np.inf)[:, 1:]
-            excess = wrong.max(1) - similarities[:, 0]
-            texts = [
-                row[1 + best] if value >= 0 else None
-                for row, best, value in zip(dev.passages, wrong.argmax(1), excess, strict=True)
-            ]
-            rows = excess, dev.queries, first, texts, "excess"
-        return query_report(*rows)
+            others = np.where(self._present(), similarities, -np.inf)[:, 1:]
+            measure, best = others.max(1) - similarities[:, 0], 1 + others.argmax(1)
+            rows = zip(dev.passages, best, measure >= 0, strict=True)
+            wrong = [row[number] if is_wrong else None for row, number, is_wrong in rows]
+        texts = {"query": dev.queries, "passage": right, "wrong_passage": wrong}
+        right_rows, name = [text is None for text in wrong], "rank" if dev.kind == "pairs" else "excess"
+        return JudgedQueries(gold=right, predicted=wrong, loss=measure, right=right_rows, texts=texts, measure=name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgedQueries(Judged):
+    """Queries for which a wrong passage, `predicted`, may be more similar than the right one.
+
+    The loss is the `measure`: the "rank" of the right passage, or the "excess" of the similarity of the wrong one.
+    """
+
+    measure: str
+
+    @property
+    def hardest_rows(self):
+        order = "the lowest rank of the right passage" if self.measure == "rank" else "the largest excess of similarity"
+        return Hardest(
+            f"{order}, each with its right passage and the most similar wrong one",
+            "passages that answer the query, too,",
+            "Hardest queries of dev",
+            "Queries for which a wrong passage is more similar than the right one",
+            "All are in errors.tsv; rows are counted from 1.",
+        )
+
+    def overview(self):
+        return []
+
+    def chosen(self):
+        return self.worst()[:HARDEST]
+
+    def shown(self, row):
+        query, right, wrong = (texts[row] for texts in self.texts.values())
+        paragraphs = [("", query), ("second", f"right: {right}"), ("second", f"wrong: {wrong}")]
+        return [f"row {self.place[row]:,}", f"{self.measure} {self.loss[row]:.3g}"], paragraphs
+
+    def columns(self):
+        texts = {name: [text and text[:_CHARACTERS] for text in texts] for name, texts in self.texts.items()}
+        return {self.measure: self.loss, "row": self.place, **texts}
 
 
 def _keys(examples):

@@ -1,77 +1,79 @@
-"""Report sections about a multiple-choice model on dev."""
+"""What a report shows about multiple choice: positions, numbers of choices, and the choices of the hardest rows."""
+
+import dataclasses
+from typing import Any
 
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.sections import calibration_section, length_section, share_bar
-from keras_bert.tasks.classification.report import judge
+from keras_bert.reports.judged import HARDEST, Hardest, Judged
+from keras_bert.reports.sections import share_bar
+from keras_bert.tasks.logits import softmax
 
 _MANY = 12  # Maximum number of choices of a table of positions.
 
 
-def choice_report(keys, examples, logits, lengths):
-    """Returns HTML sections about a multiple-choice model, and the wrong predictions as rows of `errors.tsv`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgedChoices(Judged):
+    """Judged `ChoiceExamples`; the `names` are the labels of the choices, `shares` their probabilities."""
 
-    `keys` are the labels of the choices, `examples` those of dev, `logits` `(rows, choices)`; `lengths` are the tokens
-    of the longest choice of each row, with its text.
-    """
-    judged = judge(examples.labels, logits)
-    right, counts = judged.right, np.array(examples.counts())
-    sections = [
-        page.render(
-            "tasks/multiple_choice/report.html",
-            accuracy=f"{right.sum():,} of {len(right):,} are correct, {page.percent(right.mean())}.",
-            positions=_positions(keys, judged) if judged.shares.shape[1] <= _MANY else [],
-            counts=[[str(count), *_accuracy(counts == count, right), _chance(count)] for count in np.unique(counts)],
-        ),
-        calibration_section(judged.confidence, right),
-        length_section(lengths, ~right),
-        page.render(
-            "tasks/multiple_choice/hardest_choices.html",
-            hardest=[_example(keys, examples, judged, row) for row in judged.hardest()],
-        ),
-    ]
-    columns = ["row", "true", "predicted", "probability", "loss", "text", "right choice", "predicted choice"]
-    return sections, [columns, *(_error(keys, examples, judged, row) for row in judged.wrong())]
+    examples: Any
+    shares: Any
+
+    hardest_rows = Hardest(
+        "the highest loss (cross-entropy), the highest first, with the probabilities of their choices"
+    )
+
+    def overview(self):
+        right, counts = self.right, np.array(self.examples.counts())
+        return [
+            page.render(
+                "tasks/multiple_choice/report.html",
+                accuracy=f"{right.sum():,} of {len(right):,} are correct, {page.percent(right.mean())}.",
+                positions=self._positions() if self.shares.shape[1] <= _MANY else [],
+                counts=[
+                    [str(count), *self._accuracy(counts == count), page.percent(1 / count, 1)]
+                    for count in np.unique(counts)
+                ],
+            )
+        ]
+
+    def _positions(self):
+        """Returns table rows: how often each position is right, accuracy where it is, how often it is predicted."""
+        golds, predicted = np.array(self.gold), np.array(self.predicted)
+        names = self.names[: self.shares.shape[1]]
+        return [[name, *self._accuracy(golds == name), f"{(predicted == name).sum():,}"] for name in names]
+
+    def _accuracy(self, chosen):
+        """Returns the number of chosen rows, and their accuracy as a bar."""
+        return f"{chosen.sum():,}", share_bar(self.right[chosen].mean()) if chosen.any() else page.NOTHING
+
+    def chosen(self):
+        return self.worst()[:HARDEST]
+
+    def shown(self, row):
+        gold, predicted = (page.bold(names[row]) for names in (self.gold, self.predicted))
+        head = [f"row {self.place[row]:,}", page.words("true", gold), page.words("predicted", predicted)]
+        places = [place for place, choice in enumerate(self.examples.choices[row]) if choice]
+        places.sort(key=lambda place: -self.shares[row, place])
+        choices = [
+            (self.names[place], self.examples.choices[row][place], share_bar(self.shares[row, place]))
+            for place in places
+        ]
+        options = page.render("tasks/multiple_choice/options.html", choices=choices, right=self.gold[row])
+        return [*head, *self.ends(row)], [("question", self.examples.text[row]), ("", options)]
+
+    def columns(self):
+        place = {name: number for number, name in enumerate(self.names)}
+        sides = {"right choice": self.gold, "predicted choice": self.predicted}
+        choices = {
+            title: [row[place[name]] for row, name in zip(self.examples.choices, names, strict=True)]
+            for title, names in sides.items()
+        }
+        return {**super().columns(), "text": self.examples.text, **choices}
 
 
-def _positions(keys, judged):
-    """Returns table rows: how often each position is right, how often it is predicted, accuracy where it is right."""
-    return [
-        [keys[number], *_accuracy(judged.targets == number, judged.right), f"{(judged.predictions == number).sum():,}"]
-        for number in range(judged.shares.shape[1])
-    ]
-
-
-def _accuracy(chosen, right):
-    """Returns the number of chosen rows, and their accuracy as a bar."""
-    return f"{chosen.sum():,}", share_bar(right[chosen].mean()) if chosen.any() else page.NOTHING
-
-
-def _chance(count):
-    return page.percent(1 / count, 1)
-
-
-def _example(keys, examples, judged, row):
-    """Returns the template's values for a row; its choices are sorted by probability."""
-    shares, label = judged.shares[row], judged.targets[row]
-    places = [place for place, choice in enumerate(examples.choices[row]) if choice]
-    places.sort(key=lambda place: -shares[place])
-    return {
-        "row": examples.ids[row],
-        "text": examples.text[row],
-        "true": keys[label],
-        "predicted": keys[judged.predictions[row]],
-        "choices": [
-            [keys[place], examples.choices[row][place], share_bar(shares[place]), place == label] for place in places
-        ],
-        **judged.numbers(row),
-    }
-
-
-def _error(keys, examples, judged, row):
-    label, predicted = judged.targets[row], judged.predictions[row]
-    numbers = [f"{value:.6g}" for value in (judged.confidence[row], judged.losses[row])]
-    choices = examples.choices[row]
-    cells = [examples.ids[row] + 1, keys[label], keys[predicted], *numbers, examples.text[row]]
-    return [*cells, choices[label], choices[predicted]]
+def judge_choices(keys, examples, logits, lengths):
+    """Judges `ChoiceExamples`, given the labels of the choices, logits `(rows, choices)` and the tokens of each row."""
+    fields = {"place": [row + 1 for row in examples.ids], "length": lengths, "examples": examples}
+    return JudgedChoices.of_classes(keys, examples.labels, logits, shares=softmax(logits), **fields)

@@ -10,7 +10,7 @@ from keras_bert.tasks.classification.data import with_columns
 from keras_bert.tasks.multiple_choice import features, predictions
 from keras_bert.tasks.multiple_choice import summary as choice_summary
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all
-from keras_bert.tasks.multiple_choice.report import choice_report
+from keras_bert.tasks.multiple_choice.report import judge_choices
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.progress import announced
 
@@ -83,11 +83,14 @@ class MultipleChoiceTask(Task):
         self._write_predictions(test, output)
         return Findings(
             scores,
-            *choice_report(self.data.keys, self.data.dev, dev["dev"], self._lengths["dev"].max(1)),
+            *self.judge(dev).report(),
             tables=compared(self, scores)[1],
             same=self._same(dev["dev"]),
             test_scores=self._test_scores(test),
         )
+
+    def judge(self, logits):
+        return judge_choices(self.data.keys, self.data.dev, logits["dev"], self._lengths["dev"].max(1))
 
     def _same(self, logits):
         """Returns the label that is predicted for every row, or `None`."""

@@ -145,7 +145,8 @@ class QuestionWindows:
         probability = span_probabilities(spans.score).numpy()
         start, end, _, window, null_score = (value.numpy() for value in spans)
         shift = (offset - part.start).numpy()[window]
-        logits = start_logits.numpy()[window, start + shift], end_logits.numpy()[window, end + shift]
+        sides = (start_logits, start), (end_logits, end)  # -1 for answers that a short context lacks.
+        logits = (values.numpy()[window, np.maximum(places + shift, 0)] for values, places in sides)
         columns = [start, end, *logits, probability]
         return [
             (self.questions.ids[question + row], self._texts(question + row, *(c[row] for c in columns)), float(null))

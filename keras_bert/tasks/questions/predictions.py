@@ -59,7 +59,7 @@ def score(questions, answers, threshold=None):
 
 
 def report_rows(questions, answers, threshold=None):
-    """Returns the rows for `questions.report`."""
+    """Returns the rows for `judge_answers`."""
     texts = predictions(answers, threshold)
     exact, f1 = squad_metrics.score_answers(questions, texts)
     rows = []

@@ -1,75 +1,111 @@
-"""Report sections about question answering on dev: scores by kind of question, and the hardest questions."""
+"""What a report shows about question answering: scores by kind of question, and marked contexts."""
 
+import dataclasses
 import math
 import re
 import statistics
 
 from keras_bert.reports import charts, page
 from keras_bert.reports.excerpts import excerpts
+from keras_bert.reports.judged import Hardest, Judged
 from keras_bert.reports.sections import calibration_section, length_rows, share_bar
 
-_HARDEST = 20
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")
 _OTHER = "other"
 _LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 or more": math.inf}
 _NONE = "none"
 
 
-def question_report(rows, version_2=False):
-    """Returns HTML sections about a question answering model, and the answers with an F1 below 1 for `errors.tsv`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgedAnswers(Judged):
+    """Judged answers, see `judge_answers`."""
 
-    Args:
-        rows: list of dicts, one for each question of dev: `id`; `question` and `context`, strings; `golds`, a list of
-            strings, empty if there is no answer; `gold_spans`, the known positions of the golds, a list of
-            `(first byte, end byte)` in the context's UTF-8; `prediction`, a string, "" for no answer; `place`, its
-            span, or `None`; `probability` of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
-        version_2: whether questions may have no answer.
-    """
-    wrong = _wrong(rows)
-    hardest = _of_different_contexts(wrong)[:_HARDEST]
-    # The model's confidence in an answer; it has none in "no answer".
-    answered = [row for row in rows if row["prediction"] and _confidence(row) >= 0]
-    tables = {"decisions": _decisions(rows) if version_2 else None, "kinds": _kinds(rows), "lengths": _lengths(rows)}
-    sections = [
-        page.render("tasks/questions/report.html", **tables),
-        calibration_section([row["probability"] for row in answered], [row["exact"] == 1 for row in answered]),
-        page.render(
+    rows: list
+    version_2: bool
+
+    @property
+    def hardest_rows(self):
+        return Hardest(
+            "the lowest, at most one for each context, the most confident first",
+            "wrong gold answers",
+            "Hardest questions of dev",
+            "Wrong answers, those with an F1 below 100%",
+            "Probabilities are relative to the likeliest answers to the same question"
+            f"{', if there is an answer at all' * self.version_2}.",
+            ("gold answer", "prediction"),
+        )
+
+    def overview(self):
+        rows = self.rows
+        decisions = _decisions(rows) if self.version_2 else None
+        return [
+            page.render("tasks/questions/report.html", decisions=decisions, kinds=_kinds(rows), lengths=_lengths(rows))
+        ]
+
+    def calibration(self):
+        # The model's confidence in an answer; it has none in "no answer".
+        answered = [row for row in self.rows if row["prediction"] and _confidence(row) >= 0]
+        return calibration_section([row["probability"] for row in answered], [row["exact"] == 1 for row in answered])
+
+    def lengths(self):
+        return page.render(
             "lengths.html",
             name="Scores by length of the context",
             how="F1 by the number of characters of the context. Contexts that are longer than the model's input are "
             "read in overlapping windows.",
             heads=["characters", "number", "F1"],
-            rows=length_rows([len(row["context"]) for row in rows], [row["f1"] for row in rows], share_bar),
-        ),
-        page.render(
-            "tasks/questions/hardest_questions.html",
-            version_2=version_2,
-            wrong=f"{len(wrong):,} of {len(rows):,}",
-            hardest=list(map(_described, hardest)),
-        ),
-    ]
-    columns = ["id", "question", "gold answers", "prediction", "probability", "exact match", "F1", "context"]
-    return sections, [columns, *map(_error, wrong)]
+            rows=length_rows([len(row["context"]) for row in self.rows], [row["f1"] for row in self.rows], share_bar),
+        )
+
+    def chosen(self):
+        return self.distinct([row["context"] for row in self.rows])
+
+    def shown(self, row):
+        row = self.rows[row]
+        golds, sure = list(map(page.bold, dict.fromkeys(row["golds"]))), _sure(row)
+        gold = page.words("gold", page.words(*golds[:3], *["…"] * (len(golds) > 3), between=", "))
+        said = ["no answer, the best would have" if sure else "no answer"]
+        if row["prediction"]:
+            said = [page.bold(row["prediction"]), *["with"] * bool(sure)]
+        head = [page.isolated(row["id"]), gold if golds else "unanswerable", page.words("predicted", *said, *sure)]
+        paragraphs = [("question", row["question"]), *(("second", excerpt) for excerpt in _excerpts(row))]
+        return [*head, f"F1 {page.percent(row['f1'], 1)}"], paragraphs
+
+    def columns(self):
+        columns = {"id": "id", "question": "question", "gold answers": "golds", "prediction": "prediction"}
+        columns |= {"probability": "probability", "exact match": "exact", "F1": "f1", "context": "context"}
+        return {title: [_cell(row, name) for row in self.rows] for title, name in columns.items()}
 
 
-def _error(row):
-    sure = f"{row['probability']:.4f}" if _confidence(row) >= 0 else ""
-    golds = " | ".join(dict.fromkeys(row["golds"]))
-    scores = [f"{row[name]:.4f}" for name in ("exact", "f1")]
-    return [row["id"], row["question"], golds, row["prediction"], sure, *scores, row["context"]]
+def judge_answers(rows, version_2=False):
+    """Judges answers to questions, which may have none in version 2; those with an F1 below 1 are wrong.
+
+    `rows` is a list of dicts, one for each question of dev: `id`; `question` and `context`, strings; `golds`, a list of
+    strings, empty if there is no answer; `gold_spans`, the known positions of the golds, a list of `(first byte, end
+    byte)` in the context's UTF-8; `prediction`, a string, "" for no answer; `place`, its span, or `None`; `probability`
+    of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
+    """
+    rows = sorted(rows, key=_confidence, reverse=True)
+    return JudgedAnswers(
+        gold=[row["golds"] for row in rows],
+        predicted=[row["prediction"] for row in rows],
+        loss=[1 - row["f1"] for row in rows],
+        right=[row["f1"] >= 1 for row in rows],
+        rows=rows,
+        version_2=version_2,
+    )
 
 
-def _wrong(rows):
-    """Returns the questions with an F1 below 1: the lowest F1 first, then the most confident."""
-    return sorted((row for row in rows if row["f1"] < 1), key=lambda row: (row["f1"], -_confidence(row)))
-
-
-def _of_different_contexts(rows):
-    """Keeps the first question of each context."""
-    first = {}
-    for row in rows:
-        first.setdefault(row["context"], row)
-    return list(first.values())
+def _cell(row, name):
+    """Returns a value of a row as text for `errors.tsv`."""
+    match name:
+        case "golds":
+            return " | ".join(dict.fromkeys(row["golds"]))
+        case "probability" if _confidence(row) < 0:
+            return ""
+        case "probability" | "exact" | "f1":
+            return f"{row[name]:.4f}"
+    return row[name]
 
 
 def _decisions(rows):
@@ -133,17 +169,9 @@ def _confidence(row):
     return row["probability"] if charts.drawable(row["probability"]) else -1.0
 
 
-def _described(row):
-    """Returns the template's values for a question."""
-    return {
-        "id": row["id"],
-        "question": row["question"],
-        "golds": list(dict.fromkeys(row["golds"])),
-        "prediction": row["prediction"],
-        "sure": page.percent(row["probability"], 1) if _confidence(row) >= 0 else "",
-        "f1": page.percent(row["f1"], 1),
-        "excerpts": _excerpts(row),
-    }
+def _sure(row):
+    """Returns the probability of the best answer as a list of a text, empty without one."""
+    return [page.percent(row["probability"], 1)] if _confidence(row) >= 0 else []
 
 
 def _excerpts(row):

@@ -15,7 +15,7 @@ from keras_bert.tasks.questions import predictions
 from keras_bert.tasks.questions import summary as question_summary
 from keras_bert.tasks.questions.data import QuestionSettings, read_all
 from keras_bert.tasks.questions.features import QuestionWindows
-from keras_bert.tasks.questions.report import question_report
+from keras_bert.tasks.questions.report import judge_answers
 from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced
 
@@ -196,7 +196,7 @@ class QuestionAnsweringTask(Task):
         rows = predictions.report_rows(questions, answers, threshold)
         return Findings(
             {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")},
-            *question_report(rows, version_2),
+            *judge_answers(rows, version_2).report(),
             results={"scores": scores},
             scores=_listed(scores),
             facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if version_2 else {},

@@ -15,7 +15,7 @@ _NO_TYPE = "entity"  # The name of a single type without a name.
 class Match(NamedTuple):
     """A gold entity and the predicted one that belongs to it; one of them may be missing."""
 
-    row: dict  # The sentence, see `entity_report`.
+    row: dict  # The sentence, see `judge_entities`.
     gold: Entity | None
     prediction: Entity | None
     confidence: float = math.nan  # Probability of the prediction; NaN without one.
@@ -52,12 +52,6 @@ class Match(NamedTuple):
 def type_name(name):
     """Returns the name of a type to show."""
     return name or _NO_TYPE
-
-
-def wrong(found):
-    """Returns the matches that are errors, the most confident first, then those without a prediction."""
-    errors = [match for match in found if match.kind != CORRECT]
-    return sorted(errors, key=lambda match: -match.confidence if math.isfinite(match.confidence) else 1.0)
 
 
 def matches(row):

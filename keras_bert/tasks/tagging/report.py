@@ -1,15 +1,15 @@
-"""Report sections about a tagger on dev: scores by type, kinds of errors, and the hardest sentences."""
+"""What a report shows about taggers: scores by type, kinds of errors, borders, and marked sentences."""
 
 import collections
+import dataclasses
 import math
 
 import numpy as np
 
 from keras_bert.reports import page
 from keras_bert.reports.excerpts import excerpts
-from keras_bert.reports.sections import calibration_section, length_rows, share_bar
-from keras_bert.tasks.classification.report import CONFUSIONS, MANY_CLASSES, confusions, share
-from keras_bert.tasks.tagging import matches as entity_matches
+from keras_bert.reports.judged import Hardest, Judged
+from keras_bert.reports.sections import confusions, length_rows, share, share_bar
 from keras_bert.tasks.tagging.matches import (
     BOTH_WRONG,
     CORRECT,
@@ -18,58 +18,191 @@ from keras_bert.tasks.tagging.matches import (
     SPURIOUS,
     WRONG_BORDER,
     WRONG_TYPE,
+    Match,
+    matches,
+    type_name,
 )
-from keras_bert.tasks.tagging.sentences_report import hardest_section
+from keras_bert.tasks.tagging.schemes import Entity
 
 _OTHER_BORDERS = "other borders"
 _ENTITY_LENGTHS = {"1": 1, "2": 2, "3": 3, "4": 4, "5 or more": math.inf}
 _EXAMPLES = 3  # Examples of each border that is off by one word.
 _WORDS = 5  # The most frequent words at such borders.
 _AROUND = 40  # Number of characters to show around these examples.
+_LONG = 800  # Longer sentences, in characters, are cut to the surroundings of their first errors.
+_ERRORS = 5  # Errors to show of a long sentence.
+_COLUMNS = "line", "word", "error", "gold type", "gold", "predicted type", "predicted", "probability", "sentence"
+_TYPE = 40  # Maximum number of characters of a type to show.
 
 
-def entity_report(rows, scores):
-    """Returns HTML sections about a tagger that finds entities, and the wrong entities as rows of `errors.tsv`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _JudgedMatches(Judged):
+    """Judged `Match`es of gold and predicted entities or tags, a row for each; the hardest rows are sentences."""
 
-    Args:
-        rows: list of dicts, one for each sentence of dev: `line`, the number of its first line in the file; `text`;
-            `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of
-            `(type, first word, end word)`, type "" if the only type has no name; `confidences`, the probabilities of
-            the predictions; `loss`, the mean loss of the words; `tokens`, the number of tokens.
-        scores: list of `(type, precision, recall, f1, support, predicted)`, scores from 0 to 1, "all" last.
-    """
-    found = [match for row in rows for match in entity_matches.matches(row)]
-    predicted = [match for match in found if match.prediction]
-    types = dict.fromkeys(entity_matches.type_name(name) for name, *_ in scores[:-1])
-    types |= dict.fromkeys(entity.type for match in found for entity in match.entities)
-    sections = [
-        page.render(
+    matches: list
+    sentences: Judged
+
+    def hardest(self):
+        return self.sentences.hardest()
+
+    def columns(self):
+        cells = list(map(_error, self.matches))
+        return {name: [row[number] for row in cells] for number, name in enumerate(_COLUMNS)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgedEntities(_JudgedMatches):
+    """Judged entities, with the table of their scores."""
+
+    scores: list
+
+    def overview(self):
+        found = self.matches
+        types = dict.fromkeys(type_name(name) for name, *_ in self.scores[:-1])
+        types |= dict.fromkeys(entity.type for match in found for entity in match.entities)
+        section = page.render(
             "tasks/tagging/report.html",
-            scores=[_score_row(*values) for values in scores],
+            scores=[_score_row(*values) for values in self.scores],
             kinds=_kinds(found),
             **_confusions(list(types), found),
             **_borders(found),
-            sentence_lengths=_sentence_lengths(rows, found),
+            sentence_lengths=_sentence_lengths(self.sentences.rows, found),
             entity_lengths=_entity_lengths(found),
+        )
+        return [section]
+
+
+class JudgedTags(_JudgedMatches):
+    """Judged tags of words."""
+
+    words = "tag", "tags", "words"
+
+    def columns(self):
+        names = {"line": "line", "word": "word", "text": "gold", "true": "gold type", "predicted": "predicted type"}
+        names |= {"probability": "probability", "sentence": "sentence"}
+        columns = super().columns()
+        return {title: columns[name] for title, name in names.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JudgedSentences(Judged):
+    """Judged sentences, the `rows`, with the matches to mark in each."""
+
+    rows: list
+    marked: list
+    unit: str  # What is marked: "entities" or "words".
+
+    @property
+    def hardest_rows(self):
+        ends = {"entities": "type with its probability, correct ones by their type."}
+        end = ends.get(self.unit, "tag with its probability; correct ones are not marked.")
+        return Hardest(
+            "the highest loss, each text once",
+            "wrong gold tags",
+            "Hardest sentences of dev",
+            "Sentences with errors",
+            f"Wrong {self.unit} are followed by the gold and by the predicted {end}",
+            ("gold entity", "predicted entity") if self.unit == "entities" else (),
+        )
+
+    def chosen(self):
+        return self.distinct([row["text"] for row in self.rows])
+
+    def shown(self, row):
+        row, matches, loss = self.rows[row], self.marked[row], self.ends(row)
+        counts = collections.Counter(match.kind for match in matches)
+        errors = [match for match in matches if match.kind != CORRECT]
+        marks = {
+            "gold": [match.span(match.gold) for match in matches if match.gold],
+            "said": [match.span(match.prediction) for match in matches if match.prediction],
+        }
+        labels = [label for match in matches for label in _labels(match)]
+        spans, around = [], {"around": _LONG}
+        if is_long := len(row["text"]) > _LONG:
+            spans, around = [match.span(entity) for match in errors[:_ERRORS] for entity in match.entities], {}
+        kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in (*KINDS[1:], CORRECT) if counts[kind])
+        wrong = kinds if self.unit == "entities" else f"{len(errors):,} of {len(row['words']):,} words wrong"
+        cut = [f"the first {_ERRORS} errors are shown"] if is_long and len(errors) > _ERRORS else []
+        parts = excerpts(row["text"], spans, marks, labels, **around)
+        return [f"line {row['line']:,}", wrong, *loss, *cut], [("sentence", part) for part in parts]
+
+
+def judge_entities(rows, scores):
+    """Judges the entities of sentences.
+
+    `rows` is a list of dicts, one for each sentence of dev: `line`, the number of its first line in the file; `text`;
+    `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of `(type, first word,
+    end word)`, type "" if the only type has no name; `confidences`, the probabilities of the predictions; `loss`, the
+    mean loss of the words; `tokens`, the number of tokens. `scores` is a list of `(type, precision, recall, f1,
+    support, predicted)`, scores from 0 to 1, "all" last.
+    """
+    marked = list(map(matches, rows))
+    return JudgedEntities(**_judged(rows, marked, marked, "entities"), scores=scores)
+
+
+def judge_tags(rows, names):
+    """Judges the tags of words, which are the `golds` and `predictions` of `rows`, see `judge_entities`."""
+    found = list(map(_word_matches, rows))
+    wrong = [[match for match in matches if match.kind != CORRECT] for matches in found]
+    fields = _judged(rows, found, wrong, "words")
+    lengths = [row["tokens"] for row, matches in zip(rows, found, strict=True) for _ in matches]
+    return JudgedTags(**fields, length=lengths, names=names)
+
+
+def _judged(rows, found, marked, unit):
+    """Returns the fields of judged matches, lists of `Match` for each row, of which some are `marked` in sentences."""
+    right = [all(match.kind == CORRECT for match in matches) for matches in found]
+    sides = [row["golds"] for row in rows], [row["predictions"] for row in rows]
+    losses = [row["loss"] for row in rows]
+    flat = [match for matches in found for match in matches]
+    return {
+        "gold": [match.gold and match.gold.type for match in flat],
+        "predicted": [match.prediction and match.prediction.type for match in flat],
+        "loss": np.zeros(len(flat)),
+        "confidence": np.array([match.confidence for match in flat], float),
+        "right": [match.kind == CORRECT for match in flat],
+        "matches": flat,
+        "sentences": JudgedSentences(
+            gold=sides[0], predicted=sides[1], loss=losses, right=right, rows=rows, marked=marked, unit=unit
         ),
-        calibration_section([match.confidence for match in predicted], [match.kind == CORRECT for match in predicted]),
-        hardest_section(rows, found, "entities"),
+    }
+
+
+def _word_matches(row):
+    """Returns a `Match` for each word of a row with tags."""
+    tags = zip(row["golds"], row["predictions"], row["confidences"], strict=True)
+    return [
+        Match(row, Entity(gold, word, word + 1), Entity(said, word, word + 1), float(sure))
+        for word, (gold, said, sure) in enumerate(tags)
     ]
-    columns = ["line", "word", "error", "gold type", "gold", "predicted type", "predicted", "probability", "sentence"]
-    return sections, [columns, *map(_error_row, entity_matches.wrong(found))]
 
 
-def _error_row(match):
+def _error(match):
+    """Returns the cells of a match in `errors.tsv`."""
     cells = [match.row["line"], 1 + min(entity.start for entity in match.entities), match.kind]
     for entity in (match.gold, match.prediction):
         cells += [entity.type, match.text(entity)] if entity else ["", ""]
     return [*cells, match.sure, match.row["text"]]
 
 
+def _labels(match):
+    """Returns the labels of a match for `excerpts`."""
+    if match.kind == CORRECT:
+        return [(match.span(match.gold), "", page.cut(match.gold.type, _TYPE))]
+    labels = []
+    if match.gold:
+        labels.append((match.span(match.gold), "gold", f"gold {page.cut(match.gold.type, _TYPE)}"))
+    if match.prediction:
+        sure = f" {page.percent(match.confidence, 0)}" if math.isfinite(match.confidence) else ""
+        name = f"predicted {page.cut(match.prediction.type, _TYPE)}{sure}"
+        labels.append((match.span(match.prediction), "said", name))
+    return labels
+
+
 def _score_row(name, precision, recall, f1, support, predicted):
     """Returns a table row; scores without entities are undefined."""
     return [
-        entity_matches.type_name(name),
+        type_name(name),
         page.percent(precision) if predicted else page.NOTHING,
         page.percent(recall) if support else page.NOTHING,
         share_bar(f1) if support or predicted else page.NOTHING,
@@ -108,14 +241,7 @@ def _confusions(types, matches):
     cells = counts.tolist()
     for line in cells[-2:]:
         line[-2:] = None, None
-    listed = confusions(rows, columns, counts) if len(types) > MANY_CLASSES else None
-    return {
-        "rows": rows,
-        "columns": columns,
-        "counts": cells,
-        "confusions": listed and listed[:CONFUSIONS],
-        "number": len(listed or ()),
-    }
+    return {"rows": rows, "columns": columns, "counts": cells, "confusions": confusions(types, columns, counts)}
 
 
 def _borders(matches):

@@ -16,9 +16,8 @@ from keras_bert.tasks.tagging import data, features, metrics, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
 from keras_bert.tasks.tagging.data import TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
-from keras_bert.tasks.tagging.report import entity_report
+from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from keras_bert.tasks.tagging.schemes import PLAIN
-from keras_bert.tasks.tagging.words_report import word_report
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
 
@@ -132,7 +131,7 @@ class TaggingTask(Task):
         tables = compared(self, scores, test_scores)[1]
         tags = {tag for tags in self._windows["dev"].tags(dev["words"]) for tag in tags}
         same = tags.pop() if len(tags) == 1 else None
-        return Findings(scores, *self._report(dev["words"]), tables=tables, same=same, test_scores=test_scores)
+        return Findings(scores, *self.judge(dev).report(), tables=tables, same=same, test_scores=test_scores)
 
     def _write(self, split, logits, output):
         """Writes the predictions in the form of the file."""
@@ -148,15 +147,14 @@ class TaggingTask(Task):
             return None
         return self._scores("test", test["words"])
 
-    def _report(self, logits):
-        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        rows, windows = self._rows(logits), self._windows["dev"]
+    def judge(self, logits):
+        rows, windows = self._rows(logits["words"]), self._windows["dev"]
         if self.plain:
-            return word_report(rows, self.labels)
-        return entity_report(rows, metrics.table(windows.sentences.entities, windows.entities(logits)))
+            return judge_tags(rows, self.labels)
+        return judge_entities(rows, metrics.table(windows.sentences.entities, windows.entities(logits["words"])))
 
     def _rows(self, logits):
-        """Returns the dev sentences with their entities or tags, see `entity_report` and `word_report`."""
+        """Returns the dev sentences with their entities or tags, see `judge_entities` and `judge_tags`."""
         windows = self._windows["dev"]
         golds, predictions = windows.gold_tags, windows.tags(logits)
         if not self.plain:

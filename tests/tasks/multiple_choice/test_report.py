@@ -6,7 +6,7 @@ import pytest
 from keras_bert.reports.page import Head
 from keras_bert.runs.report import write_report
 from keras_bert.tasks.multiple_choice.data import ChoiceExamples
-from keras_bert.tasks.multiple_choice.report import choice_report
+from keras_bert.tasks.multiple_choice.report import judge_choices
 from tests.runs.parsed import Page, having, rows_of, text_of
 
 pytestmark = pytest.mark.tensorflow
@@ -26,7 +26,9 @@ def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     logits = np.where(SHARES > 0, np.log(np.maximum(SHARES, 1e-9)), -1e9)
     results = [{"setting": {"seed": 1}, "scores": {"accuracy": 1 / 3, "loss": 1.0}}]
-    write_report(path, Head("", {}), "accuracy", results, {}, *choice_report(KEYS, EXAMPLES, logits, [4, 5, 6]))
+    write_report(
+        path, Head("", {}), "accuracy", results, {}, *judge_choices(KEYS, EXAMPLES, logits, [4, 5, 6]).report()
+    )
     return Page(path)
 
 
@@ -61,7 +63,7 @@ def test_hardest_examples_with_their_choices(page):
 
 def test_errors():
     logits = np.log(np.maximum(SHARES, 1e-9))
-    header, *rows = choice_report(KEYS, EXAMPLES, logits, [4, 5, 6])[1]
+    header, *rows = judge_choices(KEYS, EXAMPLES, logits, [4, 5, 6]).report()[1]
     assert header == ["row", "true", "predicted", "probability", "loss", "text", "right choice", "predicted choice"]
     assert [[*row[:3], *row[5:]] for row in rows] == [
         [1, "B", "A", "Why <b>?", "sun", "rain"],

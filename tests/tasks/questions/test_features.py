@@ -114,6 +114,14 @@ def test_answers_are_cut_from_the_context(windows):
     np.testing.assert_allclose([answer["probability"] for answer in answers], weights / weights.sum(), rtol=1e-5)
 
 
+def test_short_contexts_have_fewer_answers(windows):
+    """Before a question whose last window begins behind the end of the first ones."""
+    found = windows(("a b", [entry("1", "q")]), (" ".join("c" * 40), [entry("2", "q")]), stride=3)
+    zeros = np.zeros(int(found.lengths.numpy().sum()), "float32")
+    (_, short, _), (_, long, _) = found.answers({"start": zeros, "end": zeros}, count=20)
+    assert ([answer["text"] for answer in short], len(long)) == (["a", "a b", "b"], 20)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "inexact"), [("dev-v1.1", 32), ("dev-v2.0-cs224n-half", 2)])
 def test_target_logits_reproduce_the_answers(data, file, inexact):

@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.reports.page import Head
 from keras_bert.runs.report import write_report
-from keras_bert.tasks.questions.report import question_report
+from keras_bert.tasks.questions.report import judge_answers
 from tests.runs.parsed import Page, having, rows_of, text_of
 
 # Markup in all texts: a report that does not escape it fails every test.
@@ -40,7 +40,7 @@ def write(tmp_path):
 
     def run(rows, version_2=False):
         path = tmp_path / "report.html"
-        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, *question_report(rows, version_2))
+        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, *judge_answers(rows, version_2).report())
         return Page(path)
 
     return run

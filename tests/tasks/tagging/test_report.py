@@ -9,8 +9,7 @@ from sklearn.metrics import confusion_matrix
 from keras_bert.reports.page import NOTHING, Head
 from keras_bert.runs.report import write_report
 from keras_bert.tasks.tagging.matches import matches
-from keras_bert.tasks.tagging.report import entity_report
-from keras_bert.tasks.tagging.words_report import word_report
+from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from tests.runs.parsed import Page, having, rows_of, text_of
 
 SCORES = [("LOC", 0.5, 1.0, 2 / 3, 1, 2), ("PER", 0.0, 0.0, 0.0, 0, 0), ("all", 0.5, 1.0, 2 / 3, 1, 2)]
@@ -43,7 +42,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def report(write):
-    return lambda rows, scores=SCORES: write(entity_report(rows, scores)[0])
+    return lambda rows, scores=SCORES: write(judge_entities(rows, scores).report()[0])
 
 
 def items(page, name=HARDEST):
@@ -218,7 +217,7 @@ def test_long_sentences_are_cut(report):
 def test_all_wrong_entities_are_in_a_table():
     rows = [sentence(WORDS, GOLDS, PREDICTIONS, [0.9, 0.8, math.nan, 0.7, 0.95], line=7)]
     rows += [sentence("a b", [("", 1, 2)], line=20)]
-    header, *lines = entity_report(rows, SCORES)[1]
+    header, *lines = judge_entities(rows, SCORES).report()[1]
     assert header[:7] == ["line", "word", "error", "gold type", "gold", "predicted type", "predicted"]
     assert lines == [
         [7, 9, "wrong type and border", "LOC", "the Park&", "ORG", "<b> the", "0.9500", WORDS],
@@ -231,7 +230,7 @@ def test_all_wrong_entities_are_in_a_table():
 
 def test_reports_without_errors_and_without_entities(report):
     page = report([sentence("a", [("A", 0, 1)], [("A", 0, 1)])])
-    assert "No sentence has an error." in page.text(HARDEST)
+    assert "There are none." in page.text(HARDEST)
     page = report([sentence("a b")], [("all", math.nan, math.nan, math.nan, 0, 0)])
     assert "Calibration" not in page.sections
     assert rows_of(page.sections["Types of entities"], "list") == [["all", NOTHING, NOTHING, NOTHING, "0", "0"]]
@@ -248,7 +247,7 @@ def test_tags_of_words(write):
         words_row("a dog", "D N", "N N", confidences=[0.95, 0.85], line=9, loss=1.5),
         words_row("it", "X", "X", confidences=[0.75]),
     ]
-    sections, errors = word_report(rows, ["N", "D", "V"])
+    sections, errors = judge_tags(rows, ["N", "D", "V"]).report()
     page = write(sections)
     names = ["Confusion matrix", "Tags", "Calibration", "Errors by length", HARDEST]
     assert list(page.sections)[2:] == names
