@@ -10,6 +10,7 @@ from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.grid_runs import GridRuns, read_logits, remove_snapshots
 from keras_bert.runs.results import Results
+from keras_bert.runs.run import Run
 from keras_bert.training.collectives import sum_over_replicas
 
 _RESULT = "result.json"
@@ -34,7 +35,8 @@ class CrossValidation(Finetuning):
             )
         folds = list(range(1, task.data.folds + 1))
         super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
-        self.evaluated_on, self.results_class = f"{task.data.folds}-fold cross-validation", _FoldResults
+        self.evaluated_on = f"{task.data.folds}-fold cross-validation"
+        self.run_class, self.results_class = _FoldRun, _FoldResults
         self.grid_runs = _FoldRuns(output, task, self.grid_runs.write)
 
     def run(self):
@@ -50,18 +52,22 @@ class CrossValidation(Finetuning):
             if self.grid_runs.write:
                 write_json(result, setting)
 
-    def train_run(self, setting, folder):
-        train, dev = self.task.fold(setting["fold"], setting["seed"])
-        trainer, result = self.train(setting, folder, [train], dev)
-        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.predict(dev))}}
-
     def _train_final(self, setting, folder):
-        trainer, _ = self.train(setting, folder, self.task.train, None)
+        trainer, _ = Run(self, setting, folder).train(self.task.train, None)
         logits = self.task.test_logits(trainer.predict)
         if self.grid_runs.write:
             np.savez(self.grid_runs.final / "test.npz", **logits)
             self.save(trainer.model, self.grid_runs.logits("dev"), setting)
             remove_snapshots(folder)
+
+
+class _FoldRun(Run):
+    """Trains on all folds but one, and predicts that one."""
+
+    def finish(self):
+        train, dev = self.task.fold(self.setting["fold"], self.setting["seed"])
+        trainer, result = self.train([train], dev)
+        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.predict(dev))}}
 
 
 class _FoldResults(Results):

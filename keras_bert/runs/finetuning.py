@@ -1,36 +1,23 @@
 """Fine-tuning over a grid of settings and seeds: runs, the best model, its export and the reports.
 
-A `Task` contains the task-specific code, `Finetuning` everything else.
+A `Task` has what is specific to the task, `Run` the training, `Finetuning` everything else.
 """
 
 import logging
 import math
 import pathlib
 
-import keras
 import numpy as np
 
-from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
-from keras_bert.files import read_lines
-from keras_bert.models.freezing import freeze_layers
-from keras_bert.models.lora import enable_lora
-from keras_bert.rewirings.packed import build_packed
-from keras_bert.rewirings.trimmed import build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.grid_runs import GridRuns
 from keras_bert.runs.results import Results, indented
+from keras_bert.runs.run import Run
 from keras_bert.runs.unchanged_inputs import check_unchanged
-from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.learning_rates import advice
-from keras_bert.training.callbacks import create_callbacks
-from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.optimizer import create_optimizer
-from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
-_OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
 
 
 class Finetuning:
@@ -40,18 +27,18 @@ class Finetuning:
     or `features`; `hyperparameters` are those of all runs. The `ensemble` is that of the best runs. There are
     `log_every` steps between lines of a run's `metrics.jsonl`; for `report_to` see `create_callbacks`.
 
-    Subclasses may override `train_run`, `create_trainer` and `save`.
-
     Attributes:
+        run_class: the class of a run, `Run` or a subclass.
         callbacks: list of more callbacks of each run, see `Trainer`.
         save_every: int, steps between snapshots, 0 for none. Defaults to one epoch.
         results: the content of `results.json`, set by `finish`.
         evaluated_on: string, what the scores are from. Defaults to "dev".
         results_class: subclass of `Results`, which writes them.
         keeps_best: bool, whether the model of the best run is saved. Defaults to `True`.
+        before: dict, the scores of the model that runs start from, if the task asks for them.
     """
 
-    evaluated_on, results_class, keeps_best = "dev", Results, True
+    run_class, results_class, evaluated_on, keeps_best = Run, Results, "dev", True
 
     def __init__(
         self,
@@ -70,7 +57,7 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.callbacks, self.save_every, self.results, self._before = [], None, None, None
+        self.callbacks, self.save_every, self.results, self.before = [], None, None, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -104,7 +91,7 @@ class Finetuning:
     def _run(self, setting, folder):
         """Trains a run; keeps its logits, and its model if it is the best one yet. Returns its result."""
         try:
-            trainer, result, logits = self.train_run(setting, folder)
+            trainer, result, logits = self.run_class(self, setting, folder).finish()
         except FloatingPointError as error:
             _LOG.warning("%s diverged and is ranked last: %s", grid.setting_text(setting), error)
             return {"scores": {self.task.metric: math.nan}, "diverged": str(error)}
@@ -115,123 +102,6 @@ class Finetuning:
                 self.grid_runs.keep(setting)
                 self.save(trainer.model, logits["dev"], setting)
         return result
-
-    def train_run(self, setting, folder):
-        """Trains one run; subclasses may train on other rows, or choose among several weights.
-
-        Returns:
-            The trainer; the result, a dict with `scores`; and the logits of each split, dicts of arrays:
-            `{"dev": {...}, "test": {...}}`. A run that raises `FloatingPointError` is ranked last; the grid continues.
-        """
-        trainer, result = self.train(setting, folder, self.task.train, self.select(setting))
-        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
-        return trainer, result, logits
-
-    def select(self, setting):
-        """Selects the setting in the task; of several workers the first one writes files, which the others read."""
-        if self.strategy and not self.grid_runs.write:
-            sum_over_replicas(self.strategy, 0)
-        dev = self.task.select(setting)
-        if self.strategy and self.grid_runs.write:
-            sum_over_replicas(self.strategy, 0)
-        return dev
-
-    def train(self, setting, folder, stages, dev):
-        """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
-        _LOG.info("%s", indented(f"training: {grid.setting_text(setting)}"))
-        keras.utils.set_random_seed(setting["seed"])
-        *earlier, last = stages
-        weights, shared = None, self.hyperparameters
-        for number, stage in enumerate(earlier, 1):
-            weights = self._weights_after(setting, stage, folder / f"before_{number}", weights)
-        trainer, batches = self.create_trainer(setting, last, folder, weights, self.task.score)
-        if self.task.compares_start and dev is not None and self._before is None:
-            losses = {loss.name for loss in trainer.losses}
-            found = trainer.evaluate(dev)
-            self._before = {name: value for name, value in found.items() if name not in losses}
-            _LOG.info("%s", indented(f"before training: {data_summary.listed(self._before)}"))
-        scores = trainer.fit(
-            batches,
-            epochs=setting["epochs"],
-            evaluation=dev,
-            best=self.task.metric if shared.best else None,
-            patience=shared.patience,
-            save_every=self.save_every,
-            log_every=self.log_every,
-            progress=self.grid_runs.progress,
-        )
-        if trainer.trained_steps < setting["epochs"] * batches.steps:
-            ended = -(-trainer.trained_steps // batches.steps)
-            _LOG.info("%s", indented(f"stopped early after epoch {ended} of {setting['epochs']}"))
-        epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
-        result = {"scores": scores, "epoch": epoch}
-        if self._before:
-            result["before"] = self._before
-            if scores[self.task.metric] < self._before[self.task.metric]:
-                _LOG.warning("training made the %s on dev worse, see the scores before training", self.task.metric)
-        if shared.lora_rank:
-            result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
-        if self.grid_runs.write and not self.task.compares_start:
-            self._advise(setting, folder, result)
-        return trainer, result
-
-    def _advise(self, setting, folder, result):
-        """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
-        text = advice(read_lines(folder / "metrics.jsonl"), setting["learning_rate"], self.task.default_rates)
-        if text:
-            _LOG.warning("%s: %s", grid.setting_text(setting), text)
-            result["advice"] = text
-
-    def _weights_after(self, setting, stage, folder, weights):
-        """Returns the weights after one stage; its trainer is freed before the next one is created."""
-        trainer, batches = self.create_trainer(setting, stage, folder, weights)
-        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.grid_runs.progress)
-        return trainer.model.get_weights()
-
-    def create_trainer(self, setting, stage, folder, weights, metrics=()):
-        """Returns the trainer of one stage and its batches."""
-        shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        options = stage, setting["batch_size"], setting["seed"]
-        task, grouped = self.task, shared.group_by_length
-        batches = task.packed_batches(*options) if shared.pack else task.batches(*options, grouped)
-        steps, run_name = setting["epochs"] * batches.steps, f"{task.title}, {grid.setting_text(setting)}"
-
-        def optimizer(model):
-            warmup = round(shared.warmup * steps)
-            options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
-            return create_optimizer(model, setting["learning_rate"], steps, warmup_steps=warmup, **options)
-
-        trainer = Trainer(
-            lambda: self._build(name, weights),
-            optimizer,
-            self.task.loss,
-            metrics=metrics,
-            directory=folder,
-            strategy=self.strategy,
-            micro_batches=shared.gradient_accumulation,
-            seed=setting["seed"],
-            settings={"model": name, "precision": shared.precision},
-            callbacks=[*create_callbacks(self.report_to, folder, run_name), *self.callbacks],
-            rewire=build_packed if shared.pack else build_trimmed,
-        )
-        return trainer, batches
-
-    def _build(self, name, weights):
-        start = self.task.start
-        bert = (start.load or load_models)(name, dtype=self.hyperparameters.precision, **start.load_options)
-        check_unchanged(self.output / "runs", {name: bert.identity}, write=False)  # It may change while the grid runs.
-        model = self.task.build(bert)
-        if self.hyperparameters.lora_rank is not None:
-            enable_lora(model, self.hyperparameters.lora_rank, alpha=self.hyperparameters.lora_alpha)
-        if weights is not None:
-            model.set_weights(weights)
-        if self.hyperparameters.freeze_layers is not None:
-            freeze_layers(model, self.hyperparameters.freeze_layers)
-        if not model.trainable_weights:
-            raise ValueError(
-                f"`freeze_layers`: nothing is left to train. Received: {self.hyperparameters.freeze_layers}"
-            )
-        return model
 
     def save(self, model, logits, setting):
         """Saves the model of a run, given its dev logits."""

@@ -28,6 +28,7 @@ from keras_bert.models.freezing import check_frozen
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.runs.run import Run
 from keras_bert.tasks import in_memory, registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
@@ -210,10 +211,11 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         made = _make(data, bert, sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
-        runs = Finetuning if data.held_out else _WithoutValidation
-        finetuning = runs(
+        finetuning = Finetuning(
             made, made.choices(**choices), hyperparameters, output, strategy=strategy, report_to=report_to
         )
+        if not data.held_out:
+            finetuning.run_class, finetuning.evaluated_on = _TrainedOnAll, "the training data"
         finetuning.grid_runs.counts_earlier = False
         finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
         finetuning.run()
@@ -310,13 +312,11 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         return {name: float(value) for name, value in {**results, **made.score(golds, outputs)}.items()}
 
 
-class _WithoutValidation(Finetuning):
+class _TrainedOnAll(Run):
     """Keeps the weights of the last epoch; the scores are those on the training data."""
 
-    evaluated_on = "the training data"
-
-    def train_run(self, setting, folder):
-        trainer, result = self.train(setting, folder, self.task.train, None)
+    def finish(self):
+        trainer, result = self.train(self.task.train, None)
         result["scores"] = trainer.evaluate(self.task.dev)
         return trainer, result, {"dev": self.task.dev_logits(trainer.predict), "test": {}}
 

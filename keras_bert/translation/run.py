@@ -12,12 +12,12 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.exporting.export import export
 from keras_bert.files import difference, read_json, write_json
-from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.results import Results
+from keras_bert.runs.run import Run
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
-from keras_bert.training.callbacks import Callback, create_callbacks
+from keras_bert.training.callbacks import Callback
 from keras_bert.training.losses import Score, token_loss
 from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.schedule import InverseSquareRootSchedule
@@ -42,18 +42,15 @@ class _Results(Results):
             export(model, self.task.tokenizer, self.output / "saved_model" / "1", **self.task.export_options(None))
 
 
-class TranslationRuns(Finetuning):
-    """Trains new Transformers over a grid of learning rates, batch sizes, epochs and seeds.
+class TranslationRun(Run):
+    """Trains a new Transformer.
 
-    A run keeps the best epoch by BLEU of greedy translations of dev, or the average of its last epochs if beam search
-    translates dev better with it. The choices, see `Finetuning`, are of `learning_rate`, `tokens_per_batch`, `epochs`
-    and `seed`.
+    It keeps the best epoch by BLEU of greedy translations of dev, or the average of its last epochs if beam search
+    translates dev better with it.
     """
 
-    results_class = _Results
-
-    def train_run(self, setting, folder):
-        trainer, result = self.train(setting, folder, self.task.train, self.select(setting))
+    def finish(self):
+        trainer, result = self.train(self.task.train, self.select())
         translate = translation(Translator(describe(trainer.model), self.task.tokenizer, self.task.beam))
         dev = self._better(trainer.model, translate)
         scores, best = result["scores"], max(dev["scores"])
@@ -79,8 +76,8 @@ class TranslationRuns(Finetuning):
                 weight.assign(value)
         return {"dev": list(translated.values())[chosen], "names": list(translated), "scores": scores}
 
-    def create_trainer(self, setting, stage, folder, weights, metrics=()):
-        shared, task = self.hyperparameters, self.task
+    def create_trainer(self, stage, folder, weights, metrics=()):
+        setting, shared, task = self.setting, self.hyperparameters, self.task
         batches = task.batches(stage, setting["tokens_per_batch"], setting["seed"])
         steps = setting["epochs"] * batches.steps
         warmup = task.warmup_steps(steps)
@@ -103,20 +100,22 @@ class TranslationRuns(Finetuning):
         perplexity = dataclasses.replace(token_loss(), name="perplexity", finish=np.exp)
         bleu = Score(lambda: {"bleu": task.dev_score(task.dev_logits(greedy())["dev"])})
         self._average = WeightAverage(folder / "averaged", lambda: trainer.model, shared.average)
-        title = f"{task.title}, {grid.setting_text(setting)}"
+        options = self.options(folder)
         trainer = Trainer(
             lambda: task.build(shared.precision),
             optimizer,
             task.loss,
             metrics=[perplexity, bleu],
-            directory=folder,
-            strategy=self.strategy,
-            micro_batches=shared.gradient_accumulation,
-            seed=setting["seed"],
             settings={"precision": shared.precision},
-            callbacks=[self._average, *create_callbacks(self.report_to, folder, title)],
+            **{**options, "callbacks": [self._average, *options["callbacks"]]},
         )
         return trainer, batches
+
+
+class TranslationRuns(Finetuning):
+    """Trains new Transformers over a grid of `learning_rate`, `tokens_per_batch`, `epochs` and `seed`."""
+
+    run_class, results_class = TranslationRun, _Results
 
     def save(self, model, logits, setting):
         save(model, self.output / "model", **self.task.save_options(logits))

@@ -11,6 +11,7 @@ from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import ClassificationSettings, own_data
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -34,7 +35,8 @@ def trained(monkeypatch):
     """Replaces training: the model predicts the first letter of a text, scaled by the learning rate."""
     calls = []
 
-    def train(self, setting, folder, stages, dev):
+    def train(self, stages, dev):
+        setting, folder = self.setting, self.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.jsonl").touch()
         rows = first_letters(stages[0]()[0])
@@ -47,7 +49,7 @@ def trained(monkeypatch):
         scores = {"loss": 1.0, "accuracy": score, "macro_f1": 0.5, "matthews_correlation": 0.0}
         return types.SimpleNamespace(predict=predict, model=None), {"scores": scores, "epoch": setting["epochs"]}
 
-    monkeypatch.setattr(finetuning.Finetuning, "train", train)
+    monkeypatch.setattr(Run, "train", train)
     monkeypatch.setattr(Results, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning.Finetuning, "save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
@@ -110,14 +112,14 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
 
 
 def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, monkeypatch):
-    train = finetuning.Finetuning.train
+    train = Run.train
 
-    def diverge(self, setting, *rest):
-        if setting["learning_rate"] == 0.2 and setting.get("fold") == 3:
+    def diverge(self, *rest):
+        if self.setting["learning_rate"] == 0.2 and self.setting.get("fold") == 3:
             raise FloatingPointError("the loss is not finite")
-        return train(self, setting, *rest)
+        return train(self, *rest)
 
-    monkeypatch.setattr(finetuning.Finetuning, "train", diverge)
+    monkeypatch.setattr(Run, "train", diverge)
     assert run(task, tmp_path, [0.1, 0.2], [1]).grid_runs.chosen()["learning_rate"] == 0.1
 
 

@@ -23,6 +23,7 @@ import keras_bert
 from keras_bert.files import one_writer
 from keras_bert.runs import fit
 from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.run import Run
 from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
@@ -199,7 +200,7 @@ def test_default_learning_rate_and_advice(start, caplog):
         assert fit(epochs=1).results["setting"]["learning_rate"] == 3e-4
         assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
-        with mock.patch("keras_bert.runs.finetuning.read_lines", return_value=lines):
+        with mock.patch("keras_bert.runs.run.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
     assert trained.results["advice"].endswith("try a learning_rate of 0.0003, or more epochs")
     assert caplog.text.count("the loss did not fall, from 0.7 to 0.7") == 1
@@ -468,7 +469,7 @@ def test_scores_are_those_of_the_answers(start, tmp_path, caplog):
     trained = bert.fit(PAIRS, targets, verbose=False, **still).results
     for found in (bert.evaluate(PAIRS, targets, verbose=False), trained["scores"]):
         assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(SystemExit), mock.patch.object(Finetuning, "train", side_effect=SystemExit):
+    with pytest.raises(SystemExit), mock.patch.object(Run, "train", side_effect=SystemExit):
         bert.fit(PAIRS, 5 * targets, verbose=False, **still)
     assert "the sigmoid of the model answers from 0 to 1, the labels are from" in caplog.text
 
@@ -514,7 +515,7 @@ def test_columns_of_frames(start, caplog):
     assert fit.read_data(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
     bert = keras_bert.load(start)
     caplog.set_level("INFO", "keras_bert")
-    with mock.patch.object(Finetuning, "train", side_effect=SystemExit), pytest.raises(SystemExit):
+    with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         bert.fit(frame, "class_name", verbose=False)
     assert "  texts: pairs of the columns 'a' and 'b'" in caplog.messages
 

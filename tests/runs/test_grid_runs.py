@@ -9,6 +9,7 @@ import pytest
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 
@@ -17,11 +18,11 @@ TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, war
 TASK.facts, TASK.origins, TASK.run_settings, TASK.start = {}, {}, {}, Start("start", None)
 
 
-class Runs(Finetuning):
-    """Runs whose logits equal the seed, and whose model is a file with the seed; those without a score diverge."""
+class SeedRun(Run):
+    """A run whose logits equal the seed; one without a score diverges."""
 
-    def train_run(self, setting, folder):
-        seed = setting["seed"]
+    def finish(self):
+        seed, folder = self.setting["seed"], self.folder
         (folder / "snapshots").mkdir()
         (folder / "best").mkdir()
         (folder / "before" / "snapshots").mkdir(parents=True)
@@ -30,6 +31,12 @@ class Runs(Finetuning):
             raise FloatingPointError("the loss is not finite at step 3")
         logits = {"dev": {"mine": np.full([2, 1], float(seed))}, "test": {}}
         return types.SimpleNamespace(model=str(seed)), {"scores": {"f1": SCORES[seed], "loss": 1.0}}, logits
+
+
+class Runs(Finetuning):
+    """Runs whose model is a file with the seed."""
+
+    run_class = SeedRun
 
     def save(self, model, logits, setting):
         (self.output / "model").write_text(model)
@@ -50,13 +57,13 @@ def run(tmp_path):
 def test_an_interrupted_grid_resumes(tmp_path, run, monkeypatch):
     calls = []
 
-    def train_run(self, setting, folder):
-        calls.append((setting.get("seed"), len(self.grid_runs.results)))
+    def finish(self):
+        calls.append((self.setting.get("seed"), len(self.runs.grid_runs.results)))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return None, {"scores": {"f1": setting["seed"] / 10}}, {}
+        return None, {"scores": {"f1": self.setting["seed"] / 10}}, {}
 
-    monkeypatch.setattr(Runs, "train_run", train_run)
+    monkeypatch.setattr(SeedRun, "finish", finish)
     monkeypatch.setattr(Runs, "keeps_best", False)
     with pytest.raises(KeyboardInterrupt):
         run([1, 2, 3])

@@ -11,6 +11,7 @@ from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import MultiLabelSettings, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
@@ -48,12 +49,12 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
             ids = np.concatenate([inputs["token_ids"].numpy() for inputs, _, _ in batches.dataset(0)])
             return {"logits": logits_of(0)[ids[np.argsort(order)][np.sum(order < 0) :, 1] - 5]}  # "a" is piece 5.
 
-    def train(self, setting, folder, stages, dev):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.jsonl").touch()
+    def train(self, stages, dev):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "metrics.jsonl").touch()
         return Trained(), {"scores": {"micro_f1": 0.5, "macro_f1": 0.5, "exact_match": 0.5}, "epoch": 1}
 
-    monkeypatch.setattr(finetuning.Finetuning, "train", train)
+    monkeypatch.setattr(Run, "train", train)
     monkeypatch.setattr(Results, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
