@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.reports.page import base_name, is_hub_name
-from keras_bert.tasks.summary import headline, warnings
+from keras_bert.tasks.summary import headline
 from keras_bert.version import __version__
 
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
@@ -101,7 +101,7 @@ def _scalar(value):
 
 def _data(task):
     lines = [f"{name}: {text}" for name, text in task.facts.items() if name != "start"]
-    return "".join(f"- {escaped(line)}\n" for line in [*lines, *warnings(task.summary)])
+    return "".join(f"- {escaped(line)}\n" for line in [*lines, *task.warnings])
 
 
 def escaped(text):

@@ -122,7 +122,7 @@ class Task(abc.ABC):
             `train` is their number in train; `overlap` has for each other split the number of its rows that are also in
             train, and an entry of its name, `{file: rows}`, the total; `majority` has the scores of the majority
             baseline, empty if there is none, and `baseline` its description. `summary.warnings` and `summary.facts`
-            read optional entries, too, such as `labels`, `truncated` and `repeated`.
+            read optional entries, too, such as `truncated`, `repeated` and `contradictory`.
         card: dict for the model card: `pipeline_tag`; `dataset` (the metadata of the hub: `type`, `name`, `config`,
             `split`); `datasets` (names of data sets on the hub); `purpose` and `trained_on` (for the first sentence);
             `example` (Python code, the texts to predict); `arguments` (Python code, the arguments of the tokenizer).
@@ -231,7 +231,11 @@ class Task(abc.ABC):
     @functools.cached_property
     def warnings(self):
         """Sentences about what is probably a mistake in the data."""
-        return data_summary.warnings(self.summary)
+        return [*self.data_warnings(), *data_summary.warnings(self.summary)]
+
+    def data_warnings(self):
+        """Returns the sentences of `warnings` that other tasks do not have."""
+        return []
 
     def data_facts(self):
         """Returns the entries of `facts` that describe the rows."""

@@ -7,13 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.reports.page import Headline
-from keras_bert.tasks.class_names import MANY, REGRESSION, alike, are_numbers, some, spelled
+from keras_bert.tasks.class_names import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
-_CLASSES = {"labels": "labels", "entities": "types", "tags": "tags"}  # What messages call those of a summary.
-_FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
 def normal(*texts):
@@ -68,66 +66,38 @@ def contradictory(keys, labels):
     return sum(len(labels_of[key]) > 1 for key in keys)
 
 
+def split_entries(keys, names, answers=None):
+    """Returns the entries of a summary about the rows of each split, given their texts as `normal` returns them.
+
+    These are their number, under the `names` of the files, and how many are also in train; with `answers`, those of the
+    training rows, how many are repeated, and how many occur with another answer.
+    """
+    train, others = keys["train"], {split: rows for split, rows in keys.items() if split != "train"}
+    counts = {split: {names[split]: len(rows)} for split, rows in others.items()}
+    entries = {"train": len(train), "dev": {}, "test": {}, **counts, "overlap": overlaps(train, others)}
+    if answers is None:
+        return entries
+    repeated = len(train) - len(set(zip(train, answers, strict=True)))
+    return {**entries, "repeated": repeated, "contradictory": contradictory(train, answers)}
+
+
 def warnings(summary):
-    """Returns sentences about what is probably a mistake in the data."""
-    unit, labels, found = summary["unit"], summary.get("labels", {}), []
-    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
-    if "labels_per_row" in summary:
-        found += _doubtful_sets(summary, used)
-    elif len(used) == 1:
-        found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
-    elif constant := _constant(summary):
-        found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
-    if unused and (len(used) != 1 or "labels_per_row" in summary):
-        found.append(f"no training {unit} have the label(s) {some(unused)}")
-    found += _look_alikes(summary)
-    few, rows = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW], sum(labels.values())
-    if len(labels) >= MANY and rows < 2 * len(labels):
-        advice = REGRESSION if are_numbers(labels) else "Expected the column of the labels"
-        found.append(f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}")
-    elif few:
-        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
-    if missing := summary.get("not_in_dev"):
-        found.append(f"no dev {unit} have the training label(s) {some(missing)}")
-    if summary.get("entities") == {}:
-        found.append(f"no training {unit} have entities: the model can only learn to find none")
-    if unknown := summary.get("unknown"):
-        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
-        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
+    """Returns sentences about rows that are in several splits, or occur with different labels."""
+    unit, found = summary["unit"], []
     for split, count in summary["overlap"].items():
         if count:
             total = next(iter(summary[split].values()))
             found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
-    if summary.get("alike"):
-        found.append(f"in {summary['alike']:,} training {unit}, another choice looks like the right one")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
 
 
-def _doubtful_sets(summary, used):
-    """Returns warnings about multi-label data."""
-    unit, doubts = summary["unit"], []
-    if always := [name for name in used if summary["labels"][name] == summary["train"]]:
-        doubts.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
-    if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
-        doubts.append(f"all training {unit} have one label; `task=classification` predicts exactly one")
-    return doubts
-
-
-def _constant(summary):
-    """Returns the target of all rows if they are equal."""
-    ends = summary.get("range")
-    return f"{ends['lowest']:g}" if ends and ends["lowest"] == ends["highest"] else None
-
-
-def _look_alikes(summary):
-    """Returns a warning about names that look alike, with how often they are in train; an empty list without any."""
-    key = next((key for key in _CLASSES if key in summary), None)
-    counts = summary.get(key, {}) | dict.fromkeys(summary.get("unknown", ()), 0)
+def look_alikes(classes, counts):
+    """Returns a warning about `classes`, such as "labels", that look alike, in a list; `counts` are theirs in train."""
     pairs = [zip(spelled(names), names, strict=True) for names in alike(counts)]
     same = [" and ".join(f"{text} ({counts[name]:,})" for text, name in group) for group in pairs]
-    return [f"{_CLASSES[key]} that look alike are different classes: {some(same)}"] if same else []
+    return [f"{classes} that look alike are different classes: {some(same)}"] if same else []
 
 
 def no_better(summary, metric, scores, same=None):

@@ -7,8 +7,9 @@ import pytest
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.data import Data, Task
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.classification.summary import majority, summarize
+from keras_bert.tasks.classification.summary import majority, summarize, warnings
 from keras_bert.tasks.examples import Examples
+from keras_bert.tasks.tagging import summary as tagging
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
@@ -37,14 +38,14 @@ def test_a_table():
     summary["truncated"]["held"] = 0.9996
     assert data_summary.facts(summary)["truncated"].endswith("sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
-    assert data_summary.warnings(summary) == [
+    assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
         "1 of 3 dev rows are also in train, which raises the dev scores",
         "2 of 3 test rows are also in train, which raises the test scores",
         "2 training rows occur with different labels",
     ]
     summary["labels"] = dict.fromkeys("abcdefg", 1)
-    assert data_summary.warnings(summary)[0].endswith("rows: a (1), b (1), c (1), d (1), e (1), and 2 more")
+    assert warnings(summary)[0].endswith("rows: a (1), b (1), c (1), d (1), e (1), and 2 more")
 
 
 def test_majority_baselines():
@@ -73,13 +74,13 @@ def test_truncation(lengths, limit, expected):
 
 def test_warnings_about_labels():
     data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
-    warning, few = data_summary.warnings(summarize(data, [3, 3], 128, 512))
+    warning, few = warnings(summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
     assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
     task = Task("own", "Own", "text", None, "label", (), (spearman,))
     data = Data(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
     warning = "all training rows have the target 2.5: the model can only learn to predict it"
-    assert data_summary.warnings(summarize(data, [3, 3], 128, 512)) == [warning]
+    assert warnings(summarize(data, [3, 3], 128, 512)) == [warning]
 
 
 def test_misspelled_and_rare_labels_and_repeated_rows():
@@ -89,7 +90,7 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
     data = Data(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
     summary = summarize(data, [3] * 17, 128, 512)
     assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
-    assert data_summary.warnings(summary) == [
+    assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "labels that look alike are different classes: 'good' (5) and 'Good' (2)",
         "5 of 7 classes have fewer than 5 training rows: Good (2), b (1), c (1), d (1), e (1)",
         "no dev rows have the training label(s) Good, b, c, d, e",
@@ -105,8 +106,8 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
     ],
 )
 def test_nearly_as_many_classes_as_rows(labels, warning):
-    summary = {"unit": "rows", "labels": dict.fromkeys(labels, 1) | {labels[0]: 3}, "overlap": {}}
-    assert data_summary.warnings(summary) == [f"the 14 training rows have 12 different labels. {warning}"]
+    summary = {"unit": "rows", "labels": dict.fromkeys(labels, 1) | {labels[0]: 3}}
+    assert warnings(summary) == [f"the 14 training rows have 12 different labels. {warning}"]
 
 
 @pytest.mark.parametrize(
@@ -128,15 +129,14 @@ def test_nearly_as_many_classes_as_rows(labels, warning):
     ],
 )
 def test_names_that_look_alike(labels, shown):
-    for key, what in (("labels", "labels"), ("tags", "tags"), ("entities", "types")):
-        summary = {"unit": "rows", key: dict.fromkeys(labels, 9), "overlap": {}}
+    counts = dict.fromkeys(labels, 9)
+    for found, what in ((warnings, "labels"), (tagging.warnings, "tags"), (tagging.warnings, "types")):
         expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
-        assert data_summary.warnings(summary) == expected
+        assert found({"unit": "rows", {"types": "entities"}.get(what, what): counts}) == expected
 
 
 def test_types_of_dev_that_look_like_those_of_train():
-    summary = {"unit": "texts", "entities": {"PER": 3}, "unknown": {"PER\u200b": 2}, "overlap": {}}
-    found = data_summary.warnings(summary)[0]
+    found = tagging.warnings({"unit": "texts", "entities": {"PER": 3}, "unknown": {"PER\u200b": 2}})[0]
     assert found == r"types that look alike are different classes: 'PER' (3) and 'PER\u200b' (0)"
 
 
@@ -150,7 +150,7 @@ def test_several_labels_per_row():
     # "a" for every row: micro F1 8/10; with "b", 12/14 on the training rows, and 2/5 on dev.
     assert summary["baseline"] == "always a, b"
     assert summary["majority"] == {"micro_f1": 2 / 5, "exact_match": 0.0}
-    assert data_summary.warnings(summary) == [
+    assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "all training rows have the label(s) a: the model can only learn to predict them",
         "no training rows have the label(s) c",
         "2 of 3 classes have fewer than 5 training rows: a (4), b (2)",
@@ -158,9 +158,7 @@ def test_several_labels_per_row():
         "2 training rows occur with different labels",
     ]
     summary |= {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}, "train": 10}
-    assert data_summary.warnings(summary)[0] == (
-        "all training rows have one label; `task=classification` predicts exactly one"
-    )
+    assert warnings(summary)[0] == ("all training rows have one label; `task=classification` predicts exactly one")
 
 
 def test_models_that_have_learned_nothing():

@@ -58,6 +58,9 @@ class DistillationTask(Task):
     def summarize(self):
         return self._inner.summary
 
+    def data_warnings(self):
+        return self._inner.data_warnings()
+
     @property
     def train(self):
         return [self._rows]

@@ -4,25 +4,19 @@ import collections
 import itertools
 import math
 
-from keras_bert.tasks.class_names import some
+from keras_bert.tasks.class_names import MANY, REGRESSION, are_numbers, some
 from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
+from keras_bert.tasks.summary import contradictory, look_alikes, normal, overlaps, truncation
+
+_FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
 def summarize(data, lengths, sequence_length: int, limit: int):
-    """Summarizes a `classification.data.Data` as JSON values.
+    """Summarizes a `Data` as JSON values; `truncation` describes the arguments.
 
-    `lengths` are the tokens of each training row without truncation, `limit` is the highest `sequence_length` of the
-    model.
-
-    Returns:
-        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
-        folds of cross-validation, or `None`; `skipped`, the unreadable rows of train and dev, if any; `labels`, the
-        training rows of each class (for multi-label classification, also `labels_per_row`, the rows with each number of
-        labels), or `range` for regression, with `lowest`, `highest` and `mean`; `not_in_dev`, the training classes
-        without dev rows; `truncated`, see `truncation`; `repeated`, the training rows whose texts and label are those
-        of an earlier row; `overlap`, the rows of the first dev and test set that are also in train; `contradictory`,
-        the training rows that occur with different labels; `baseline`, a description; `majority`, its scores on dev.
+    Besides the entries of every task, these are `folds`, the number of folds of cross-validation; `labels`, the rows in
+    train of each class, and `labels_per_row` of several labels, or `range`, the numbers of regression; and
+    `not_in_dev`, the training classes without dev rows.
     """
     task, train, name = data.task, _keys(data.train), data.task.name
     parts = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
@@ -49,6 +43,45 @@ def summarize(data, lengths, sequence_length: int, limit: int):
         "baseline": baseline(task, data.train.labels),
         "majority": majority(task, data.train.labels, data.dev[name].labels),
     }
+
+
+def warnings(summary):
+    """Returns sentences about labels that are probably mistakes."""
+    unit, labels = summary["unit"], summary.get("labels", {})
+    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
+    several = "labels_per_row" in summary
+    found = _doubtful_sets(summary, used) if several else _constant(summary, used)
+    if unused and (len(used) != 1 or several):
+        found.append(f"no training {unit} have the label(s) {some(unused)}")
+    found += look_alikes("labels", labels)
+    few, rows = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW], sum(labels.values())
+    if len(labels) >= MANY and rows < 2 * len(labels):
+        advice = REGRESSION if are_numbers(labels) else "Expected the column of the labels"
+        found.append(f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}")
+    elif few:
+        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
+    if missing := summary.get("not_in_dev"):
+        found.append(f"no dev {unit} have the training label(s) {some(missing)}")
+    return found
+
+
+def _doubtful_sets(summary, used):
+    """Returns warnings about multi-label data."""
+    unit, doubts = summary["unit"], []
+    if always := [name for name in used if summary["labels"][name] == summary["train"]]:
+        doubts.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
+    if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
+        doubts.append(f"all training {unit} have one label; `task=classification` predicts exactly one")
+    return doubts
+
+
+def _constant(summary, used):
+    """Returns a warning about the label or the target of all rows, if they are equal."""
+    ends, same = summary.get("range"), [f"label {name}" for name in used]
+    if ends and ends["lowest"] == ends["highest"]:
+        same = [f"target {ends['lowest']:g}"]
+    rows = f"all training {summary['unit']} have the"
+    return [f"{rows} {same[0]}: the model can only learn to predict it"] if len(same) == 1 else []
 
 
 def baseline(task, labels):

@@ -1,7 +1,6 @@
 """Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import scipy.special
@@ -17,6 +16,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, submission
+from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import (
     ClassificationSettings,
     RegressionSettings,
@@ -29,7 +29,6 @@ from keras_bert.tasks.classification.data import (
     score,
     with_columns,
 )
-from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
 from keras_bert.text.labels import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
@@ -100,7 +99,7 @@ class ClassificationTask(Task):
     def summarize(self):
         train, limit = self.data.train, self.bert.config.max_position_embeddings
         lengths = data_summary.token_counts(self.preprocessor, train.columns, self.splits["train"][0].lengths)
-        return summarize(self.data, lengths, self.sequence_length, limit)
+        return label_summary.summarize(self.data, lengths, self.sequence_length, limit)
 
     def data_settings(self):
         return {"content": _per_part(self.data, Examples.fingerprint), **_per_part(self.data, len)}
@@ -188,12 +187,11 @@ class ClassificationTask(Task):
     def logits(self, split, predict):
         return self.answers(predict(split.batches))
 
-    @functools.cached_property
-    def warnings(self):
+    def data_warnings(self):
         ends = self.summary["range"] if self._activation == "sigmoid" else {"lowest": 0, "highest": 1}
         outside = ends["lowest"] < 0 or ends["highest"] > 1
         text = "the sigmoid of the model answers from 0 to 1, the labels are from {lowest:g} to {highest:g}: scale them"
-        return [*super().warnings, *([text.format(**ends)] if outside else [])]
+        return [*label_summary.warnings(self.summary), *([text.format(**ends)] if outside else [])]
 
     def complete(self, model):
         return without_language_model_loss(model) if self._language_model_weight else model

@@ -137,13 +137,10 @@ class EmbeddingTask(Task):
         rows = {split: _keys(examples) for split, examples in self.examples.items()}
         return {
             "unit": "rows",
-            "train": len(train),
-            "dev": {self.files["dev"]: len(rows["dev"])},
-            "test": {},
+            **data_summary.split_entries(rows, self.files),
             "skipped": {split: part.skipped for split, part in self.examples.items() if part.skipped},
             "truncated": data_summary.truncation(self._token_counts(), self.sequence_length, limit),
             "repeated": len(train) - len(set(rows["train"])),
-            "overlap": data_summary.overlaps(rows["train"], {"dev": rows["dev"]}),
             "baseline": "none",
             "majority": {},
         }

@@ -1,17 +1,22 @@
 """Fine-tuning for multiple choice: SWAG, and users' own questions with choices."""
 
+import collections
+
 import numpy as np
 
 from keras_bert.comparisons import compared
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import build_multiple_choice
+from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
+from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.data import with_columns
-from keras_bert.tasks.multiple_choice import features, predictions
-from keras_bert.tasks.multiple_choice import summary as choice_summary
+from keras_bert.tasks.logits import finite, softmax
+from keras_bert.tasks.multiple_choice import features
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all
 from keras_bert.tasks.multiple_choice.report import judge_choices
 from keras_bert.training.losses import classification_loss
+from keras_bert.training.metrics import accuracy
 from keras_bert.training.progress import announced
 
 
@@ -58,18 +63,22 @@ class MultipleChoiceTask(Task):
     def summarize(self):
         lengths = features.full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
         limit = self.bert.config.max_position_embeddings
-        return choice_summary.summarize(self.data, lengths, self.sequence_length, limit)
+        return summarize(self.data, lengths, self.sequence_length, limit)
+
+    def data_warnings(self):
+        alike = self.summary["alike"]
+        return [f"in {alike:,} training rows, another choice looks like the right one"] if alike else []
 
     def data_facts(self):
         examples = {"training examples": "train", "dev examples": "dev"}
         lines = {title: f"{self.files[name]}: {len(self.data.parts[name]):,}" for title, name in examples.items()}
-        return {**lines, **choice_summary.facts(self.summary)}
+        return {**lines, **summary_facts(self.summary)}
 
     def build(self, bert):
         return bert.model() if bert.head == self.head else build_multiple_choice(bert.encoder)
 
     def score(self, targets, outputs):
-        return predictions.score(targets, outputs["logits"])
+        return score(targets, outputs["logits"])
 
     def save_options(self, logits):
         return {"task": "swag" if self.data.train.swag else "multiple_choice"}
@@ -79,7 +88,7 @@ class MultipleChoiceTask(Task):
         return {"example": {"text": dev.text[0], "choices": [choice for choice in dev.choices[0] if choice]}}
 
     def conclude(self, dev, test, output):
-        scores = predictions.score(self.data.dev.labels, dev["dev"])
+        scores = score(self.data.dev.labels, dev["dev"])
         self._write_predictions(test, output)
         return Findings(
             scores,
@@ -94,14 +103,14 @@ class MultipleChoiceTask(Task):
 
     def _same(self, logits):
         """Returns the label that is predicted for every row, or `None`."""
-        first, *others = set(predictions.predict(logits).tolist())
+        first, *others = set(predict(logits).tolist())
         return None if others else f"choice {self.data.keys[first]}"
 
     def _write_predictions(self, logits, output):
         """Writes `predictions.tsv`."""
         if self.data.test is not None:
-            test, chosen = self.data.test, predictions.predict(logits["test"])
-            lines = predictions.table(logits["test"], test.choices, self.data.keys)
+            test, chosen = self.data.test, predict(logits["test"])
+            lines = predictions_table(logits["test"], test.choices, self.data.keys)
             choices = [row[best] for row, best in zip(test.choices, chosen, strict=True)]
             lines = with_columns(lines, {"text": test.text, "choice": choices})
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
@@ -109,7 +118,7 @@ class MultipleChoiceTask(Task):
     def _test_scores(self, logits):
         """Returns the scores on test, or `None` without labels."""
         labels = self.data.test and self.data.test.labels
-        return labels and predictions.score(labels, logits["test"])
+        return labels and score(labels, logits["test"])
 
 
 def _card(data):
@@ -128,3 +137,77 @@ def _card(data):
         "example": '[{"text": "A text.", "choices": ["One choice.", "Another one."]}]',
         "arguments": '["A text.", "A text."], ["One choice.", "Another one."], padding=True',
     }
+
+
+def summarize(data, lengths, sequence_length: int, limit: int):
+    """Summarizes a `Data` as JSON values; `truncation` describes the other arguments.
+
+    Besides the entries of every task, these are `positions`, the training rows whose right choice is at each position;
+    `choices`, those with each number of choices; `chance`, the expected accuracy on dev of guessing at random; and
+    `alike`, the training rows where another choice looks like the right one.
+    """
+    train, dev = data.train, data.dev
+    positions = collections.Counter(train.labels)
+    common = min(positions, key=lambda position: (-positions[position], position))
+    answers = [data_summary.normal(row[label]) for row, label in zip(train.choices, train.labels, strict=True)]
+    return {
+        "unit": "rows",
+        **data_summary.split_entries({split: _keys(part) for split, part in data.parts.items()}, data.names, answers),
+        "positions": {key: positions[index] for index, key in enumerate(data.keys)},
+        "choices": {str(count): rows for count, rows in sorted(collections.Counter(train.counts()).items())},
+        "truncated": data_summary.truncation(lengths, sequence_length, limit),
+        "alike": sum(map(_is_alike, train.choices, train.labels)),
+        "chance": float(np.mean([1 / count for count in dev.counts()])),
+        "baseline": f"always {data.keys[common]}",
+        "majority": {"accuracy": float(np.mean(np.array(dev.labels) == common))},
+    }
+
+
+def _keys(examples):
+    """Returns text and choices of each row without differences in case, white space and order of the choices."""
+    return [
+        (data_summary.normal(text), *sorted(data_summary.normal(*filter(None, choices))))
+        for text, choices in zip(examples.text, examples.choices, strict=True)
+    ]
+
+
+def _is_alike(choices, label):
+    """Whether another choice looks like the right one."""
+    seen = [appearance(choice) for choice in choices if choice]
+    return seen.count(appearance(choices[label])) > 1
+
+
+def summary_facts(summary):
+    """Returns the entries of the summary that other tasks lack, as lines of text by title."""
+    counts = ", ".join(f"{count}: {rows:,}" for count, rows in summary["choices"].items())
+    total = summary["train"]
+    positions = ", ".join(f"{key}: {rows:,} ({rows / total:.1%})" for key, rows in summary["positions"].items())
+    return {
+        "rows by number of choices": counts,
+        "right choices": positions,
+        "chance": f"accuracy {100 * summary['chance']:.2f}% (a random choice, on dev)",
+    }
+
+
+def predict(logits):
+    """Returns the index of the likeliest choice of each row."""
+    return finite(logits).argmax(-1)
+
+
+def score(labels, logits):
+    """Returns the accuracy, from 0 to 1, as a dict."""
+    return {"accuracy": accuracy(labels, predict(logits))}
+
+
+def predictions_table(logits, choices, keys):
+    """Returns tab-separated lines with a header: predicted label, and the probability of each choice.
+
+    `logits` are `(rows, choices)`, `keys` the labels of the choices; the cell of an absent choice is empty.
+    """
+    keys = keys[: np.shape(logits)[1]]
+    lines = ["\t".join(["label", *keys])]
+    for best, shares, row in zip(predict(logits), softmax(logits), choices, strict=True):
+        present = [bool(choice) for choice in row] + [False] * (len(keys) - len(row))
+        cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
+        lines.append("\t".join([keys[best], *cells]))
+    return lines

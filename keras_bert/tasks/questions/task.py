@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
+from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.questions import predictions
-from keras_bert.tasks.questions import summary as question_summary
+from keras_bert.tasks.questions import metrics, predictions
 from keras_bert.tasks.questions.data import QuestionSettings, read_all
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import judge_answers
@@ -63,7 +63,7 @@ class QuestionAnsweringTask(Task):
         return self.data.dev is not self.data.train[0]
 
     def summarize(self):
-        return question_summary.summarize(self._train, self._dev, self._test, self.data.files, self.settings)
+        return summarize(self._train, self._dev, self._test, self.data.files, self.settings)
 
     @functools.cached_property
     def run_settings(self):
@@ -91,7 +91,7 @@ class QuestionAnsweringTask(Task):
         return {
             "training questions": "; ".join(f"{pathlib.Path(path).name}: {count:,}" for path, count in self._sizes()),
             "dev questions": f"{dev}: {len(self.data.dev):,}",
-            **question_summary.facts(self.summary),
+            **summary_facts(self.summary),
         }
 
     def _windows(self, path, questions):
@@ -228,3 +228,58 @@ def _listed(scores):
         for name, value in scores.items()
     }
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
+
+
+def summarize(train, dev, test, files, settings):
+    """Summarizes `QuestionWindows` as JSON values: of each training file, of dev and, unless it is `None`, of test.
+
+    Besides the entries of every task, these are `answers`, the number of training questions with and without an answer
+    (SQuAD 2.0); `windows`, the number of training windows; and `several_windows`, the share of the training questions
+    whose context needs several. `majority` is empty for SQuAD 1.1.
+    """
+    keys = {"train": [key for part in train for key in _keys(part.questions)], "dev": _keys(dev.questions)}
+    keys |= {} if test is None else {"test": _keys(test.questions)}
+    names = {split: pathlib.Path(files[split]).name for split in keys if split != "train"}
+    windows = [np.bincount(part.windows.example, minlength=len(part.questions)) for part in train]
+    truncated, total = sum(len(part.long_questions) for part in train), len(keys["train"])
+    return {
+        "unit": "questions",
+        **data_summary.split_entries(keys, names),
+        **_answers(train),
+        "windows": int(sum(counts.sum() for counts in windows)),
+        "several_windows": float(np.mean(np.concatenate(windows) > 1)),
+        "truncated": {"rows": truncated, "share": truncated / total, "sequence_length": settings.max_question_length},
+        "baseline": "always no answer",
+        "majority": _majority(dev.questions),
+    }
+
+
+def _answers(train):
+    golds = [answers for part in train for answers in part.questions.golds]
+    counts = {"with an answer": sum(map(bool, golds)), "without an answer": golds.count([])}
+    return {"answers": counts} if any(part.questions.version_2 for part in train) else {}
+
+
+def _majority(questions):
+    """Returns the scores, from 0 to 1, of never answering; none for SQuAD 1.1, where every question has an answer."""
+    if not questions.version_2:
+        return {}
+    scores = metrics.score(questions, dict.fromkeys(questions.ids, ""))
+    return {name: scores[name] / 100 for name in ("exact", "f1")}
+
+
+def _keys(questions):
+    """Returns question and context of each question without differences in case and white space."""
+    contexts, asked = data_summary.normal(*questions.contexts), data_summary.normal(*questions.questions)
+    return [(text, contexts[number]) for text, number in zip(asked, questions.context, strict=True)]
+
+
+def summary_facts(summary):
+    """Returns what only question answering has as lines of text by title, for people."""
+    lines = {"training windows": f"{summary['windows']:,}"}
+    if summary["several_windows"]:
+        lines["training windows"] += f"; {summary['several_windows']:.1%} of the contexts need more than one"
+    if answers := summary.get("answers"):
+        total = sum(answers.values())
+        lines["answers"] = ", ".join(f"{name}: {count:,} ({count / total:.1%})" for name, count in answers.items())
+    return lines

@@ -10,7 +10,7 @@ from keras_bert.reports import page
 from keras_bert.reports.excerpts import excerpts
 from keras_bert.reports.judged import Hardest, Judged
 from keras_bert.reports.sections import confusions, length_rows, share, share_bar
-from keras_bert.tasks.tagging.matches import (
+from keras_bert.tasks.tagging.metrics import (
     BOTH_WRONG,
     CORRECT,
     KINDS,

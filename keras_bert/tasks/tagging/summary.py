@@ -5,7 +5,8 @@ import itertools
 
 import numpy as np
 
-from keras_bert.tasks.summary import normal, overlaps
+from keras_bert.tasks.class_names import some
+from keras_bert.tasks.summary import look_alikes, normal, split_entries
 from keras_bert.tasks.tagging import metrics, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 
@@ -14,34 +15,43 @@ _BASELINE = "each word's most frequent training tag"
 
 
 def summarize(windows, settings):
-    """Summarizes `Sentences` as JSON values, as `tasks.summary.summarize` does for rows.
+    """Summarizes `TaggingWindows` by split as JSON values.
 
-    `windows` are the `TaggingWindows` of `train`, `dev` and, if there is data to predict, `test`. Returns a dict with
-    the entries `unit`, `train`, `dev`, `test`, `overlap`, `baseline` and `majority` of rows; `words`, the training
-    words; `entities`, the training entities of each type, or `tags`, the words of each tag; `unknown`, the dev entities
-    of types that train lacks; `windows`; and `long`, the training sentences with several windows.
+    Besides the entries of every task, these are `words`, the training words; `entities`, the training entities of each
+    type, or `tags`, the words of each tag; `unknown`, the dev entities of types that train lacks; `windows`; and
+    `long`, the training sentences with several windows.
     """
-    train, splits = windows["train"], {split: part for split, part in windows.items() if split != "train"}
-    sentences, dev = train.sentences, splits["dev"].sentences
+    train, dev = windows["train"], windows["dev"]
+    sentences = train.sentences
     counts = collections.Counter(itertools.chain.from_iterable(sentences.types()))
-    unknown = collections.Counter(kind for kinds in dev.types() for kind in kinds if kind not in counts)
+    unknown = collections.Counter(kind for kinds in dev.sentences.types() for kind in kinds if kind not in counts)
     keys = {split: list(map(_key, part.sentences.sources)) for split, part in windows.items()}
+    names = {split: part.sentences.origin.name for split, part in windows.items()}
     return {
         "unit": "texts" if sentences.words is None else "sentences",
         "predicted": "word",
-        "train": len(sentences),
-        "dev": {},
-        "test": {},
-        **{split: {part.sentences.origin.name: len(part.sentences)} for split, part in splits.items()},
+        **split_entries(keys, names),
         "words": int(train.counts.sum()),
         "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
         "unknown": dict(unknown.most_common()),
         "windows": len(train.windows.length),
         "long": 0 if settings.document_context else int(np.sum(train.tokens > settings.sequence_length - 2)),
-        "overlap": overlaps(keys.pop("train"), keys),
         "baseline": _BASELINE,
-        "majority": _baseline(train, splits["dev"]),
+        "majority": _baseline(train, dev),
     }
+
+
+def warnings(summary):
+    """Returns sentences about types or tags that are probably mistakes."""
+    unknown, what = summary.get("unknown", {}), "types" if "entities" in summary else "tags"
+    counts = summary["entities" if what == "types" else "tags"]
+    found = look_alikes(what, counts | dict.fromkeys(unknown, 0))
+    if what == "types" and not counts:
+        found.append(f"no training {summary['unit']} have entities: the model can only learn to find none")
+    if unknown:
+        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
+        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
+    return found
 
 
 def _key(source):

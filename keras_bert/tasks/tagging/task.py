@@ -81,6 +81,9 @@ class TaggingTask(Task):
     def data_settings(self):
         return {_FLAGS.get(name, name): value for name, value in super().data_settings().items()}
 
+    def data_warnings(self):
+        return sentence_summary.warnings(self.summary)
+
     def data_facts(self):
         return sentence_summary.facts(self.summary)
 

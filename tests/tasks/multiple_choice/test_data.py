@@ -6,10 +6,8 @@ import logging
 import numpy as np
 import pytest
 
-from keras_bert.tasks import summary as row_summary
 from keras_bert.tasks.multiple_choice import data as choices
-from keras_bert.tasks.multiple_choice import predictions
-from keras_bert.tasks.multiple_choice import summary as data_summary
+from keras_bert.tasks.multiple_choice import task
 from tests.tasks.files import write as write_file
 
 pytestmark = pytest.mark.tensorflow
@@ -162,13 +160,13 @@ def test_summary(tmp_path):
     lines = ["One?,x,y,z,A", "one? ,Y,X,z,B", "One?,x,y,z,C", "Two?,x,y,,A"]
     train = write(tmp_path, "train.csv", "question,A,B,C,key", *lines)
     dev = write(tmp_path, "dev.csv", "question,A,B,C,key", "two?,y,x,,A", "Three?,x,y,z,B")
-    summary = data_summary.summarize(choices.read_all(train, dev), np.array([5, 5, 5, 9]), 8, 16)
+    summary = task.summarize(choices.read_all(train, dev), np.array([5, 5, 5, 9]), 8, 16)
     expected = {"unit": "rows", "train": 4, "dev": {"dev.csv": 2}, "test": {}, "overlap": {"dev": 1}}
     expected |= {"positions": {"A": 2, "B": 1, "C": 1}, "choices": {"2": 1, "3": 3}}
     expected |= {"repeated": 1, "alike": 0, "contradictory": 3, "baseline": "always A", "majority": {"accuracy": 0.5}}
     truncated = {"rows": 1, "share": 0.25, "sequence_length": 8, "longest": 9, "enough": 16, "held": 1.0}
     assert summary == expected | {"truncated": truncated, "chance": pytest.approx((1 / 2 + 1 / 3) / 2)}
-    facts = data_summary.facts(summary)
+    facts = task.summary_facts(summary)
     assert facts["rows by number of choices"] == "2: 1, 3: 3"
     assert facts["chance"] == "accuracy 41.67% (a random choice, on dev)"
 
@@ -176,18 +174,18 @@ def test_summary(tmp_path):
 def test_choices_that_look_like_the_right_one(tmp_path):
     lines = ["question,A,B,C,key", "1?,1,01,z,A", "2?,x,X\u200b,z,C", "3?,,x y,x  y,B", "4?,x,y,,B"]
     path = write(tmp_path, "a.csv", *lines)
-    summary = data_summary.summarize(choices.read_all(path, path), np.array([5] * 4), 8, 16)
-    assert "in 2 training rows, another choice looks like the right one" in row_summary.warnings(summary)
+    summary = task.summarize(choices.read_all(path, path), np.array([5] * 4), 8, 16)
+    assert summary["alike"] == 2
 
 
 def test_predictions():
     logits = np.log([[1, 3, 4], [1, 1, 2]])
     logits[1, 0] = -1e9  # An absent choice.
-    assert predictions.table(logits, [["x", "y", "z"], ["", "y", "z"]], ["A", "B", "C", "D"]) == [
+    assert task.predictions_table(logits, [["x", "y", "z"], ["", "y", "z"]], ["A", "B", "C", "D"]) == [
         "label\tA\tB\tC",
         "C\t0.1250\t0.3750\t0.5000",
         "C\t\t0.3333\t0.6667",
     ]
-    assert predictions.score([2, 1], logits) == {"accuracy": 0.5}
+    assert task.score([2, 1], logits) == {"accuracy": 0.5}
     with pytest.raises(FloatingPointError, match="the training has diverged"):
-        predictions.score([0], [[np.nan, 1.0]])
+        task.score([0], [[np.nan, 1.0]])

@@ -6,8 +6,7 @@ import pytest
 
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.questions import data, features
-from keras_bert.tasks.questions import summary as question_summary
-from keras_bert.tasks.questions.task import QuestionSettings
+from keras_bert.tasks.questions.task import QuestionSettings, summarize, summary_facts
 from keras_bert.text.preprocessor import TextPreprocessor
 
 pytestmark = pytest.mark.tensorflow
@@ -35,7 +34,7 @@ def test_questions(tmp_path, preprocessor):
     same = (" Y", "A b  c d e f g h", None)
     others = ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
     dev = windows(tmp_path / "dev.json", preprocessor, "v2.0", same, *others)
-    summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, SETTINGS)
+    summary = summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, SETTINGS)
     expected = {
         "unit": "questions",
         "train": 3,
@@ -47,7 +46,7 @@ def test_questions(tmp_path, preprocessor):
     expected |= {"answers": {"with an answer": 2, "without an answer": 1}, "several_windows": pytest.approx(1 / 3)}
     expected |= {"truncated": {"rows": 1, "share": pytest.approx(1 / 3), "sequence_length": 2}}
     assert summary == expected | {"baseline": "always no answer", "majority": {"exact": 0.75, "f1": 0.75}}
-    assert {**question_summary.facts(summary), **data_summary.facts(summary)} == {
+    assert {**summary_facts(summary), **data_summary.facts(summary)} == {
         "training windows": "4; 33.3% of the contexts need more than one",
         "answers": "with an answer: 2 (66.7%), without an answer: 1 (33.3%)",
         "truncated": "33.3% of the training questions are longer than 2 tokens",
@@ -57,6 +56,6 @@ def test_questions(tmp_path, preprocessor):
 
 def test_version_1_has_no_baseline(tmp_path, preprocessor):
     part = windows(tmp_path / "1.json", preprocessor, "1.1", ("x", "a b", "a"))
-    summary = question_summary.summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, SETTINGS)
+    summary = summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, SETTINGS)
     assert (summary["majority"], summary["test"], "answers" in summary) == ({}, {"test.json": 1}, False)
     assert "majority baseline" not in data_summary.facts(summary)

@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix
 
 from keras_bert.reports.page import NOTHING, Head
 from keras_bert.runs.report import write_report
-from keras_bert.tasks.tagging.matches import matches
+from keras_bert.tasks.tagging.metrics import matches
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from tests.runs.parsed import Page, having, rows_of, text_of
 
