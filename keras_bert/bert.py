@@ -8,11 +8,10 @@ import keras
 import numpy as np
 
 from keras_bert import similarity
-from keras_bert.checkpoints.added_words import with_words
-from keras_bert.checkpoints.layout import Checkpoint, Tensor
 from keras_bert.checkpoints.load import open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
+from keras_bert.checkpoints.tensors import Checkpoint, Tensor, with_words
 from keras_bert.checks import hint
 from keras_bert.heads.describe import describe
 from keras_bert.heads.registry import head_named, register_head

@@ -57,6 +57,12 @@ def hint(name, known, hints, shown="{!r}", otherwise=None):
     return f"Did you mean {shown.format(found)}?" if found else everything
 
 
+def first_line(error):
+    """Returns the first line of an error's message, or its type if it has none."""
+    message = str(error).strip()
+    return message.splitlines()[0] if message else type(error).__name__
+
+
 def check_positive(name, value):
     """Raises an error unless the value is a finite number above 0."""
     if not is_finite(value) or value <= 0:

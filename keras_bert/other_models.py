@@ -4,8 +4,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 
-from keras_bert.files import read_object
-
 # What `keras_bert.load` opens, by `model_type` of config.json.
 BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert")
 # Other types of which KerasHub has models.
@@ -84,17 +82,16 @@ class OtherModelError(ValueError):
         self.models = models
 
 
-def check_folder(path):
-    """Raises `OtherModelError` or `UnknownModelError` for the folder of another model."""
-    config = path / "config.json"
-    model_type = (read_object(config) if config.is_file() else {}).get("model_type") or "bert"
+def check_folder(folder):
+    """Raises `OtherModelError` or `UnknownModelError` for the `checkpoints.folder.Folder` of another model."""
+    model_type = folder.config.get("model_type") or "bert"
     for models in _REGISTERED:
         if model_type in models.model_types:
-            raise OtherModelError(path, models)
+            raise OtherModelError(folder, models)
     if model_type not in BERTS:
         others = "transformers or KerasHub" if model_type in _KERAS_HUB else "transformers"
         raise UnknownModelError(
-            f"{config}: `model_type` must be one of {', '.join(BERTS)}. "
+            f"{folder / 'config.json'}: `model_type` must be one of {', '.join(BERTS)}. "
             f"Received: model_type={model_type!r:.100}, a model for {others}"
         )
 

@@ -7,8 +7,8 @@ import pathlib
 import re
 
 from keras_bert import other_models
-from keras_bert.checkpoints import hub, locations
-from keras_bert.checkpoints.locations import CONFIG, read_object_if_exists
+from keras_bert.checkpoints import locations
+from keras_bert.checkpoints.folder import CONFIG, Folder
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
 
@@ -61,10 +61,10 @@ def _config(model, revision=None):
     path = locations.find(model)
     if path is None and (other_models.creating(model) or _PRESET.fullmatch(model)):
         return {}
-    path = path or hub.download(model, revision, lambda files: [CONFIG])
-    config = read_object_if_exists(path / CONFIG) or read_object_if_exists(path / "bert_config.json")
+    folder = Folder(path or locations.download(model, revision, lambda files: [CONFIG]))
+    config = folder.config or folder.json("bert_config.json")
     try:
-        other_models.check_folder(path)
+        other_models.check_folder(folder)
     except other_models.OtherModelError:  # Of a wing, whose commands open it.
         return {}
     return config

@@ -2,8 +2,6 @@
 
 import re
 
-from keras_bert.files import read_object
-
 CONFIG = "adapter_config.json"
 # Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
 _KNOWN = {
@@ -69,10 +67,9 @@ _VALUES = (
 )
 
 
-def read(directory):
+def read(folder):
     """Reads `adapter_config.json`; raises for settings that are not supported."""
-    path = directory / CONFIG
-    settings = read_object(path)
+    path, settings = folder / CONFIG, folder.json(CONFIG)
     if settings.get("peft_type") != "LORA":
         raise ValueError(f"{path}: `peft_type` must be 'LORA'. Received: peft_type={settings.get('peft_type')!r}")
     initialization = settings.get("init_lora_weights")

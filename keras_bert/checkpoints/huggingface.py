@@ -1,7 +1,6 @@
-"""Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
+"""Hugging Face's format: `config.json` and `model.safetensors`, also sharded."""
 
 import dataclasses
-import itertools
 import re
 import shutil
 
@@ -9,42 +8,68 @@ import ml_dtypes
 import numpy as np
 import safetensors.numpy
 
-from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.layout import POOLER_TENSORS, PROJECTION_TENSORS, Checkpoint, is_of_head, tensors_of
-from keras_bert.checkpoints.locations import CONFIG
-from keras_bert.checkpoints.relatives import RELATIVES
+from keras_bert.checkpoints import classification_config, tokenizer_files
+from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.model_types import MODEL_TYPES
+from keras_bert.checkpoints.tensors import (
+    PROJECTION_TENSORS,
+    Checkpoint,
+    head_of_tensors,
+    is_of_head,
+    tensors_of,
+    with_head,
+)
 from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
-from keras_bert.files import read_object, write_json
+from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_thresholds
+from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 
-def read(directory, head=None):
-    """Opens a directory in Hugging Face's format, without its tokenizer; `head` is the kind of head, if known."""
-    config, metadata = read_config(directory, head)
-    tensors = _read_weights(directory, metadata)
-    if head is None and metadata.head is None and (head := _inferred_head(directory, tensors)):
-        config, metadata = read_config(directory, head)
+def fits(folder):
+    """Returns whether a folder has transformers' config."""
+    return folder.transformer.has(CONFIG)
+
+
+def read(folder, options):
+    """Opens a folder in Hugging Face's format."""
+    return with_head(read_all(folder, options), options.head)
+
+
+def read_all(folder, options):
+    """Opens a folder with its tokenizer, and with tensors of heads that are not wanted."""
+    folder = folder.transformer
+    checkpoint = read_model(folder, options.head)
+    longest_word = LONGEST_WORD if folder.is_ours else None
+    metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
+    return dataclasses.replace(checkpoint, metadata=metadata)
+
+
+def read_model(folder, head=None):
+    """Opens a folder without its tokenizer; `head` is the kind of head, if known."""
+    config, metadata = read_config(folder, head)
+    tensors = _read_weights(folder, metadata)
+    if head is None and metadata.head is None and (head := _inferred_head(folder, tensors)):
+        config, metadata = read_config(folder, head)
         metadata = metadata.replace(head=head)
     reads = head_named(head or metadata.head or NO_HEAD).reads
-    if metadata.causal and reads == ("pooled",) and not is_ours(directory):
+    if metadata.causal and reads == ("pooled",) and not folder.is_ours:
         raise ValueError(
-            f"{directory / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
+            f"{folder / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
             "has no information about the text. Expected `is_decoder`: false, or load(..., head='encoder')"
         )
-    return Checkpoint(str(directory), config, tensors, metadata)
+    return Checkpoint(str(folder), config, tensors, metadata)
 
 
-def read_config(directory, head=None):
+def read_config(folder, head=None):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`. `head` is the kind of head, if known."""
-    path = directory / CONFIG
-    values = read_object(path)
-    model_type = values.get("model_type") if values.get("model_type") in RELATIVES else "bert"
+    path, values = folder / CONFIG, folder.json(CONFIG, needed=True)
+    model_type = values.get("model_type") if values.get("model_type") in MODEL_TYPES else "bert"
     try:
         if model_type != "bert":
-            values = RELATIVES[model_type].config(values)
+            values = MODEL_TYPES[model_type].config(values)
         else:  # MuRIL's has an `embedding_size`, which transformers does not read either.
             values = {key: value for key, value in values.items() if key not in OTHER_SETTINGS}
         causal = bool(values.pop("is_decoder", False))
@@ -53,7 +78,7 @@ def read_config(directory, head=None):
         metadata = metadata.replace(head=stored)
         config = BertConfig.from_dict(values, "huggingface")
         if model_type != "bert":
-            RELATIVES[model_type].check_head(head or metadata.head, config.hidden_act)
+            MODEL_TYPES[model_type].check_head(head or metadata.head, config.hidden_act)
         classes = classification_config.read(values, head or metadata.head)
         checked_thresholds(metadata.thresholds, classification_config.count(values) if classes["multi_label"] else None)
     except ValueError as error:
@@ -84,38 +109,19 @@ def _heads():
     return heads
 
 
-def is_ours(directory):
-    """Returns whether this package wrote a directory."""
-    return "keras_bert" in read_object(directory / CONFIG)
-
-
-def _inferred_head(directory, tensors):
+def _inferred_head(folder, tensors):
     """Returns the head of a folder that does not name it, or `None`; that of an unknown architecture is not guessed."""
     names = sorted(tensor.name for name, tensor in tensors.items() if is_of_head(name))
-    architectures = read_object(directory / CONFIG).get("architectures")
+    architectures = folder.config.get("architectures")
     if names and not architectures:
         return head_of_tensors(tensors)
     if names:
         raise ValueError(
-            f"{directory / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
+            f"{folder / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
             f"{', '.join(_heads())}. Received: architectures={architectures}; pass load(..., head='encoder') to omit "
             f"the head, or another of {', '.join(head.name for head in HEADS if head.architectures)} to select it"
         )
     return None
-
-
-def head_of_tensors(tensors):
-    """Returns the head that has these tensors, or `None`: of several, that with the most tensors.
-
-    A classifier without a pooler is one of tokens.
-    """
-    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
-    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
-    found = [head for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
-    if found and "pooled" in found[-1].reads and not POOLER_TENSORS & tensors.keys():
-        alike = (head for head in HEADS if [*head.tensors.values()] == [*found[-1].tensors.values()])
-        found += [head for head in alike if "pooled" not in head.reads][:1]
-    return found[-1].name if found else None
 
 
 def write_config(description, metadata, directory):
@@ -133,7 +139,7 @@ def write_config(description, metadata, directory):
     }
     if metadata.model_type != "bert":
         values = {**dataclasses.asdict(description.config), **values, "model_type": metadata.model_type}
-        values = RELATIVES[metadata.model_type].to_config(values, head.name)
+        values = MODEL_TYPES[metadata.model_type].to_config(values, head.name)
     write_json(directory / CONFIG, values)
 
 
@@ -146,7 +152,7 @@ def write_weights(description, model_type, directory, dtype):
         prefix = "bert." if head_named(description.head).has_prefix else ""
         tensors = {name if is_of_head(name) else prefix + name: tensors[name] for name in tensors}
     else:
-        tensors = RELATIVES[model_type].to_tensors(tensors, description.head)
+        tensors = MODEL_TYPES[model_type].to_tensors(tensors, description.head)
     write_tensors(tensors, directory, dtype)
 
 
@@ -161,12 +167,12 @@ def write_tensors(tensors, directory, dtype):
     shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
-def _read_weights(directory, metadata):
-    """Returns the tensors of a directory by our names, with a tied table only once."""
-    tensors = {our_name(name): tensor for name, tensor in read_tensors(directory).items()}
+def _read_weights(folder, metadata):
+    """Returns the tensors of a folder by our names, with a tied table only once."""
+    tensors = {our_name(name): tensor for name, tensor in read_tensors(folder.path).items()}
     if metadata.model_type != "bert":
-        tensors = RELATIVES[metadata.model_type].tensors(tensors)
-    return _without_copies(directory, tensors, metadata.tied)
+        tensors = MODEL_TYPES[metadata.model_type].tensors(tensors)
+    return _without_copies(folder, tensors, metadata.tied)
 
 
 def our_name(name):
@@ -175,24 +181,24 @@ def our_name(name):
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
-def _without_copies(directory, tensors, tied):
+def _without_copies(folder, tensors, tied):
     """Drops duplicates of the tied table and of the bias, after checking that they are equal."""
     bias, copy = "cls.predictions.bias", "cls.predictions.decoder.bias"
     if copy in tensors:  # transformers writes this copy.
         if bias in tensors and tied:
-            _check_equal(directory, tensors[copy], tensors[bias])
+            _check_equal(folder, tensors[copy], tensors[bias])
         tensors[bias] = tensors.pop(copy)
     table, copy = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
     if copy in tensors and tied:
         if table in tensors:
-            _check_equal(directory, tensors[copy], tensors[table])
+            _check_equal(folder, tensors[copy], tensors[table])
         tensors.setdefault(table, tensors.pop(copy))
     return tensors
 
 
-def _check_equal(directory, copy, original):
+def _check_equal(folder, copy, original):
     if not np.array_equal(copy.read(), original.read()):
         raise ValueError(
-            f"{directory}: {copy.name} differs from {original.name}, but `tie_word_embeddings` of {CONFIG} says that "
+            f"{folder}: {copy.name} differs from {original.name}, but `tie_word_embeddings` of {CONFIG} says that "
             "they are tied. Expected equal tensors, or `tie_word_embeddings`: false"
         )

@@ -7,8 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.locations import OFFLINE
+from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of
+from keras_bert.checks import first_line
 from keras_bert.config import BertConfig
 from keras_bert.heads.classification import Classification
 from keras_bert.heads.describe import describe
@@ -69,6 +70,16 @@ def _read_classifier(task):
     return checkpoint if tokenizer is None else _with_tokenizer(checkpoint, tokenizer)
 
 
+def fits(folder):
+    """Returns whether a folder is a preset."""
+    return "registered_name" in folder.transformer.config
+
+
+def read(folder, options):
+    """Opens the folder of a preset."""
+    return read_preset(folder.path.resolve(), options.head)
+
+
 def read_preset(name, head=None):
     """Opens a KerasHub preset, a name or a directory; `head="encoder"` omits the head of a task."""
     import keras_hub
@@ -84,7 +95,7 @@ def read_preset(name, head=None):
         tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
     except Exception as error:  # KerasHub, Kaggle and the network raise different types.
         is_offline = type(error).__module__.startswith("requests.")
-        reason = f"no network: {OFFLINE}" if is_offline else str(error).strip().splitlines()[0]
+        reason = f"no network: {OFFLINE}" if is_offline else first_line(error)
         raise ValueError(f"{name}: KerasHub cannot load this preset: {reason}") from error
     if not is_model(model):
         raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(model).__name__}")

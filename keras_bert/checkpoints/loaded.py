@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.identity import model_identity
-from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
+from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
 from keras_bert.checks import check_count
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.describe import describe

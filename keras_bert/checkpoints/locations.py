@@ -1,4 +1,4 @@
-"""Where `keras_bert.load` looks for the folder of a name, and the JSON files there.
+"""Where `keras_bert.load` looks for a name: folders, caches of other programs, the Hugging Face hub.
 
 Needs no Keras, so that commands find mistakes at once.
 """
@@ -8,9 +8,11 @@ import os
 import pathlib
 import re
 import tempfile
+from functools import partial
 
-from keras_bert.checks import similar
-from keras_bert.files import read_object
+from keras_bert import other_models
+from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checks import first_line, similar
 
 # A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
 _PACKAGE = pathlib.Path(__file__).parents[1]
@@ -18,7 +20,7 @@ _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():
     _SHELF = _PACKAGE.parent / "saved_models"
 OFFLINE = "models in the folder KERAS_BERT_MODELS load without one"
-CONFIG = "config.json"  # Hugging Face's name.
+_ANSWER_S = 10  # Seconds in which the hub must answer.
 _URL = re.compile(r"https?://(?:www\.)?(?:tfhub\.dev|kaggle\.com)/.+")
 _PART = r"(\w[\w.-]*)"
 _KAGGLE = re.compile(
@@ -39,7 +41,7 @@ def find(path_or_name):
     for path in places(name):
         if path.exists():
             return path
-    if folder := find_handle(name):
+    if folder := _find_handle(name):
         return folder
     # Names on the hub have at most one slash.
     several = name.count("/") > 1 and "://" not in name
@@ -59,33 +61,12 @@ def _shelves():
     return [*([pathlib.Path(own)] if own else []), _SHELF]
 
 
-def read_object_if_exists(path):
-    """Reads a JSON object; empty if the file is missing."""
-    return read_object(path) if path.is_file() else {}
-
-
-def inner_path(path, name):
-    """Returns the path that a file names relative to its folder, where it must be.
-
-    Links are followed: a folder in the cache of the Hugging Face hub consists of links to files outside of it.
-    """
-    inner = pathlib.PurePath(name if isinstance(name, str) else "..")
-    if inner.anchor or ".." in inner.parts or not str(inner).isprintable():
-        raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
-    return path.parent / inner
-
-
-def find_handle(name):
+def _find_handle(name):
     """Returns the folder of a handle of TensorFlow Hub or Kaggle in the cache of its own program.
 
-    Returns `None` for another name, and for a preset of KerasHub, which KerasHub downloads.
-
-    Raises `FileNotFoundError`, which says how to download it, for a handle that is in no cache.
-
-    Args:
-        name: str, such as https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4,
-            tensorflow/bert/tensorFlow2/bert-en-uncased-l-12-h-768-a-12/2 (kagglehub's), also after kaggle://, or its
-            URL.
+    A handle is https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4, or kagglehub's
+    tensorflow/bert/tensorFlow2/bert-en-uncased-l-12-h-768-a-12/2, also after kaggle://, or its URL. For one that is in
+    no cache, an error says how to download it. `None` for other names, and for presets, which KerasHub downloads.
     """
     is_url, match = _URL.fullmatch(name), _KAGGLE.fullmatch(name)
     if is_url and (folder := _hub_folder(name)).is_dir():
@@ -127,3 +108,44 @@ def _kaggle_folder(owner, model, framework, variation, version):
     markers = [path for folder in frameworks for path in (folder / variation).glob(f"{version or '*'}.complete")]
     folders = [path.with_suffix("") for path in markers if path.stem.isdigit() and path.with_suffix("").is_dir()]
     return max(folders, key=lambda path: int(path.name), default=None)
+
+
+def download(name, revision, patterns, tried=(), check=None):
+    """Returns the folder of a checkpoint; `patterns` is a function of its files that returns those to download, `tried`
+    are other places of the name, `check` is called with a folder that has the config alone."""
+    import huggingface_hub
+
+    try:
+        files = _listed(name, revision)
+        fetch = partial(huggingface_hub.snapshot_download, name, revision=revision, local_files_only=files is None)
+        if check is not None and CONFIG in (files or ()):
+            check(pathlib.Path(fetch(allow_patterns=[CONFIG])))
+        return pathlib.Path(fetch(allow_patterns=patterns(files or [])))
+    except (other_models.OtherModelError, other_models.UnknownModelError):
+        raise
+    except Exception as error:  # The hub, the network and the name check raise different types.
+        reason = first_line(error)
+        if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
+            reason = f"no network, and not in its cache: {OFFLINE}"
+            reason += f"; there its name is google-bert/{name}" if name.startswith("bert-") and "/" not in name else ""
+        looked = [f"the path {path}" for path in places(name)]
+        raise ValueError(
+            f"{name}: no such checkpoint{hint(name)}. "
+            f"Tried: {', '.join([*looked, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
+        ) from None  # The hub's traceback is long, and says no more.
+
+
+def _listed(name, revision):
+    """Returns the files of a repository of the hub, `None` if it does not answer.
+
+    A download would wait for minutes on a network that leads nowhere.
+    """
+    import huggingface_hub
+
+    try:
+        found = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
+    except huggingface_hub.errors.HfHubHTTPError:
+        return []
+    except Exception:  # Those of the network and of names that no repository has.
+        return None
+    return [file.rfilename for file in found.siblings or ()]

@@ -6,11 +6,17 @@ The names of a checkpoint are the paths of Keras layers; a SavedModel numbers it
 import math
 import re
 
-from keras_bert.checkpoints.layout import POSITIONS
+from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.tensor_bundle import open_bundle
+from keras_bert.checkpoints.tensors import POSITIONS, Checkpoint, Tensor, head_of_tensors, with_head
 from keras_bert.config import BertConfig
+from keras_bert.metadata import Metadata
+from keras_bert.text.vocabulary import Vocabulary
 
+_VOCABULARY, _GRAPH = "vocab.txt", "saved_model.pb"
+_WORDPIECE, _LOWERCASING = b"WordpieceTokenizeWithOffsets", b"CaseFoldUTF8"  # Ops in the graph of a preprocessing.
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-LOWERCASE = f"do_lower_case{_SUFFIX}"
+_LOWERCASE = f"do_lower_case{_SUFFIX}"
 _DENSE = ("weight", "bias")
 _TABLE = "embeddings.word_embeddings.weight"
 _TABLES = (_TABLE, POSITIONS, "embeddings.token_type_embeddings.weight")
@@ -37,7 +43,47 @@ _MASKED = {
 _NEXT_SENTENCE = r"next_sentence\.\.pooler_dense/(kernel|bias)"  # The layer before the logits, which are not stored.
 
 
-def names(stored):
+def fits(folder):
+    """Returns whether a folder may be a SavedModel of TensorFlow Hub; those of this package have `assets.extra`."""
+    is_saved_model = folder.has(_GRAPH) and folder.has("variables/variables.index")
+    return is_saved_model and not folder.has(CONFIG) and not (folder / "assets.extra").is_dir()
+
+
+def read(folder, options):
+    """Opens the SavedModel of an encoder of TensorFlow Hub; its config is inferred from its tensors."""
+    shapes, fetch = open_bundle(folder / "variables" / "variables")
+    names = stored_names(shapes)
+    if _LOWERCASE not in shapes or not names:
+        hint = "other SavedModels are opened by `tf.saved_model.load`, or served"
+        if _WORDPIECE in (folder / _GRAPH).read_bytes():
+            hint = "a SavedModel that preprocesses texts goes with an encoder: load(encoder, tokenizer=folder)"
+        raise ValueError(f"{folder}: not an encoder of the Model Garden, whose SavedModel has `do_lower_case`; {hint}")
+    config = _config({ours: shapes[name] for ours, name in names.items()})
+    tensors = read_tensors(names, shapes, fetch)
+    path, lowercase = folder / "assets" / _VOCABULARY, bool(fetch(_LOWERCASE))
+    vocabulary = Vocabulary(path) if path.is_file() else None
+    metadata = Metadata(head=head_of_tensors(tensors), vocabulary=vocabulary, lowercase=lowercase)
+    return with_head(Checkpoint(str(folder), config, tensors, metadata), options.head)
+
+
+def read_preprocessing(folder):
+    """Returns the vocabulary and the casing of a SavedModel of TensorFlow Hub that preprocesses texts for BERT."""
+    graph, path = (folder / _GRAPH).read_bytes(), folder / "assets" / _VOCABULARY
+    if _WORDPIECE not in graph or not path.is_file():
+        raise ValueError(f"{folder}: expected a SavedModel that preprocesses texts for BERT, with {path.name}")
+    return Vocabulary(path), _LOWERCASING in graph
+
+
+def read_tensors(names, shapes, fetch):
+    """Returns the `Tensor`s by our names, of `stored_names` and what `open_bundle` returns."""
+    tensors = {}
+    for ours, name in names.items():
+        shape, arranged = _matrix(ours, shapes[name])
+        tensors[ours] = Tensor(name, shape, lambda name=name, arranged=arranged: arranged(fetch(name)))
+    return tensors
+
+
+def stored_names(stored):
     """Returns the names of the tensors by ours; empty for a checkpoint of another program."""
     paths = {name.removesuffix(_SUFFIX): name for name in stored if name.endswith(_SUFFIX)}
     if "variables/0" in paths:
@@ -85,7 +131,7 @@ def _numbered(paths):
     return found | {name: paths[f"mlm/variables/{count + n}"] for n, name in enumerate(masked) if present}
 
 
-def matrix(name, shape):
+def _matrix(name, shape):
     """Returns the shape of a tensor as `(out, in)`, and a function that brings its array there.
 
     Kernels of attention have an axis of heads, and so do their biases.
@@ -99,7 +145,7 @@ def matrix(name, shape):
     return (columns, rows), lambda array: array.reshape(rows, columns).T
 
 
-def config(shapes):
+def _config(shapes):
     """Returns the `BertConfig` of an encoder, of the shapes of its tensors by our names, as they are stored."""
     (vocab_size, hidden_size), positions, segments = (shapes[name] for name in _TABLES)
     layers = sum(name.endswith("attention.self.query.weight") for name in shapes)
@@ -107,7 +153,7 @@ def config(shapes):
         vocab_size,
         hidden_size,
         layers,
-        heads(shapes),
+        number_of_heads(shapes),
         shapes["encoder.layer.0.intermediate.dense.weight"][1],
         hidden_act="gelu_new",
         max_position_embeddings=positions[0],
@@ -115,6 +161,6 @@ def config(shapes):
     )
 
 
-def heads(shapes):
+def number_of_heads(shapes):
     """Returns the number of attention heads."""
     return shapes["encoder.layer.0.attention.self.query.weight"][1]

@@ -13,14 +13,16 @@ import shutil
 import numpy as np
 import safetensors.numpy
 
-from keras_bert.checkpoints import adapter_config, huggingface, locations
+from keras_bert.checkpoints import adapter_config, huggingface, locations, tokenizer_files
 from keras_bert.checkpoints.adapter_config import CONFIG
-from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, is_of_head, slots
+from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, slots
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
+from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 WEIGHTS = "adapter_model.safetensors"
 _TORCH = "adapter_model.bin"
@@ -29,16 +31,43 @@ _ENCODER = ("embeddings.", "encoder.")
 _TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
-def is_adapter(directory):
-    """Returns whether a directory contains an adapter."""
-    return (directory / CONFIG).is_file()
+def fits(folder):
+    """Returns whether a folder contains an adapter."""
+    return folder.has(CONFIG)
 
 
-def read(directory, settings, base, head=None):
-    """Opens an adapter with the settings of `adapter_config.read`, merged into the `Checkpoint` of its base model."""
-    if (directory / huggingface.CONFIG).is_file():
-        config, metadata = huggingface.read_config(directory)
-        _check_config(directory, config, base)
+def read(folder, options):
+    """Opens an adapter, merged into the model that it was trained on."""
+    settings = adapter_config.read(folder)
+    checkpoint = _merged(folder, settings, _open_base(folder, settings, options), options.head)
+    longest_word = LONGEST_WORD if folder.is_ours else None
+    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
+    return checkpoint
+
+
+def _open_base(folder, settings, options):
+    """Opens the base model: the one in the settings may be in the adapter's folder."""
+    name = options.base or settings.get("base_model_name_or_path")
+    if not name:
+        raise ValueError(f"{folder / CONFIG} does not name a base model. Pass it: load(..., base=path_or_name)")
+    inner = folder / name
+    place = inner if options.base is None and inner.is_dir() else name
+    try:
+        path = locations.find(place)
+        if path is not None and path.resolve() == folder.path.resolve():
+            raise ValueError(f"{name} is the adapter itself")
+        return options.open(str(place), path, settings.get("revision"), options._replace(base=None))
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"{folder}: its base model cannot be opened; load(..., base=) takes another: {error}"
+        ) from error
+
+
+def _merged(folder, settings, base, head):
+    """Returns the adapter, merged into the `Checkpoint` of its base model."""
+    if folder.has(huggingface.CONFIG):
+        config, metadata = huggingface.read_config(folder)
+        _check_config(folder, config, base)
         kept = ("vocabulary", "lowercase", "tied")
         metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
     else:
@@ -46,28 +75,28 @@ def read(directory, settings, base, head=None):
         heads = (row.name for row in HEADS if row.peft and row.peft == task and row.tensors)
         metadata = _base_metadata(base.metadata, next(heads, base.metadata.head))
     metadata = metadata.replace(head=head or metadata.head)
-    whole, pairs = _parts(directory)
+    whole, pairs = _parts(folder)
     tensors = {**base.tensors, **whole}
     for module, pair in pairs.items():
         name = huggingface.our_name(f"{module}.weight")
-        tensors[name] = _adapted(directory, module, tensors.get(name), pair, _scale(directory, settings, module, pair))
-    _check_complete(directory, settings, base, metadata.head or NO_HEAD, whole, pairs)
+        tensors[name] = _adapted(folder, module, tensors.get(name), pair, _scale(folder, settings, module, pair))
+    _check_complete(folder, settings, base, metadata.head or NO_HEAD, whole, pairs)
     if head != NO_HEAD:  # That argument omits the head.
-        _check_unused(directory, metadata.head or NO_HEAD, whole)
+        _check_unused(folder, metadata.head or NO_HEAD, whole)
     if _is_masked(metadata.head) and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
         # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
         metadata = metadata.replace(tied=False)
-    return Checkpoint(str(directory), base.config, tensors, metadata)
+    return Checkpoint(str(folder), base.config, tensors, metadata)
 
 
-def _check_config(directory, config, base):
+def _check_config(folder, config, base):
     """Raises if the adapter's `config.json` has other sizes than the base model."""
     sizes = [field.name for field in dataclasses.fields(config) if field.type is int]
     if wrong := [name for name in sizes if getattr(config, name) != getattr(base.config, name)]:
         own, others = (", ".join(f"{name}={getattr(of, name)}" for name in wrong) for of in (config, base.config))
         raise ValueError(
-            f"{directory / huggingface.CONFIG} has {own}, but the base model {base.name} has {others}. Expected the "
+            f"{folder / huggingface.CONFIG} has {own}, but the base model {base.name} has {others}. Expected the "
             "base model that was adapted: load(..., base=path_or_name)"
         )
 
@@ -80,10 +109,10 @@ def _base_metadata(metadata, head):
     return Metadata(head=head, **{name: getattr(metadata, name) for name in kept})
 
 
-def _parts(directory):
+def _parts(folder):
     """Returns the tensors that replace others by our names, and the pairs `A` and `B` by peft's names of modules."""
     whole, pairs = {}, {}
-    for name, tensor in _open(directory).items():
+    for name, tensor in _open(folder).items():
         module, found, part = name.rpartition(".lora_")
         if ".original_module." in name:
             continue  # With bias="all", peft also writes the biases of the modules that others replace.
@@ -94,13 +123,13 @@ def _parts(directory):
         elif part in ("A.weight", "B.weight"):
             pairs.setdefault(module, {})[part[0]] = tensor
         else:
-            raise ValueError(f"{directory / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
+            raise ValueError(f"{folder / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
     if (copy := "cls.predictions.decoder.bias") in whole:
         whole["cls.predictions.bias"] = whole.pop(copy)  # The decoder's is the one that transformers adds.
     return whole, pairs
 
 
-def _check_complete(directory, settings, base, head, whole, pairs):
+def _check_complete(folder, settings, base, head, whole, pairs):
     """Raises if the adapter lacks tensors that its settings specify."""
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
     row = head_named(head)
@@ -114,7 +143,7 @@ def _check_complete(directory, settings, base, head, whole, pairs):
     missing += sorted(name for name in names if name not in whole and adapter_config.saves(settings, f"bert.{name}"))
     if missing:
         raise ValueError(
-            f"{directory / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
+            f"{folder / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
             f"{CONFIG} specify for head={head!r}: {_listing(missing)}. Expected a complete file, or the head of the "
             "adapter in load(..., head=)"
         )
@@ -132,12 +161,12 @@ def _is_masked(head):
     return head is not None and "masked" in head_named(head).reads
 
 
-def _check_unused(directory, head, whole):
+def _check_unused(folder, head, whole):
     """Raises if the adapter has tensors of another head."""
     ours = _own_tensors(head)
     if unused := sorted(name for name in whole if is_of_head(name) and not name.startswith(ours)):
         raise ValueError(
-            f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
+            f"{folder / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
             f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
         )
 
@@ -146,15 +175,15 @@ def _listing(names):
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _open(directory):
+def _open(folder):
     """Returns the tensors by name, without peft's prefix."""
-    tensors = read_tensors(directory, (WEIGHTS, _TORCH))
+    tensors = read_tensors(folder.path, (WEIGHTS, _TORCH))
     if wrong := [name for name in tensors if not name.startswith(_PREFIX)]:
-        raise ValueError(f"{directory}: the names of peft's tensors begin with {_PREFIX}. Received: {wrong[0]}")
+        raise ValueError(f"{folder}: the names of peft's tensors begin with {_PREFIX}. Received: {wrong[0]}")
     return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
 
 
-def _scale(directory, settings, module, pair):
+def _scale(folder, settings, module, pair):
     """Returns the factor of `B @ A`. The first pattern that matches the end of the module's name applies."""
 
     def setting(name, default):
@@ -165,19 +194,19 @@ def _scale(directory, settings, module, pair):
     rank = setting("rank", settings.get("r", 8))
     found = pair["A"].shape[0] if "A" in pair else rank
     if found != rank:
-        raise ValueError(f"{directory / CONFIG} gives {module} the rank {rank}, but its lora_A has {found} rows")
+        raise ValueError(f"{folder / CONFIG} gives {module} the rank {rank}, but its lora_A has {found} rows")
     return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
 
 
-def _adapted(directory, module, base, pair, scale):
+def _adapted(folder, module, base, pair, scale):
     """Returns the `Tensor` of a kernel, `base + scale * B @ A`."""
     if base is None:
-        raise ValueError(f"{directory / WEIGHTS} adapts {module}, which the base model does not have")
+        raise ValueError(f"{folder / WEIGHTS} adapts {module}, which the base model does not have")
     shapes = {name: tensor.shape for name, tensor in pair.items()}
     rank = shapes.get("A", (0,))[0]
     if shapes != {"A": (rank, *base.shape[1:]), "B": (*base.shape[:1], rank)}:
         raise ValueError(
-            f"{directory / WEIGHTS}: lora_A and lora_B of {module} must fit a kernel {tuple(base.shape)} of the base "
+            f"{folder / WEIGHTS}: lora_A and lora_B of {module} must fit a kernel {tuple(base.shape)} of the base "
             f"model, (out, in). Received: {shapes}"
         )
 
@@ -197,7 +226,7 @@ def check_base(base, format):
     if base is None:
         raise ValueError("format='peft' needs `base`, the path or name of the adapted model. Received: base=None")
     path = locations.find(base)
-    if path is not None and is_adapter(path):
+    if path is not None and fits(Folder(path)):
         raise ValueError(
             f"`base` must be a whole model. Received: base={base!r}, an adapter; write the sum as a model with "
             "keras_bert.save(keras_bert.load(adapter).model(), ...) and train from there"

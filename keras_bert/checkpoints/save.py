@@ -9,8 +9,8 @@ from typing import Any, Literal
 import keras
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files, weight_files
-from keras_bert.checkpoints.layout import KERAS_FILE
-from keras_bert.checkpoints.relatives import checked_model_type
+from keras_bert.checkpoints.keras_file import KERAS_FILE
+from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
 from keras_bert.heads.describe import describe

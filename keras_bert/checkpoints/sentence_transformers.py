@@ -1,22 +1,22 @@
 """The format of sentence-transformers: `modules.json`, pooling, projection, prompts, maximum sequence length."""
 
 import dataclasses
-import json
 
-from keras_bert.checkpoints import classification_config
-from keras_bert.checkpoints.huggingface import CONFIG, is_ours, write_tensors
-from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
-from keras_bert.checkpoints.locations import inner_path, read_object_if_exists
+from keras_bert.checkpoints import classification_config, huggingface
+from keras_bert.checkpoints.folder import CONFIG, MODULES
+from keras_bert.checkpoints.huggingface import write_tensors
+from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, tensors_of, with_head
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
-from keras_bert.files import read_object, write_json
-from keras_bert.heads.registry import opened_by
+from keras_bert.files import write_json
+from keras_bert.heads.registry import head_named, opened_by
 from keras_bert.similarity import check_function
 from keras_bert.text.prompts import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
 
-MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
+SETTINGS = "config_sentence_transformers.json"
 _LENGTH, _POOLING, _DENSE = "sentence_bert_config.json", "1_Pooling", "2_Dense"
+DOWNLOADS = (MODULES, SETTINGS, f"*{_LENGTH}", "*/config.json")
 FILES = (MODULES, SETTINGS, _LENGTH, _POOLING, _DENSE)
 # The keys of older releases, which all releases read, in the order in which they concatenate several.
 _MODES = {
@@ -56,62 +56,68 @@ _FIXED = {
 }
 
 
-def transformer_folder(directory):
-    """Returns the folder of the Transformer, which old versions wrote to a subfolder."""
-    modules = _modules(directory)
-    return _folder(directory, modules[0]) if modules else directory
+def fits(folder):
+    """Returns whether a folder has modules, or the activation of a cross-encoder in transformers' config."""
+    is_scored = classification_config.stored_activation(folder.config)[1] and not folder.is_ours
+    return folder.transformer.has(CONFIG) and bool(folder.has(MODULES) or is_scored)
 
 
-def read(directory, checkpoint, head=None):
-    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any."""
-    modules = _modules(directory)
+def read(folder, options):
+    """Opens a folder, with the facts and the tensors of its modules unless `head` needs none."""
+    checkpoint = huggingface.read_all(folder, options)
+    if options.head is None or head_named(options.head).sentence_transformers:
+        checkpoint = with_modules(folder, checkpoint, options.head)
+    return with_head(checkpoint, options.head)
+
+
+def with_modules(folder, checkpoint, head=None):
+    """Returns the checkpoint with the facts and the tensors of the folder's modules, if it has any."""
     embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
-    if head != embedding and _is_cross_encoder(directory, modules, checkpoint):
-        return _cross_encoder(directory, modules, checkpoint)
-    if not modules or head == classification:
+    if head != embedding and _is_cross_encoder(folder, checkpoint):
+        return _cross_encoder(folder, checkpoint)
+    if not folder.modules or head == classification:
         return checkpoint
-    kinds = _kinds(modules)
+    kinds = _kinds(folder.modules)
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:
         raise ValueError(
-            f"{directory / MODULES}: expected the modules Transformer, Pooling and optionally Dense and Normalize, in "
+            f"{folder / MODULES}: expected the modules Transformer, Pooling and optionally Dense and Normalize, in "
             f"this order. Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    folders = {kind: _folder(directory, module) for kind, module in zip(kinds, modules, strict=True)}
+    folders = {kind: folder.of_module(module) for kind, module in zip(kinds, folder.modules, strict=True)}
     checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
-    pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_object)
-    metadata = read_settings(directory, checkpoint.metadata).replace(
-        head=embedding, pooling=_pooling(folders["Pooling"] / "config.json", pooling), normalize="Normalize" in kinds
+    pooling = _checked(folders["Pooling"], CONFIG, "Pooling", needed=True)
+    metadata = read_settings(folder, checkpoint.metadata).replace(
+        head=embedding, pooling=_pooling(folders["Pooling"] / CONFIG, pooling), normalize="Normalize" in kinds
     )
     if "Normalize" in kinds:
-        _checked(folders["Normalize"] / "config.json", "Normalize")
+        _checked(folders["Normalize"], CONFIG, "Normalize")
     checkpoint = dataclasses.replace(checkpoint, metadata=metadata)
     return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
 
 
-def _is_cross_encoder(directory, modules, checkpoint):
-    if modules:
-        return read_object_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
-    known = classification_config.stored_activation(read_object(directory / CONFIG))[1] and not is_ours(directory)
+def _is_cross_encoder(folder, checkpoint):
+    if folder.modules:
+        return folder.json(SETTINGS).get("model_type") == "CrossEncoder"
+    known = classification_config.stored_activation(folder.config)[1] and not folder.is_ours
     return known and checkpoint.metadata.head == opened_by("CrossEncoder")
 
 
-def _cross_encoder(directory, modules, checkpoint):
+def _cross_encoder(folder, checkpoint):
     """Returns the checkpoint with the maximum sequence length and what newer releases store next to `modules.json`."""
-    folder = transformer_folder(directory)
-    metadata = _with_length(folder, checkpoint, "Classifier")
-    if modules:
-        path = directory / SETTINGS
-        if _kinds(modules) != ["Transformer"]:
+    inner = folder.of_module(folder.modules[0]) if folder.modules else folder
+    metadata = _with_length(inner, checkpoint, "Classifier")
+    if folder.modules:
+        if _kinds(folder.modules) != ["Transformer"]:
             raise ValueError(
-                f"{directory / MODULES}: expected only the module Transformer of a cross-encoder. "
-                f"Received: {', '.join(_kinds(modules))}; {_OMIT} them"
+                f"{folder / MODULES}: expected only the module Transformer of a cross-encoder. "
+                f"Received: {', '.join(_kinds(folder.modules))}; {_OMIT} them"
             )
-        name = _checked(path, "CrossEncoder").get("activation_fn")
+        name = _checked(folder, SETTINGS, "CrossEncoder").get("activation_fn")
         try:
-            metadata = metadata.replace(**classification_config.of_cross_encoder(read_object(folder / CONFIG), name))
+            metadata = metadata.replace(**classification_config.of_cross_encoder(inner.config, name))
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{folder / SETTINGS}: {error}") from None
     return dataclasses.replace(checkpoint, metadata=metadata)
 
 
@@ -119,38 +125,24 @@ def _kinds(modules):
     return [module["type"].rpartition(".")[2] for module in modules]
 
 
-def _modules(directory):
-    path = directory / MODULES
-    if not path.is_file():
-        return []
-    try:
-        modules = sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
-        _kinds(modules)  # Raises for one without a type.
-        return modules
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path}: not a list of modules: {error}") from None
-
-
-def _folder(directory, module):
-    return inner_path(directory / MODULES, module.get("path", ""))
-
-
-def _checked(path, kind, open_file=read_object_if_exists):
+def _checked(folder, name, kind, needed=False):
     """Returns the settings of a file, after a check of those that only have one supported value."""
-    values = open_file(path)
+    values = folder.json(name, needed)
     for key, allowed in _FIXED[kind].items():
         value = values.get(key)
         if value is not None and value not in allowed:
-            raise ValueError(f"{path}: `{key}` must be {allowed[0]!r}. Received: {key}={value!r}; {_OMIT} this module")
+            raise ValueError(
+                f"{folder / name}: `{key}` must be {allowed[0]!r}. Received: {key}={value!r}; {_OMIT} this module"
+            )
     return values
 
 
 def _with_length(folder, checkpoint, kind=_LENGTH):
     """Returns the metadata with the maximum sequence length and the casing of the Transformer."""
     metadata = checkpoint.metadata
-    sizes = _checked(folder / _LENGTH, kind)
+    sizes = _checked(folder, _LENGTH, kind)
     longest = _length(folder / _LENGTH, sizes, "max_seq_length") or _length(
-        folder / "tokenizer_config.json", read_object_if_exists(folder / "tokenizer_config.json"), "model_max_length"
+        folder / "tokenizer_config.json", folder.json("tokenizer_config.json"), "model_max_length"
     )
     longest = longest or metadata.sequence_length
     if longest is not None:
@@ -175,10 +167,9 @@ def _length(path, values, key):
     return value
 
 
-def read_settings(directory, metadata):
-    """Returns the metadata with prompts and similarity function, if the directory has them."""
-    path = directory / SETTINGS
-    values = _checked(path, SETTINGS)
+def read_settings(folder, metadata):
+    """Returns the metadata with prompts and similarity function, if the folder has them."""
+    values = _checked(folder, SETTINGS, SETTINGS)
     settings = {
         "prompts": values.get("prompts") or None,
         "default_prompt_name": values.get("default_prompt_name"),
@@ -188,7 +179,7 @@ def read_settings(directory, metadata):
         check_prompts(settings["prompts"], settings["default_prompt_name"])
         check_function(settings["similarity_function"])
     except ValueError as error:
-        raise ValueError(f"{path}: {error}; {_OMIT} prompts") from None
+        raise ValueError(f"{folder / SETTINGS}: {error}; {_OMIT} prompts") from None
     return metadata.replace(**settings)
 
 
@@ -206,13 +197,13 @@ def _pooling(path, values):
 
 def _with_projection(folder, checkpoint):
     """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
-    values = _checked(folder / "config.json", "Dense", read_object)
+    values = _checked(folder, CONFIG, "Dense", needed=True)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
     try:
         activation = classification_config.our_activation("activation_function", name, _ACTIVATIONS)
     except ValueError as error:
-        raise ValueError(f"{folder / 'config.json'}: {error}; {_OMIT} this module") from None
-    tensors = read_tensors(folder, (WEIGHTS, TORCH))
+        raise ValueError(f"{folder / CONFIG}: {error}; {_OMIT} this module") from None
+    tensors = read_tensors(folder.path, (WEIGHTS, TORCH))
     weight, bias = (tensors.get(f"linear.{part}") for part in ("weight", "bias"))
     if weight is None or set(tensors) - {"linear.weight", "linear.bias"}:
         raise ValueError(f"{folder}: expected linear.weight and linear.bias. Received: {', '.join(tensors)}")
@@ -241,11 +232,11 @@ def write(description, metadata, directory):
     }
     longest = metadata.sequence_length or config.max_position_embeddings
     write_json(directory / MODULES, entries)
-    write_json(directory / _POOLING / "config.json", _pooling_settings(description))
+    write_json(directory / _POOLING / CONFIG, _pooling_settings(description))
     write_json(directory / SETTINGS, settings)
     write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
     if embedding["projection"] is not None:
-        write_json(directory / _DENSE / "config.json", _dense_settings(embedding, _pooled_width(description)))
+        write_json(directory / _DENSE / CONFIG, _dense_settings(embedding, _pooled_width(description)))
 
 
 def _pooling_settings(description):

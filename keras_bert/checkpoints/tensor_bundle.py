@@ -1,9 +1,10 @@
-"""Reads TensorFlow checkpoints, `*.index` and `*.data-?????-of-?????`, without TensorFlow.
+"""Reads TensorFlow checkpoints, `*.index` and `*.data-?????-of-?????`, also without TensorFlow.
 
 The index is a LevelDB table, sorted by name, of the messages `BundleEntryProto`, which say where each tensor is. It is
 checked for all that TensorFlow's reader would read differently, or would end the process for.
 """
 
+import glob
 import math
 import os
 import pathlib
@@ -12,6 +13,8 @@ import struct
 import ml_dtypes
 import numpy as np
 
+from keras_bert.checkpoints.weight_files import check_tensors
+from keras_bert.checks import first_line
 from keras_bert.wire_format import fields, varint
 
 _MAGIC = 0xDB4775248B80FB57
@@ -19,7 +22,40 @@ _FOOTER = 48
 _TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 14: ml_dtypes.bfloat16, 19: "<f2"}  # Of `DataType`.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _CHECKSUM, _SLICES = range(1, 8)  # Fields of `BundleEntryProto`.
 _ENTRY = {**dict.fromkeys((_DTYPE, _SHARD, _OFFSET, _SIZE), int), **dict.fromkeys((_SHAPE, _CHECKSUM, _SLICES), bytes)}
+_UNREADABLE = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 _MOST_AXES, _MOST_NAMES = 254, 16  # Bytes of names per byte of a block, in which every 16th name is whole.
+
+
+def open_bundle(prefix):
+    """Returns the shapes of the tensors by name, and a function that reads one, with TensorFlow if it is installed."""
+    open_reader, unreadable = _reader()
+    try:
+        bundle = TensorBundle(prefix)  # Checks the index: TensorFlow ends the process if it is damaged.
+        reader = bundle if bundle.is_partitioned else open_reader(str(prefix))
+    except unreadable as error:
+        raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {first_line(error)}") from None
+    shapes = bundle.get_variable_to_shape_map()
+    shards = prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")
+    check_tensors(prefix, shapes, sum(path.stat().st_size for path in shards))
+
+    def fetch(name):
+        try:
+            bundle.check(name)
+            return reader.get_tensor(name)
+        except unreadable as error:
+            raise ValueError(f"{prefix}: the tensor {name} cannot be read: {first_line(error)}") from None
+
+    return shapes, fetch
+
+
+def _reader():
+    """Returns what opens a TensorFlow checkpoint, and its errors: TensorFlow, which verifies checksums, or a bundle."""
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError:
+        return TensorBundle, _UNREADABLE
+    # `tf.train.load_checkpoint` would follow the file `checkpoint` of a folder with this name.
+    return tf.compat.v1.train.NewCheckpointReader, (tf.errors.OpError, *_UNREADABLE)
 
 
 class TensorBundle:

@@ -18,9 +18,8 @@ options and their keys.
 
 import logging
 
-from keras_bert.checkpoints import google, locations, tokenizer_files
-from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.locations import read_object_if_exists
+from keras_bert.checkpoints import locations, model_garden
+from keras_bert.checkpoints.folder import Folder
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
@@ -34,6 +33,7 @@ _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older fi
 _EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
 WORDS = {"type": "WhitespaceSplit"}  # The pre-tokenizer of texts whose words are separated by white space.
+FILES = (_VOCABULARY, _TOKENIZER, _SETTINGS, _ADDED, _SPECIAL, *MODELS)
 STALE = (_ADDED, _SPECIAL, *MODELS)  # Legacy files that `write` does not write but other programs would still read.
 # Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
 _BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
@@ -55,16 +55,16 @@ _AUTO, _WORDS = "auto", "words"
 
 
 @explaining
-def read(directory, metadata, longest_word=None, words=False):
+def read(folder, metadata, longest_word=None, words=False):
     """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
     `longest_word` is the maximum word length if no file specifies it, for folders that were not made for transformers;
     `words` tells that texts will be words separated by white space, which `BertJapaneseTokenizer` needs.
     """
-    settings = _settings(directory)
-    name = _class(directory, settings, words)
+    settings = _settings(folder)
+    name = _class(folder, settings, words)
     files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY, *MODELS)
-    path = next((directory / file for file in files if (directory / file).is_file()), None)
+    path = next((folder / file for file in files if folder.has(file)), None)
     if path is None:
         return metadata
     if path.name in MODELS:
@@ -76,16 +76,16 @@ def read(directory, metadata, longest_word=None, words=False):
     if settings.get(_SIDE):
         values[_SIDE] = settings[_SIDE]
     if "unigram" in values:
-        return metadata.replace(**_unigram(path, values, name, settings))
+        return metadata.replace(**_unigram(folder, path, values, name, settings))
     if name == _JAPANESE:
         values |= _word_options(settings)
     else:
         values |= _applied_options(path, values, settings, name in _BERT_CLASSES, longest_word)
     added = [] if name in _BERT_CLASSES and _DECODER in settings else values["added_tokens"]
-    values["pieces"], values["added_tokens"] = _with_added_tokens(directory, values["pieces"], added, settings)
+    values["pieces"], values["added_tokens"] = _with_added_tokens(folder, values["pieces"], added, settings)
     inputs = settings.get(_INPUTS)
     values["pair_segments"] = name in _WITH_SEGMENTS if inputs is None else _SEGMENTS in inputs
-    _check(directory, settings)
+    _check(folder, settings)
     for content in metadata.keep_special_tokens or ():
         values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
     lowercase = values.pop(LOWERCASE.name, None)
@@ -96,7 +96,7 @@ def read(directory, metadata, longest_word=None, words=False):
     )
 
 
-def _unigram(path, values, name, settings):
+def _unigram(folder, path, values, name, settings):
     """Returns vocabulary and casing of a Unigram vocabulary, whose file has everything but names of special tokens."""
     special = values["unigram"]["special_tokens"]
     for token, role in _roles():
@@ -104,10 +104,10 @@ def _unigram(path, values, name, settings):
         if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
             special[role] = value
     expected = {f"{token}_token": (special.get(role, role), None) for token, role in _roles()}
-    _check(path.parent, settings, _FIXED | expected)
+    _check(folder, settings, _FIXED | expected)
     inputs = settings.get(_INPUTS)
     values["pair_segments"] &= name not in _UNIGRAM_CLASSES if inputs is None else _SEGMENTS in inputs
-    pieces, values["added_tokens"] = _with_added_tokens(path.parent, values["pieces"], values["added_tokens"], settings)
+    pieces, values["added_tokens"] = _with_added_tokens(folder, values["pieces"], values["added_tokens"], settings)
     values["unigram"]["scores"] += [0.0] * (len(pieces) - len(values["pieces"]))
     lowercase = values.pop(LOWERCASE.name)
     vocabulary = Vocabulary({**values, "pieces": pieces})
@@ -120,10 +120,10 @@ def _roles():
     return [(name, f"[{name.upper()}]") for name in _NAMED]
 
 
-def _settings(directory):
+def _settings(folder):
     """Returns `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, an older file."""
-    settings = read_object_if_exists(directory / _SETTINGS)
-    older = {} if _DECODER in settings else read_object_if_exists(directory / _SPECIAL)
+    settings = folder.json(_SETTINGS)
+    older = {} if _DECODER in settings else folder.json(_SPECIAL)
     named = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
     return settings | named | {_EXTRA: _listed_tokens(settings, older)}
 
@@ -144,18 +144,17 @@ def _entries(tokens):
     return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
 
 
-def _class(directory, settings, words):
+def _class(folder, settings, words):
     """Returns the name of the tokenizer class, without the endings that do not matter."""
-    config = read_object_if_exists(directory / CONFIG)
-    name = settings.get("tokenizer_class") or config.get("tokenizer_class")
-    name = name or _CLASSES.get(config.get("model_type"), "BertTokenizer")
+    name = settings.get("tokenizer_class") or folder.config.get("tokenizer_class")
+    name = name or _CLASSES.get(folder.config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
-    has_words = short == _JAPANESE and _takes_words(settings) and (directory / _VOCABULARY).is_file()
+    has_words = short == _JAPANESE and _takes_words(settings) and folder.has(_VOCABULARY)
     if short not in _BERT_CLASSES | _FILE_CLASSES | _UNIGRAM_CLASSES and not (words and has_words):
         hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces, and so does the folder "
         hint = f"{hint}that `convert_checkpoint --tokenizer=words` writes" if has_words else ""
         raise ValueError(
-            f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
+            f"{folder}: the tokenizer is not supported. Expected BertTokenizer. Received: "
             f"tokenizer_class={name!r}{hint}"
         )
     return short
@@ -210,12 +209,12 @@ def _applied_options(path, values, settings, is_bert_class, longest_word):
     return applied
 
 
-def _check(directory, settings, fixed=_FIXED):
+def _check(folder, settings, fixed=_FIXED):
     """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here."""
     if others := sorted(set(settings.get("never_split") or ()) - set(tokenizer_json.STANDARD)):
         _LOG.warning(
             "%s: `never_split` of %s is ignored, as in transformers 5: %s. Tokens of added_tokens.json are never split",
-            directory,
+            folder,
             _SETTINGS,
             ", ".join(others),
         )
@@ -223,7 +222,7 @@ def _check(directory, settings, fixed=_FIXED):
         value = _content(settings.get(key))
         if value not in allowed:
             raise ValueError(
-                f"{directory}: the tokenizer's `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
+                f"{folder}: the tokenizer's `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
             )
 
 
@@ -232,15 +231,15 @@ def _content(token):
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _with_added_tokens(directory, pieces, added_tokens, settings):
+def _with_added_tokens(folder, pieces, added_tokens, settings):
     """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files."""
     decoder = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
     special, by_id = _special_tokens(settings), decoder
     if _DECODER not in settings:
-        older = read_object_if_exists(directory / _ADDED)
+        older = folder.json(_ADDED)
         by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
     contents = {index: token["content"] for index, token in by_id.items()}
-    path = directory / (_SETTINGS if _DECODER in settings else _ADDED)
+    path = folder / (_SETTINGS if _DECODER in settings else _ADDED)
     tokenizer_json.check_ids(path, {**dict(enumerate(pieces)), **contents})
     ids = {piece: index for index, piece in enumerate(pieces) if piece != tokenizer_json.no_piece(index)}
     tokenizer_json.check_added_ids(path, ids, {content: index for index, content in contents.items()})
@@ -312,7 +311,7 @@ def replaced(tokenizer, metadata):
     if tokenizer is None:
         return metadata.replace(vocabulary=None)
     if tokenizer == _WORDS:
-        if metadata.vocabulary is None or metadata.vocabulary.pre_tokenizer != tokenizer_files.WORDS:
+        if metadata.vocabulary is None or metadata.vocabulary.pre_tokenizer != WORDS:
             raise ValueError(
                 "`tokenizer` must be 'auto' for a tokenizer that splits texts on its own. Received: tokenizer='words', "
                 "which is for BertJapaneseTokenizer with a vocab.txt"
@@ -322,14 +321,15 @@ def replaced(tokenizer, metadata):
 
 
 def _of_folder(tokenizer, metadata):
-    folder = locations.find(tokenizer)
-    if folder is None or not folder.is_dir():
+    path = locations.find(tokenizer)
+    if path is None or not path.is_dir():
         raise ValueError(
             f"`tokenizer` must be {_AUTO!r}, {_WORDS!r}, None, or a folder with a tokenizer. "
             f"Received: tokenizer={str(tokenizer)!r}"
         )
-    if google.is_hub(folder):
-        vocabulary, lowercase = google.read_preprocessing(folder)
+    folder = Folder(path)
+    if model_garden.fits(folder):
+        vocabulary, lowercase = model_garden.read_preprocessing(folder)
         return metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
     metadata = read(folder, metadata.replace(vocabulary=None))
     if metadata.vocabulary is None:

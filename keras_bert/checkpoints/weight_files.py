@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import safetensors
 
-from keras_bert.checkpoints.layout import Tensor
-from keras_bert.checkpoints.locations import inner_path
+from keras_bert.checkpoints.folder import inner_path
+from keras_bert.checkpoints.tensors import Tensor
 from keras_bert.checkpoints.torch_file import read_torch_file
 from keras_bert.files import read_object
 

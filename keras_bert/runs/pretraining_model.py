@@ -4,9 +4,9 @@ import dataclasses
 import pathlib
 from typing import Any, ClassVar
 
-from keras_bert.checkpoints.added_words import with_words
 from keras_bert.checkpoints.load import open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
+from keras_bert.checkpoints.tensors import with_words
 from keras_bert.config import BertConfig, named_config
 from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import build_pretrainer

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_bert.checkpoints import locations
-from keras_bert.checkpoints.huggingface import CONFIG
+from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary

@@ -5,8 +5,8 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.huggingface import CONFIG
-from keras_bert.checkpoints.layout import check_sizes
+from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.tensors import check_sizes
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.checks import check_choice
 from keras_bert.files import read_object

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.huggingface import CONFIG, write_tensors
+from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.huggingface import write_tensors
 from keras_bert.files import write_json
 from keras_bert.text.vocabulary import Vocabulary
 

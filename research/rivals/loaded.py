@@ -9,10 +9,9 @@ from typing import Any
 import keras
 
 from keras_bert import Vocabulary
-from keras_bert.checkpoints import locations, tokenizer_files
+from keras_bert.checkpoints import keras_file, locations, tokenizer_files
+from keras_bert.checkpoints.folder import Folder
 from keras_bert.checkpoints.identity import model_identity
-from keras_bert.checkpoints.layout import KERAS_FILE
-from keras_bert.checkpoints.load import open_keras
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels
@@ -149,12 +148,12 @@ def load(
         return _new(path_or_name, dtype, **new)
     if given := [name for name, value in new.items() if value is not None]:
         raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
-    file = path / KERAS_FILE if path.is_dir() else path
+    file = path / keras_file.KERAS_FILE if path.is_dir() else path
     if not file.is_file():
         raise FileNotFoundError(
-            f"{path}: expected a folder with {KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
+            f"{path}: expected a folder with {keras_file.KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
         )
-    return _open_file(file, open_keras(file), file.parent, dtype)
+    return _open_file(file, keras_file.open_keras(file), file.parent, dtype)
 
 
 def _new(name, dtype, vocabulary, lowercase, language_model):
@@ -193,7 +192,7 @@ def _open_file(file, model, directory, dtype):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
-    metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
+    metadata = tokenizer_files.read(Folder(directory), metadata, LONGEST_WORD)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     if policy.name != description.dtype:
         language_model = config.language_model and build_rival(config.language_model, dtype=policy)

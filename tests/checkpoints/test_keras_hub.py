@@ -8,6 +8,7 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints import huggingface, tokenizer_files
+from keras_bert.checkpoints.folder import Folder
 from tests.conftest import to_numpy
 
 keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
@@ -82,8 +83,8 @@ def test_the_tokenizer_of_a_preset(eager, backbone, pieces, tmp_path):
     assert bert.vocabulary.pieces == tuple(pieces)
     assert bert.lowercase
     keras_bert.save(bert.encoder, tmp_path / "ours", bert.vocabulary, lowercase=bert.lowercase)
-    metadata = huggingface.read_config(tmp_path / "ours")[1]
-    assert tokenizer_files.read(tmp_path / "ours", metadata, 200).vocabulary == bert.vocabulary
+    metadata = huggingface.read_config(Folder(tmp_path / "ours"))[1]
+    assert tokenizer_files.read(Folder(tmp_path / "ours"), metadata, 200).vocabulary == bert.vocabulary
 
 
 @pytest.mark.tensorflow

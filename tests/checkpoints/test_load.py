@@ -18,7 +18,8 @@ import safetensors.numpy
 import keras_bert
 from keras_bert.bert import LoadedBert
 from keras_bert.checkpoints import huggingface, loaded, weight_files
-from keras_bert.checkpoints.layout import fill, slots
+from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints.tensors import fill, slots
 from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
@@ -388,7 +389,7 @@ def test_labels(copy):
 
 def test_a_wrong_shape_changes_no_variable(folder, build):
     rewrite(folder, lambda values: {**values, "bert.pooler.dense.bias": np.zeros(3, "float32")})
-    checkpoint, encoder = huggingface.read(folder), build("encoder")
+    checkpoint, encoder = huggingface.read_model(Folder(folder)), build("encoder")
     before = encoder.get_weights()
     with pytest.raises(ValueError, match=r"pooler.dense.bias \(3,\), expected \(32,\)"):
         fill(checkpoint, slots(keras_bert.describe(encoder)))

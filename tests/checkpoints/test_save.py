@@ -14,7 +14,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints.layout import slots
+from keras_bert.checkpoints.tensors import slots
 from keras_bert.text.tokenizer_json import STANDARD
 from tests.checkpoints.conftest import edit
 from tests.conftest import HF_HEADS, to_numpy

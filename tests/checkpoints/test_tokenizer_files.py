@@ -10,7 +10,8 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints import huggingface, sentence_transformers, tokenizer_files
-from keras_bert.checkpoints.layout import slots
+from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints.tensors import slots
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import LONGEST_WORD, VOCABULARY_OPTIONS
 from tests.checkpoints.conftest import edit
@@ -72,9 +73,10 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
         assert relative(found, wanted) < 2e-5
     facts = {"labels": bert.labels, "sequence_length": bert.sequence_length}
     keras_bert.save(model, ours, bert.vocabulary, lowercase=bert.lowercase, **facts)
-    again = huggingface.read(ours)
-    again.metadata = tokenizer_files.read(ours, again.metadata)
-    assert (sentence_transformers.read(ours, again).metadata, again.config) == (bert.metadata, bert.config)
+    again = huggingface.read_model(Folder(ours))
+    again.metadata = tokenizer_files.read(Folder(ours), again.metadata)
+    again.metadata = sentence_transformers.with_modules(Folder(ours), again).metadata
+    assert (again.metadata, again.config) == (bert.metadata, bert.config)
     for slot in slots(keras_bert.describe(model)):
         np.testing.assert_array_equal(again.tensors.pop(slot.name).read(), slot.value())
     assert not again.tensors
@@ -94,7 +96,7 @@ def test_no_option_is_lost(config, pieces, tmp_path, option):
     tokenizer_files.write(vocabulary, lowercase=False, max_length=16, directory=tmp_path)
     for name in ("BertTokenizer", "PreTrainedTokenizerFast")[vocabulary.has_steps :]:
         edit(tmp_path / "tokenizer_config.json", tokenizer_class=name)
-        metadata = tokenizer_files.read(tmp_path, Metadata(), LONGEST_WORD)
+        metadata = tokenizer_files.read(Folder(tmp_path), Metadata(), LONGEST_WORD)
         assert (metadata.vocabulary, metadata.lowercase) == (vocabulary, False)
     if option.google == "refused":
         model = keras_bert.build_encoder(dataclasses.replace(config, vocab_size=60))
@@ -106,9 +108,9 @@ def test_added_tokens_with_a_vocab_txt(golden, tmp_path):
     """The older files specify the same as `tokenizer.json`."""
     for path in (golden / "hf_edge" / "added_special_tokens_v4_layout").iterdir():
         shutil.copyfile(path, tmp_path / path.name)
-    expected = tokenizer_files.read(tmp_path, Metadata())
+    expected = tokenizer_files.read(Folder(tmp_path), Metadata())
     (tmp_path / "tokenizer.json").unlink()
-    assert tokenizer_files.read(tmp_path, Metadata()) == expected
+    assert tokenizer_files.read(Folder(tmp_path), Metadata()) == expected
 
 
 def test_special_tokens_in_other_files(config, pieces, tmp_path):
@@ -122,7 +124,7 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
     def read(tokens, old):
         edit(settings, extra_special_tokens=tokens)
         older.write_text(json.dumps(old))
-        return tokenizer_files.read(tmp_path, Metadata()).vocabulary
+        return tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary
 
     for tokens, old in (
         (several, {"additional_special_tokens": ["e"]}),
@@ -276,14 +278,14 @@ def test_normalizers_of_tokenizer_json(folder):
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     for normalizer, expected in ((plain, (False, True)), (sequence, (True, False))):
         edit(folder / "tokenizer.json", normalizer=normalizer, post_processor=post_processor)
-        found = tokenizer_files.read(folder, Metadata())
+        found = tokenizer_files.read(Folder(folder), Metadata())
         assert (found.lowercase, found.strip_accents) == expected
 
 
 def test_a_vocabulary_with_capitals_is_cased(pieces, tmp_path):
     for piece, lowercase in (("xY", False), ("xy", True), ("[NEW]", True)):
         keras_bert.Vocabulary([*pieces[:-1], piece]).save(tmp_path / "vocab.txt")
-        assert tokenizer_files.read(tmp_path, Metadata()).lowercase == lowercase
+        assert tokenizer_files.read(Folder(tmp_path), Metadata()).lowercase == lowercase
 
 
 @pytest.mark.parametrize("name", ["BertTokenizer", "DistilBertTokenizerFast", "PreTrainedTokenizerFast", None])
@@ -295,7 +297,7 @@ def test_the_class_decides_between_two_files(folder, caplog, name):
     edit(old, normalizer=normalizer, model=model)
     stale = {"do_lower_case": True} if name == "PreTrainedTokenizerFast" else {}
     settings.write_text(json.dumps({"tokenizer_class": name, **stale}))
-    metadata = tokenizer_files.read(folder, Metadata())
+    metadata = tokenizer_files.read(Folder(folder), Metadata())
     vocabulary = metadata.vocabulary
     found = metadata.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars, vocabulary.max_word_length
     if stale:
@@ -306,7 +308,9 @@ def test_the_class_decides_between_two_files(folder, caplog, name):
     listed = "lowercase (False, True), strip_accents (False, None), tokenize_chinese_chars (False, True), "
     assert f"disagree on {listed}max_word_length (7, 100). The class decides" in caplog.text
     settings.write_text(json.dumps({"do_lower_case": False, "strip_accents": False, "tokenize_chinese_chars": False}))
-    metadata = tokenizer_files.read(folder, Metadata(), longest_word=200)  # A folder of `save`, whose file is right.
+    metadata = tokenizer_files.read(
+        Folder(folder), Metadata(), longest_word=200
+    )  # A folder of `save`, whose file is right.
     assert (metadata.lowercase, metadata.vocabulary.max_word_length, len(caplog.messages)) == (False, 7, 1)
 
 
@@ -324,10 +328,10 @@ def test_the_class_decides_between_two_files(folder, caplog, name):
 def test_segments_of_pairs(models, folder, settings, expected):
     """Whether transformers gives the model segment ids: `model_input_names`, or else the class, decides."""
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, **settings}))
-    vocabulary = tokenizer_files.read(folder, Metadata()).vocabulary
+    vocabulary = tokenizer_files.read(Folder(folder), Metadata()).vocabulary
     assert vocabulary.pair_segments is expected
     keras_bert.save(models("classification"), folder, vocabulary)
-    assert tokenizer_files.read(folder, Metadata()).vocabulary.pair_segments is expected
+    assert tokenizer_files.read(Folder(folder), Metadata()).vocabulary.pair_segments is expected
 
 
 def test_added_tokens_in_two_files(folder):
@@ -338,7 +342,7 @@ def test_added_tokens_in_two_files(folder):
     settings, token = folder / "tokenizer_config.json", {"content": "new", "normalized": True, "special": True}
     for name, expected in (("BertTokenizer", ["new"]), ("PreTrainedTokenizerFast", ["new", "old"])):
         edit(settings, tokenizer_class=name, added_tokens_decoder={"50": token})
-        tokens = tokenizer_files.read(folder, Metadata()).vocabulary.added_tokens
+        tokens = tokenizer_files.read(Folder(folder), Metadata()).vocabulary.added_tokens
         assert [token.content for token in tokens] == expected
         assert tokens[0][1:3] == (True, True)
 
@@ -374,4 +378,4 @@ def test_labels_of_other_types_and_a_path_in_the_home_directory(models, tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))
     for labels in (np.array(["a", "b", "c"]), [0, 1, 2]):
         keras_bert.save(models("classification"), "~/bert", None, labels=labels)
-        assert huggingface.read(tmp_path / "bert").metadata.labels == [str(label) for label in labels]
+        assert huggingface.read_model(Folder(tmp_path / "bert")).metadata.labels == [str(label) for label in labels]

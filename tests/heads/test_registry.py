@@ -9,7 +9,7 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints import google
-from keras_bert.checkpoints.layout import slots
+from keras_bert.checkpoints.tensors import slots
 from keras_bert.heads import registry
 from tests.conftest import HEADS, to_numpy
 
@@ -77,7 +77,7 @@ def check_googles_format(model, description, folder, is_supported):
         assert not folder.exists()
         return
     keras_bert.save(model, folder, None, format="google")
-    checkpoint = google.read(folder)
+    checkpoint = google.read_weights(folder)
     assert checkpoint.metadata.head == (None if description.head == "encoder" else description.head)
     for slot in slots(description):
         np.testing.assert_array_equal(checkpoint.tensors.pop(slot.name).read(), slot.value())

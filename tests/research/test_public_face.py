@@ -11,8 +11,8 @@ PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getat
 PRIVATE = {
     "keras_bert.exporting.answerer.Answerer",
     "keras_bert.checkpoints.identity.model_identity",
-    "keras_bert.checkpoints.layout.KERAS_FILE",
-    "keras_bert.checkpoints.load.open_keras",
+    "keras_bert.checkpoints.folder.Folder",
+    "keras_bert.checkpoints.keras_file",
     "keras_bert.checkpoints.locations",
     "keras_bert.checkpoints.tokenizer_files",
     "keras_bert.corpus.lines",

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.checkpoints import tokenizer_files
+from keras_bert.checkpoints.folder import Folder
 from keras_bert.metadata import Metadata
 from keras_bert.pretraining.settings import ExampleBuilder, Settings
 from keras_bert.text.unigram import build_tokenizer
@@ -119,7 +120,7 @@ def test_added_tokens_and_normalization(scores, text, expected, tmp_path):
     vocabulary = unigram(scores | {"new": 0.0}, added_tokens=[MASK, "new"], **steps)
     assert build_tokenizer(vocabulary)(text).numpy().tolist() == vocabulary.ids(expected)
     tokenizer_files.write(vocabulary, False, 8, tmp_path)  # "new" is no piece there either.
-    assert tokenizer_files.read(tmp_path, Metadata()).vocabulary == vocabulary
+    assert tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary == vocabulary
 
 
 def test_pairs_words_and_files_of_keras(letters, tmp_path):
@@ -152,23 +153,23 @@ def test_the_model_outlives_a_session(letters):
 def test_files(golden, tmp_path):
     """A `.model` without `tokenizer.json` has the same ids; both are written so that the settings return."""
     folder = golden / "hf_world" / "unigram_bert"
-    read = tokenizer_files.read(folder, Metadata()).vocabulary
+    read = tokenizer_files.read(Folder(folder), Metadata()).vocabulary
     for name in ("sentencepiece.bpe.model", "tokenizer_config.json", "config.json"):
         shutil.copy(folder / name, tmp_path)
-    alone = tokenizer_files.read(tmp_path, Metadata()).vocabulary
+    alone = tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary
     texts = json.loads((folder / "texts.json").read_text())["texts"]
     assert build_tokenizer(alone)(texts).to_list() == build_tokenizer(read)(texts).to_list()
     edit(tmp_path / "tokenizer_config.json", tokenizer_class="CamembertTokenizer")
-    other = tokenizer_files.read(tmp_path, Metadata()).vocabulary
+    other = tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary
     assert other.pieces[5:7] == ("<s>", "</s>")
     assert other.id("▁the") == alone.id("▁the") + 3
     edit(tmp_path / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizer")
     tokenizer_files.write(read, False, 128, tmp_path)
-    assert tokenizer_files.read(tmp_path, Metadata()).vocabulary == read
+    assert tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary == read
     assert keras_bert.Vocabulary(tmp_path / "tokenizer.json").pieces == read.pieces
     edit(tmp_path / "tokenizer_config.json", cls_token="<cls>")
     with pytest.raises(ValueError, match="`cls_token` must be '<s>'"):
-        tokenizer_files.read(tmp_path, Metadata())
+        tokenizer_files.read(Folder(tmp_path), Metadata())
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,8 @@ def test_settings_that_are_refused(scores, options, message):
 
 
 def test_offsets_of_characters_with_several_pieces(golden):
-    tokenizer = build_tokenizer(tokenizer_files.read(golden / "hf_world" / "unigram_bert", Metadata()).vocabulary)
+    folder = Folder(golden / "hf_world" / "unigram_bert")
+    tokenizer = build_tokenizer(tokenizer_files.read(folder, Metadata()).vocabulary)
     text = "tŀろ"  # "l·ろ", of which "·ろ" is unknown.
     _, starts, ends = (part.numpy() for part in tokenizer.with_offsets(text))
     surfaces = [text.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
@@ -207,7 +209,7 @@ def test_symbols_of_the_user(tmp_path):
     content = [(1, message([(1, text.encode()), (2, -1.0), (3, kind)])) for text, kind in pieces]
     (tmp_path / "sentencepiece.bpe.model").write_bytes(message(content))
     edit(tmp_path / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizer")
-    vocabulary = tokenizer_files.read(tmp_path, Metadata()).vocabulary
+    vocabulary = tokenizer_files.read(Folder(tmp_path), Metadata()).vocabulary
     assert vocabulary.id("@user") == 4
     assert keras_bert.AddedToken("@user", False, False, True) in vocabulary.added_tokens
 
@@ -230,4 +232,4 @@ def test_models_that_are_refused(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=expected):
-            tokenizer_files.read(tmp_path, Metadata())
+            tokenizer_files.read(Folder(tmp_path), Metadata())

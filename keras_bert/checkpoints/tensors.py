@@ -5,6 +5,7 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 """
 
 import dataclasses
+import itertools
 import logging
 import re
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
+from keras_bert.imports import naming_extras
 from keras_bert.metadata import Metadata
 
 KERAS_FILE = "model.keras"
@@ -33,6 +35,7 @@ SIZES = {
     "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
 }
 LAYERS = {"num_hidden_layers": "encoder.layer"}
+_OF_PIECES = ("embeddings.word_embeddings.weight", "cls.predictions.decoder.weight", "cls.predictions.bias")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +127,20 @@ def is_of_head(name):
     return name in known or name.rpartition(".")[0] in known
 
 
+def head_of_tensors(tensors):
+    """Returns the head that has these tensors, or `None`: of several, that with the most tensors.
+
+    A classifier without a pooler is one of tokens.
+    """
+    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
+    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
+    found = [head for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
+    if found and "pooled" in found[-1].reads and not POOLER_TENSORS & tensors.keys():
+        alike = (head for head in HEADS if [*head.tensors.values()] == [*found[-1].tensors.values()])
+        found += [head for head in alike if "pooled" not in head.reads][:1]
+    return found[-1].name if found else None
+
+
 def _block(name, block):
     attention, feed_forward = block.attention, block.feed_forward
     projections = [
@@ -187,8 +204,14 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
             raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}")
 
 
-def encoder_of(checkpoint):
-    """Returns a checkpoint without the tensors of any head; those of unknown ones are named."""
+def with_head(checkpoint, head):
+    """Returns a checkpoint with the head that `load` was asked for, if any; `NO_HEAD` leaves out all tensors of heads,
+    and names unknown ones."""
+    if head is None:
+        return checkpoint
+    checkpoint.metadata = checkpoint.metadata.replace(head=head)
+    if head != NO_HEAD:
+        return checkpoint
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
     if unknown := sorted(name for name in checkpoint.tensors if name not in tensors and not is_of_head(name)):
         _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
@@ -237,3 +260,38 @@ def fill(checkpoint, wanted, optional=()):
 def _listing(items):
     shown = ", ".join(f"{item.name} {tuple(item.shape)}" for item in items[:5])
     return shown + (f" and {len(items) - 5} more" if len(items) > 5 else "")
+
+
+def with_words(checkpoint, words):
+    """Returns a checkpoint with more words, see `LoadedBert.add_words`."""
+    metadata = checkpoint.metadata
+    if metadata.vocabulary is None:
+        raise ValueError(
+            f"{checkpoint.name} has no vocabulary. Expected a checkpoint with a vocab.txt or tokenizer.json"
+        )
+    with naming_extras("add_words"):
+        from keras_bert.text.new_words import add_words  # Needs TensorFlow, unlike the models.
+
+    vocabulary, before = add_words(metadata.vocabulary, words, metadata.lowercase)
+    size = max(checkpoint.config.vocab_size, len(vocabulary))  # A table may have more rows than there are pieces.
+    present = [name for name in _OF_PIECES if name in checkpoint.tensors]
+    tables = {name: _extended(checkpoint.tensors[name], size, before) for name in present}
+    return Checkpoint(
+        checkpoint.name,
+        dataclasses.replace(checkpoint.config, vocab_size=size),
+        {**checkpoint.tensors, **tables},
+        metadata.replace(vocabulary=vocabulary),
+    )
+
+
+def _extended(tensor, size, before):
+    """Returns a table of `size` rows, where new words have the mean of the rows of their pieces.
+
+    So has the bias of masked LM: the logit of a new word starts as the mean of those of its pieces. That of an unused
+    piece would exclude it, and 0 would favor it, since most words of a trained model have less.
+    """
+    old = np.asarray(tensor.read(), "float32")
+    table = np.concatenate([old, np.zeros((size - len(old), *old.shape[1:]), "float32")])
+    for index, ids in before.items():
+        table[index] = old[ids].mean(axis=0)
+    return Tensor(tensor.name, table.shape, lambda: table)

@@ -1,4 +1,4 @@
-"""Models with BERT's blocks that transformers writes with other names: DistilBERT, ELECTRA, XLM-RoBERTa.
+"""transformers' model types with BERT's blocks under other names: DistilBERT, ELECTRA, RoBERTa.
 
 `config.json` is read as BERT's, and its tensors by BERT's names, so that the rest of the package knows nothing of these
 models: what differs from BERT is a setting of `BertConfig`.
@@ -12,11 +12,11 @@ from keras_bert.heads.registry import HEADS, head_named
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"
 _CAUSAL = {"LMHeadModel": "ForCausalLM"}  # The class of a left-to-right model, BERT's and others'.
-_OF_BERT = ("BertForPreTraining", "BertForNextSentencePrediction")  # Relatives have none like these.
+_OF_BERT = ("BertForPreTraining", "BertForNextSentencePrediction")  # Others have none like these.
 
 
 @dataclasses.dataclass(frozen=True)
-class Relative:
+class ModelType:
     """The layout of a model of transformers.
 
     Args:
@@ -149,7 +149,7 @@ def _renamed(name, names):
     return name
 
 
-_ROBERTA = Relative(
+_ROBERTA = ModelType(
     "Roberta",
     "roberta.",
     {
@@ -165,8 +165,8 @@ _ROBERTA = Relative(
 )
 _ROBERTAS = {"xlm-roberta": "XLMRoberta", "roberta": "Roberta", "camembert": "Camembert"}  # With the same layout.
 
-RELATIVES = {
-    "distilbert": Relative(
+MODEL_TYPES = {
+    "distilbert": ModelType(
         "DistilBert",
         "distilbert.",
         {
@@ -201,7 +201,7 @@ RELATIVES = {
         {"type_vocab_size": 0, "pooler_activation": "relu", "layer_norm_eps": 1e-12, "embedding_size": None},
         gelu=False,
     ),
-    "electra": Relative(
+    "electra": ModelType(
         "Electra",
         "electra.",
         {
@@ -230,7 +230,7 @@ def checked_model_type(config, head, model_type=None):
         is_roberta = config.position_padding_id is not None
         names = {"distilbert": not config.type_vocab_size, "xlm-roberta": is_roberta, "electra": is_electra}
         model_type = next((name for name, fits in names.items() if fits), "bert")
-    check_choice("model_type", model_type, ("bert", *RELATIVES))
+    check_choice("model_type", model_type, ("bert", *MODEL_TYPES))
     if model_type == "bert" and not is_berts:
         raise ValueError(f"`model_type` must be 'electra' for head={head!r}. Received: model_type='bert'")
     if model_type == "bert":

@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints.relatives import RELATIVES
+from keras_bert.checkpoints.model_types import MODEL_TYPES
 from keras_bert.tasks.classification import glue
 from tests.checkpoints.conftest import edit
 from tests.conftest import HEADS, to_numpy
@@ -49,7 +49,7 @@ def test_transformers_opens_every_head(build, task, tmp_path, name, head):
     inputs["token_ids"][..., 2] = 1  # RoBERTa's padding, also in texts.
     inputs["segment_ids"] *= name == "electra"
     keras_bert.save(model, tmp_path / "ours", None, model_type=name)
-    kind = getattr(transformers, HEADS[head].architecture.replace("Bert", RELATIVES[name].title))
+    kind = getattr(transformers, HEADS[head].architecture.replace("Bert", MODEL_TYPES[name].title))
     theirs, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values())
     tensors = {NAMES[each]: torch.tensor(inputs[each]).long() for each in NAMES}
@@ -140,7 +140,7 @@ def test_fine_tuning_beside_transformers(golden, data, tmp_path, case):
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
     steps, batch, rate = 30, 8, 5e-5
     folder, train = golden / "hf_world" / case, glue.read(glue.TASKS["mrpc"], data / "glue", "train")
-    own = RELATIVES[case.replace("_", "-")].config_names
+    own = MODEL_TYPES[case.replace("_", "-")].config_names
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=2, **{own.get(name, name): 0.0 for name in dropout}
