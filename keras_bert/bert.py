@@ -13,11 +13,9 @@ from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, with_words
 from keras_bert.checks import hint
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import head_named, register_head
-from keras_bert.models.encoder import build_encoder
-from keras_bert.models.forward import run_encoder
-from keras_bert.models.lora import check_no_lora
+from keras_bert.heads.registry import describe, head_named, register_head
+from keras_bert.models.encoder import build_encoder, run_encoder
+from keras_bert.models.tuning import check_no_lora
 from keras_bert.similarity import unit
 
 _SHOWN = 5  # Labels that are shown.

@@ -161,8 +161,7 @@ class BertConfig:
         kept = {key: value for key, value in values.items() if key in known}
         names = _FROM_HUGGINGFACE if huggingface else _FROM_GOOGLE
         act = kept.get("hidden_act", "gelu")
-        if not isinstance(act, str) or act not in names:
-            raise ValueError(f"`hidden_act` must be one of {', '.join(names)}. Received: hidden_act={act!r}")
+        check_choice("hidden_act", act, names)
         return cls(**{**kept, "hidden_act": names[act]})
 
     def check_plain(self, place):

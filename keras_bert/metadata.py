@@ -34,61 +34,34 @@ _SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
 
 @dataclasses.dataclass(frozen=True)
 class Metadata:
-    """Facts about the model of a checkpoint besides config and weights.
+    """Facts about the model of a checkpoint besides config and weights; `None` stands for none or unknown."""
 
-    Args:
-        head: str, the kind of head, see `describe`. `None` if unknown.
-        vocabulary: the `Vocabulary`, or `None`.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
-        labels: list of the class names, or `None`.
-        multi_label: bool, whether several classes may apply to one text. Defaults to `False`.
-        score_activation: str, see `build_classifier`. Defaults to "linear".
-        task: str, name of the task that the head was trained on, or `None`.
-        pair: bool, whether the model was trained on pairs of texts. `None` if unknown.
-        sequence_length: int, maximum sequence length in training, or `None`.
-        null_threshold: float, see `save`, or `None`.
-        thresholds: float or list of floats, see `save`, or `None`.
-        task_settings: dict of the settings of the task that shape answers, such as `doc_stride`, or `None`.
-        pooling: str or tuple of str, pooling of a sentence encoder, see `build_embedder`, or `None`.
-        normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
-        projection: int, number of units of its dense layer, see `build_embedder`, or `None`.
-        projection_activation: str, the activation of that layer. Defaults to "linear".
-        prompts: dict of texts before the texts to embed, by name, see `save`, or `None`.
-        default_prompt_name: str, the prompt that applies if no other is given, or `None`.
-        similarity_function: str, what compares two vectors, see `save`. Defaults to "cosine".
-        causal: bool, as passed to `build_encoder`. Defaults to `False`.
-        head_options: dict of options of the head, see `Head.saved`, or `None`.
-        positions: str, as passed to `build_encoder`. Defaults to "learned".
-        tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
-        keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
-        model_type: str, whose layout the model has in transformers: "bert", "distilbert", "electra", "xlm-roberta",
-            "roberta" or "camembert". By default, the first one that has a place for its config.
-    """
-
-    head: str | None = None
-    vocabulary: Any = None
-    lowercase: bool = True
-    labels: list | None = None
-    multi_label: bool = False
-    score_activation: str = "linear"
-    task: str | None = None
-    pair: bool | None = None
-    sequence_length: int | None = None
-    null_threshold: float | None = None
+    head: str | None = None  # The kind of head, see `describe`.
+    vocabulary: Any = None  # A `Vocabulary`.
+    lowercase: bool = True  # Whether the vocabulary is uncased.
+    labels: list | None = None  # The names of the classes.
+    multi_label: bool = False  # Whether several classes may apply to one text.
+    score_activation: str = "linear"  # See `build_classifier`.
+    task: str | None = None  # The name of the task that the head was trained on.
+    pair: bool | None = None  # Whether the model was trained on pairs of texts.
+    sequence_length: int | None = None  # The maximum in training.
+    null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
-    task_settings: dict | None = None
-    pooling: str | None = None
+    task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.
+    pooling: str | None = None  # This and the next three: see `build_embedder`. Of several poolings, a tuple.
     normalize: bool = False
     projection: int | None = None
     projection_activation: str = "linear"
-    prompts: dict | None = None
+    prompts: dict | None = None  # This and the next two: see `save`.
     default_prompt_name: str | None = None
     similarity_function: str = "cosine"
-    head_options: dict | None = None
-    causal: bool = False
+    head_options: dict | None = None  # Options of the head, see `Head.saved`.
+    causal: bool = False  # This and the next one: as passed to `build_encoder`.
     positions: str = "learned"
-    tied: bool = True
-    keep_special_tokens: list | None = None
+    tied: bool = True  # Whether the masked-LM head shares the token table.
+    keep_special_tokens: list | None = None  # BERT's special tokens that the tokenizer recognizes in texts.
+    # Whose layout the model has in transformers: "bert", "distilbert", "electra", "xlm-roberta", "roberta" or
+    # "camembert". By default, the first one that has a place for its config.
     model_type: str | None = None
 
     @classmethod

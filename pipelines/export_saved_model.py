@@ -133,8 +133,7 @@ def _export_on_ids(arguments):
 
 
 def _export_saved_model(arguments):
-    from keras_bert.heads.describe import describe
-    from keras_bert.heads.registry import answering, is_regression
+    from keras_bert.heads.registry import answering, describe, is_regression
 
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision

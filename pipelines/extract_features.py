@@ -61,7 +61,7 @@ def main(arguments):
     import numpy as np
 
     from keras_bert.heads.embedding_signatures import check_pooling
-    from keras_bert.text.prompts import chosen_prompt
+    from keras_bert.text.answer_settings import chosen_prompt
 
     texts, layers = arguments.texts, arguments.layers
     bert = keras_bert.load(arguments.model, dtype=arguments.precision, hidden_states=True)

@@ -7,7 +7,7 @@ import sys
 import warnings
 
 from keras_bert.imports import quiet_start
-from keras_bert.training.log_handler import LogHandler, is_harmless
+from keras_bert.training.progress import LogHandler, is_harmless
 
 
 def show_messages(verbose=False):

@@ -46,7 +46,7 @@ from keras_bert.tasks.classification.data import (
 )
 from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.examples import read_table
-from keras_bert.text.labels import THRESHOLD
+from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command, common_flags
 from .arguments import flag

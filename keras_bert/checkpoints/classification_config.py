@@ -1,7 +1,7 @@
 """The classes of a model in `config.json`: names, transformers' `problem_type`, the activation of a cross-encoder."""
 
 from keras_bert.heads.registry import NO_HEAD, head_named, opened_by
-from keras_bert.text.labels import placeholders
+from keras_bert.text.answer_settings import placeholders
 
 _CROSS_ENCODER = "CrossEncoder"
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"

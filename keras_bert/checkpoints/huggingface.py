@@ -24,7 +24,7 @@ from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.text.labels import checked_thresholds
+from keras_bert.text.answer_settings import checked_thresholds
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 

@@ -8,8 +8,7 @@ from keras_bert.checkpoints.folder import CONFIG, Folder
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.weight_files import WEIGHTS
 from keras_bert.checks import first_line
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import describe, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 

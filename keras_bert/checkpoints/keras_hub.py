@@ -12,8 +12,7 @@ from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of
 from keras_bert.checks import first_line
 from keras_bert.config import BertConfig
 from keras_bert.heads.classification import Classification
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import NO_HEAD
+from keras_bert.heads.registry import NO_HEAD, describe
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import LOWERCASE, VOCABULARY_OPTIONS

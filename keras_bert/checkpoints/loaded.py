@@ -13,15 +13,14 @@ from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
 from keras_bert.checks import check_count
 from keras_bert.heads.classification import build_classifier
-from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
-from keras_bert.heads.registry import NO_HEAD, head_named
+from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.imports import naming_extras
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
-from keras_bert.rewirings.student import take_layers
+from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
 from keras_bert.text.vocabulary import Vocabulary
 

@@ -21,7 +21,7 @@ from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.models.lora import lora_layers
+from keras_bert.models.tuning import lora_layers
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 WEIGHTS = "adapter_model.safetensors"

@@ -6,8 +6,7 @@ import pathlib
 from keras_bert.checkpoints import sentence_transformers
 from keras_bert.checkpoints.save import checked_metadata, write_settings
 from keras_bert.files import check_replaceable, replacing
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import HEADS
+from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
 from keras_bert.text.vocabulary import Vocabulary

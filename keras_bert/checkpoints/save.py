@@ -13,12 +13,10 @@ from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import HEADS
+from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.similarity import check_function
-from keras_bert.text.labels import checked_labels, checked_null_threshold, checked_thresholds
-from keras_bert.text.prompts import check_prompts
+from keras_bert.text.answer_settings import check_prompts, checked_labels, checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")

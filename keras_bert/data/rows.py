@@ -49,15 +49,10 @@ class TaskData:
 
 
 def converted(source, rows, convert, skip_bad_rows=None):
-    """Converts rows. Skips up to `skip_bad_rows` rows that raise a ValueError, with a warning. Defaults to none.
+    """Converts the rows of a `Source`; returns a list of (line number, row number, result).
 
-    Args:
-        source: the `Source`.
-        rows: its rows, see `Source.rows`.
-        convert: function of the place of a row, for messages, and the row.
-
-    Returns:
-        A list of (line number, row number, result).
+    `convert` is a function of the place of a row, for messages, and the row. Up to `skip_bad_rows` rows for which it
+    raises a ValueError are skipped, with a warning.
     """
     if not rows:
         raise ValueError(f"{source}: no rows")

@@ -46,9 +46,8 @@ class Source:
     def rows(self, wanted=(), header=None):
         """Returns the number of each row, and the row: a dict by column, or a ValueError if it cannot be read.
 
-        Args:
-            wanted: its columns, see `check_columns`; they also determine the delimiter of CSV.
-            header: list of names for the columns of a table without column names. Defaults to the first row.
+        It needs the `wanted` columns, see `check_columns`, which also determine the delimiter of CSV. `header` are the
+        names of the columns of a table without a row of names.
         """
         found = self.values
         first = found[0][0] if found else None
@@ -107,12 +106,7 @@ class Mapped(Source):
 
 
 class Memory(Source):
-    """Rows of data in Python.
-
-    Args:
-        name: string, the argument that they are.
-        rows: list of dicts by column.
-    """
+    """Rows of data in Python, dicts by column; `name` is the argument that they are."""
 
     unit = "row"
 

@@ -15,17 +15,15 @@ from keras_bert.checks import check_count, hint, is_count
 from keras_bert.data.rows import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
-from keras_bert.heads.describe import describe
 from keras_bert.heads.embedding import build_embedder
-from keras_bert.heads.registry import answering, is_regression
+from keras_bert.heads.registry import answering, describe, is_regression
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.tasks import in_memory, registry
-from keras_bert.text.prompts import chosen_prompt
-from keras_bert.training.log_handler import quiet_tensorflow
-from keras_bert.training.progress import is_live, track
+from keras_bert.text.answer_settings import chosen_prompt
+from keras_bert.training.progress import is_live, quiet_tensorflow, track
 
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.

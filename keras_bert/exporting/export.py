@@ -16,13 +16,12 @@ from keras_bert.exporting.activation_ranges import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
-from keras_bert.heads.describe import describe
 from keras_bert.heads.head import with_options
-from keras_bert.heads.registry import answering, is_regression
-from keras_bert.text.labels import checked_labels
+from keras_bert.heads.registry import answering, describe, is_regression
+from keras_bert.text.answer_settings import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import TracedOnce, on_ids
-from keras_bert.training.log_handler import quiet_tensorflow
+from keras_bert.training.progress import quiet_tensorflow
 
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.

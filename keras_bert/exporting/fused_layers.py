@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_bert.layers.activations import activate
 from keras_bert.layers.attention import MultiHeadAttention
-from keras_bert.layers.dense import Dense
+from keras_bert.layers.composite import Dense
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import attention_bias
 from keras_bert.layers.transformer import FeedForward
@@ -62,6 +62,11 @@ def rows_of(inputs):
     return tf.reshape(inputs, [-1, inputs.shape[-1]])
 
 
+def unflattened(rows, inputs, width):
+    """Returns rows of a width in the shape of the inputs whose `rows_of` they are."""
+    return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [width]], 0))
+
+
 def for_size(rows, few, many):
     """Returns the result of one of two functions, `few` for less than 256 rows.
 
@@ -94,9 +99,7 @@ def _dense(layer, inputs, training=None):
     if layer.use_bias:
         rows = tf.nn.bias_add(rows, tf.convert_to_tensor(layer.bias))
     rows = layer.activation(rows)
-    if inputs.shape.rank == 2:
-        return rows
-    return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [layer.units]], 0))
+    return rows if inputs.shape.rank == 2 else unflattened(rows, inputs, layer.units)
 
 
 def _feed_forward(layer, hidden, training=None):

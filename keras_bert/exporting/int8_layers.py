@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.exporting.fused_layers import attend, calling, for_size, layers_of, rows_of
+from keras_bert.exporting.fused_layers import attend, calling, for_size, layers_of, rows_of, unflattened
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, is_fused, layer_norm
 from keras_bert.layers.attention import MultiHeadAttention
-from keras_bert.layers.dense import Dense
+from keras_bert.layers.composite import Dense
 from keras_bert.layers.embeddings import TokenEmbedding
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.transformer import FeedForward
@@ -144,15 +144,13 @@ def _outliers(high, most):
 
 
 def _dense(layer, product, inputs, training=None):
-    rows = layer.activation(product(rows_of(inputs)))
-    return tf.reshape(rows, tf.concat([tf.shape(inputs)[:-1], [layer.units]], 0))
+    return unflattened(layer.activation(product(rows_of(inputs))), inputs, layer.units)
 
 
 def _embed(weight, inputs, reverse=False):
     if not reverse:
         return weight.rows(inputs)
-    logits = Int8Product(weight)(rows_of(inputs))
-    return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], [weight.channels]], 0))
+    return unflattened(Int8Product(weight)(rows_of(inputs)), inputs, weight.channels)
 
 
 def _normalize(layer, inputs):

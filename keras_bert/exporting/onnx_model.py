@@ -8,7 +8,7 @@ from onnx import TensorProto, checker, helper
 from keras_bert import layers
 from keras_bert.exporting.onnx_graph import Graph, attention_mask, block, embeddings
 from keras_bert.heads.registry import answering, head_named
-from keras_bert.models.forward import run_encoder
+from keras_bert.models.encoder import run_encoder
 from keras_bert.version import __version__
 
 _OPSET = 17  # The first with LayerNormalization.

@@ -1,5 +1,6 @@
 from keras_bert.heads.classification import Classification as Classification
 from keras_bert.heads.embedding import Embedding as Embedding
+from keras_bert.heads.embedding import Vectors as Vectors
 from keras_bert.heads.head import Head as Head
 from keras_bert.heads.multiple_choice import MultipleChoice as MultipleChoice
 from keras_bert.heads.pretraining import NextSentence as NextSentence
@@ -7,4 +8,3 @@ from keras_bert.heads.pretraining import Pretraining as Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering as QuestionAnswering
 from keras_bert.heads.replaced_token_detection import ReplacedTokenDetection as ReplacedTokenDetection
 from keras_bert.heads.token_classification import TokenClassification as TokenClassification
-from keras_bert.heads.vectors import Vectors as Vectors

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
-from keras_bert.text.labels import THRESHOLD, checked_thresholds, cuts, placeholders
+from keras_bert.text.answer_settings import THRESHOLD, checked_thresholds, cuts, placeholders
 from keras_bert.text.signatures import in_groups, texts, traced_once
 
 

@@ -1,19 +1,17 @@
-"""Sentence encoders (Sentence-BERT, Reimers and Gurevych, 2019)."""
+"""Vectors: those of an encoder alone, and sentence encoders (Sentence-BERT, Reimers and Gurevych, 2019)."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 import keras
 
-from keras_bert.checks import is_count
+from keras_bert.checks import check_choice, is_count
 from keras_bert.heads import answers
 from keras_bert.heads.head import Head
 from keras_bert.layers import Dense, SentencePooling, UnitLength
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
-
-_PROJECTION_ACTIVATIONS = ("linear", "tanh")
 
 
 def build_embedder(
@@ -72,11 +70,7 @@ def _projection(units, activation, stddev):
     """Returns the dense layer after pooling."""
     if not is_count(units):
         raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
-    if activation not in _PROJECTION_ACTIVATIONS:
-        raise ValueError(
-            f"`projection_activation` must be one of {', '.join(_PROJECTION_ACTIVATIONS)}. "
-            f"Received: projection_activation={activation!r}"
-        )
+    check_choice("projection_activation", activation, ("linear", "tanh"))
     initializer = keras.initializers.TruncatedNormal(stddev=stddev)
     return Dense(
         int(units), activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
@@ -147,3 +141,26 @@ class Embedding(Head):
         from keras_bert.heads.embedding_signatures import sentence_embedder
 
         return sentence_embedder
+
+
+class Vectors(Head):
+    """No head on top of the encoder."""
+
+    name, layer, reads = "encoder", "embeddings", ("pooled", "sequence")
+    architectures = ("BertModel",)
+    packs, has_prefix, is_encoder = True, False, True
+    google, peft = "", "FEATURE_EXTRACTION"
+    text_options = ("pooling", "layers", "normalize", "rows_together")
+
+    answer = staticmethod(answers.embedding)
+
+    def run(self, layers, encoded, inputs):
+        return encoded
+
+    def build(self, encoder):
+        return encoder
+
+    def signature_builder(self, description):
+        from keras_bert.heads.embedding_signatures import embedder
+
+        return embedder

@@ -121,7 +121,7 @@ class Head:
         Its arguments are some of `model`, `preprocessor`, `labels`, `pair` and `description`, in any order, and then
         the options of the signatures, with defaults. Needs TensorFlow.
         """
-        from keras_bert.heads.default_signatures import responder
+        from keras_bert.text.signatures import responder
 
         return functools.partial(responder, self.respond)
 

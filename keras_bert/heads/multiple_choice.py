@@ -73,7 +73,17 @@ class MultipleChoice(Head):
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
 
     def signature_builder(self, description):
-        from keras_bert.heads.multiple_choice_signatures import chooser
+        import tensorflow as tf
+
+        from keras_bert.text.signatures import not_empty, text_with_lists
+
+        def chooser(model, preprocessor):
+            def answer(text, choices):
+                inputs = preprocessor.with_choices(text, not_empty(choices, "choices"))
+                logits = model(inputs, training=False)["logits"]
+                return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+
+            return {"serving_default": text_with_lists(answer, "choices")}
 
         return chooser
 

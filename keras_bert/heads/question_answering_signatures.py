@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.heads.answers import CANDIDATES
 from keras_bert.text import packing
-from keras_bert.text.labels import checked_null_threshold
+from keras_bert.text.answer_settings import checked_null_threshold
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import best_spans, max_context, run_windows, span_probabilities
 

@@ -1,17 +1,22 @@
-"""The list of heads, in the order in which messages name them. `register_head` adds one of a user."""
+"""The list of heads, in the order in which messages name them, and which of them a model has."""
 
 import inspect
 
+import keras
+
+from keras_bert.checks import check_choice
 from keras_bert.heads import answers
 from keras_bert.heads.classification import Classification
-from keras_bert.heads.embedding import Embedding
+from keras_bert.heads.embedding import Embedding, Vectors
 from keras_bert.heads.head import Head
 from keras_bert.heads.multiple_choice import MultipleChoice
 from keras_bert.heads.pretraining import NextSentence, Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.heads.replaced_token_detection import ReplacedTokenDetection
 from keras_bert.heads.token_classification import TokenClassification
-from keras_bert.heads.vectors import Vectors
+from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
+from keras_bert.models.encoder import small_encoder
+from keras_bert.models.graph_comparison import Family, family_of
 
 HEADS: list[Head] = [
     Vectors(),
@@ -68,11 +73,8 @@ def _place(head):
 
 def head_named(name):
     """Returns a head."""
-    found = next((head for head in HEADS if head.name == name), None)
-    if found is None:
-        known = ", ".join(head.name for head in HEADS)
-        raise ValueError(f"`head` must be one of {known}. Received: head={name!r}")
-    return found
+    check_choice("head", name, [head.name for head in HEADS])
+    return next(head for head in HEADS if head.name == name)
 
 
 def answering(name):
@@ -90,3 +92,34 @@ def opened_by(kind):
 def is_regression(description):
     """Returns whether a model's only output is a number rather than a class."""
     return any(head.name == description.head and head.is_regression(description) for head in HEADS)
+
+
+def describe(model: keras.Model) -> Description:
+    """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
+
+    Reads config and head from the layers, builds the same model small and compares the graphs, so that a custom head
+    is never mistaken for one of ours.
+
+    Returns:
+        A `Description`; for a model from `build_transformer`, a `TransformerDescription`. One that Keras loaded is
+        described by `keras_bert.translation.describe`.
+
+    Raises:
+        ValueError: if no builder makes this graph.
+    """
+    check_model(model)
+    return family_of(model, _BERT).describe(model)
+
+
+def _read(layers):
+    head = next((head for head in reversed(HEADS) if head.layer in layers), head_named(NO_HEAD))
+    return read(layers, head.name, head.described(layers))
+
+
+def _rebuild(description, model):
+    encoder = small_encoder(description, nested_encoder(model))
+    head = head_named(description.head)
+    return head.build(encoder, **head.options({"dropout": description.config.head_dropout, **description.options}))
+
+
+_BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint)

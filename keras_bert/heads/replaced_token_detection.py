@@ -59,6 +59,6 @@ class ReplacedTokenDetection(Head):
     answer = staticmethod(answers.replaced)
 
     def signature_builder(self, description):
-        from keras_bert.heads.replaced_token_detection_signatures import replaced_token_detector
+        from keras_bert.heads.token_signatures import replaced_token_detector
 
         return replaced_token_detector

@@ -52,6 +52,6 @@ class TokenClassification(Head):
         return {"num_classes": layers["token_classifier"].units}
 
     def signature_builder(self, description):
-        from keras_bert.heads.token_classification_signatures import tagger
+        from keras_bert.heads.token_signatures import tagger
 
         return tagger

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from keras_bert.checks import is_finite
 from keras_bert.layers.masks import FORBIDDEN
-from keras_bert.text.labels import THRESHOLD
+from keras_bert.text.answer_settings import THRESHOLD
+from keras_bert.text.signatures import not_empty, text_with_lists
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -125,14 +126,11 @@ def _signature(settings, decide):
     """Returns the signature: `text` `(batch,)`, `labels` `(batch, labels)`, `""` for none."""
 
     def answer(text, labels):
-        has_labels = tf.debugging.Assert(tf.shape(labels)[1] > 0, ["`labels` must not be empty lists"])
-        with tf.control_dependencies([has_labels]):
-            labels = tf.identity(labels)
+        labels = not_empty(labels, "labels")
         probabilities = tf.where(labels == "", 0.0, decide(text, labels))
         if settings.multi_label:
             return {"predicted": probabilities >= THRESHOLD, "probabilities": probabilities, "labels": labels}
         best = tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)
         return {"label": best, "probabilities": probabilities, "labels": labels}
 
-    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "labels")
-    return tf.function(answer, input_signature=specs, autograph=False)
+    return text_with_lists(answer, "labels")

@@ -1,9 +1,8 @@
 """Layers built only on `keras.ops`. Importing this package registers them, so that `.keras` files load."""
 
 from keras_bert.layers.attention import MultiHeadAttention
-from keras_bert.layers.composite import Composite
+from keras_bert.layers.composite import Composite, Dense
 from keras_bert.layers.decoder import DecoderBlock
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.embeddings import BertEmbeddings, PositionIds, ScaledEmbeddings, TokenEmbedding
 from keras_bert.layers.head_layers import (

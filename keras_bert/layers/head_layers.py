@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.activations import activate, check_activation
-from keras_bert.layers.composite import Composite
-from keras_bert.layers.dense import Dense
+from keras_bert.layers.composite import Composite, Dense
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import FORBIDDEN, take_positions
 from keras_bert.layers.quantization import Unquantized

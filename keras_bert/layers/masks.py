@@ -35,10 +35,14 @@ class AttentionMask(Unquantized, keras.layers.Layer):
 
     def call(self, padding_mask):
         mask = ops.cast(ops.expand_dims(padding_mask, (1, 2)), "bool")  # Converters cannot slice a boolean.
-        if self.causal:
-            positions = ops.arange(ops.shape(padding_mask)[1])
-            mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
-        return mask
+        return self._restricted(mask, padding_mask)
+
+    def _restricted(self, mask, tokens):
+        """Returns the mask, in a causal layer without the right context of each token."""
+        if not self.causal:
+            return mask
+        positions = ops.arange(ops.shape(tokens)[1])
+        return ops.logical_and(mask, positions[:, None] >= positions[None, :])
 
     def compute_output_spec(self, padding_mask):
         batch, length = padding_mask.shape
@@ -51,7 +55,7 @@ def attention_bias(mask):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class PackedMask(Unquantized, keras.layers.Layer):
+class PackedMask(AttentionMask):
     """Returns the attention mask of packed rows: each token attends to the tokens of its own text.
 
     Args:
@@ -67,17 +71,9 @@ class PackedMask(Unquantized, keras.layers.Layer):
         mask = PackedMask()([[1, 1, 1, 2, 2, 0]])
     """
 
-    def __init__(self, causal=False, **kwargs):
-        super().__init__(**kwargs)
-        self.causal = causal
-        self.built = True
-
     def call(self, text_numbers):
         mask = ops.equal(ops.expand_dims(text_numbers, (1, 3)), ops.expand_dims(text_numbers, (1, 2)))
-        if self.causal:
-            positions = ops.arange(ops.shape(text_numbers)[1])
-            mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
-        return mask
+        return self._restricted(mask, text_numbers)
 
     def compute_output_spec(self, text_numbers):
         batch, length = text_numbers.shape

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import re
 
 import keras
@@ -10,7 +11,6 @@ import numpy as np
 from keras_bert import other_models
 from keras_bert.config import BertConfig
 from keras_bert.models import graph_comparison
-from keras_bert.models.forward import blocks_of
 
 # What a prefix, the name of an encoder, precedes.
 _ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler)$)"
@@ -98,6 +98,12 @@ def layers_of(model):
     table = next((name for name in layers if name.endswith("token_embedding")), "")
     prefix = re.escape(table.removesuffix("token_embedding"))
     return {re.sub(f"^{prefix}{_ENCODER_LAYER}", "", name): layer for name, layer in layers.items()}
+
+
+def blocks_of(layers):
+    """Returns the blocks among layers by name, in order."""
+    names = itertools.takewhile(layers.__contains__, map("block_{}".format, itertools.count()))
+    return [layers[name] for name in names]
 
 
 def built(model):

@@ -1,4 +1,4 @@
-"""The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler."""
+"""The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler; and its forward pass, for all models."""
 
 import dataclasses
 from typing import Literal
@@ -14,8 +14,7 @@ from keras_bert.layers import (
     TokenEmbedding,
     TransformerBlock,
 )
-from keras_bert.models.description import BUILDERS, built, check_model, hint, layers_of, read
-from keras_bert.models.forward import run_encoder, run_pooler
+from keras_bert.models.description import BUILDERS, blocks_of, built, check_model, hint, layers_of, read
 from keras_bert.models.graph_comparison import Family
 
 
@@ -131,6 +130,36 @@ def _block(config, remat, dtype, name):
         dtype=dtype,
         name=name,
     )
+
+
+def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_attention_scores=False):
+    """Runs the embeddings and the blocks of an encoder; `inference` does so without dropout, also in training.
+
+    `layers` are those of a `Description`, by name; `inputs` may have `position_ids`, if they are not 0, 1, ...; the
+    attention mask is by default that of `padding_mask`; `last` has arguments of the last block alone, such as
+    `positions`. Returns two lists: the outputs of the embeddings and of all blocks; the attention scores.
+    """
+    options = {"inference": True} if inference else {}
+    positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}
+    if "positions" in layers:
+        positions = {"position_ids": layers["positions"](inputs["token_ids"], **positions)}
+    tokens = layers["token_embedding"](inputs["token_ids"])
+    states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
+    options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}
+    options |= {"return_attention_scores": True} if return_attention_scores else {}
+    scores, blocks = [], blocks_of(layers)
+    for block in blocks:
+        output = block(states[-1], **options, **(last or {} if block is blocks[-1] else {}))
+        output, *score = output if return_attention_scores else (output,)
+        states.append(output)
+        scores.extend(score)
+    return states, scores
+
+
+def run_pooler(layers, hidden, padding_mask):
+    """Pools the hidden states, see `Pooler`."""
+    pooler = layers["pooler"]
+    return pooler(hidden, padding_mask) if pooler.last else pooler(hidden)
 
 
 def describe_encoder(encoder):

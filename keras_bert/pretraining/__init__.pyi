@@ -6,5 +6,5 @@ from keras_bert.pretraining.dataset import Records as Records
 from keras_bert.pretraining.generation import generate as generate
 from keras_bert.pretraining.masking import Masking as Masking
 from keras_bert.pretraining.settings import Settings as Settings
-from keras_bert.rewirings.student import add_teacher as add_teacher
-from keras_bert.rewirings.student import without_teacher as without_teacher
+from keras_bert.rewirings.joined import add_teacher as add_teacher
+from keras_bert.rewirings.joined import without_teacher as without_teacher

@@ -55,14 +55,8 @@ class Masker:
     """Masks the tokens of examples.
 
     Special and unused tokens are never masked or used as random replacements. The vocabulary must contain `[MASK]`.
-
-    Call arguments:
-        token_ids: int32 array `(batch, length)`.
-        noise: dict of arrays of uniform random numbers in [0, 1), float32, see `noise_shapes`.
-
-    Returns:
-        dict: the masked `token_ids`; sorted `positions`, their `labels` and `weights` (0 is padding), each
-        `(batch, predictions)`.
+    `noise` has arrays of uniform random numbers in [0, 1), float32, see `noise_shapes`. A call returns the masked
+    `token_ids`, and sorted `positions`, their `labels` and `weights` (0 is padding), each `(batch, predictions)`.
     """
 
     def __init__(self, vocabulary, masking=None):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_bert.pretraining.randomness import make_keys, uniforms
 from keras_bert.pretraining.token_store import spans
 from keras_bert.text.packing import truncated_lengths
 
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # Of SplitMix64 (Steele et al., 2014).
 # Indices of the random numbers of a key.
 _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MASKING = range(9)
 
@@ -42,6 +42,28 @@ class Examples(NamedTuple):
     is_random: np.ndarray  # Whether B is random.
     keys: np.ndarray  # Random keys.
     truncated: int  # Number of truncated tokens.
+
+
+def make_keys(*parts):
+    """Returns a uint64 key for each combination of integers, which are broadcast: random, whatever their order."""
+    key = np.zeros(1, np.uint64)
+    for part in parts:
+        key = _mix(key ^ np.asarray(part, np.uint64))
+    return key
+
+
+def uniforms(keys, count, first=0, dtype=np.float64):
+    """Returns `count` numbers in [0, 1) for each key, `(*keys, count)`, starting at index `first`."""
+    draws = _mix(keys[..., None] + np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GOLDEN)
+    bits = np.finfo(dtype).nmant + 1
+    return (draws >> np.uint64(64 - bits)).astype(dtype) * dtype(2.0**-bits)
+
+
+def _mix(value):
+    value = value + _GOLDEN
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
 
 
 def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):

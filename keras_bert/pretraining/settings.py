@@ -7,11 +7,12 @@ import itertools
 
 import numpy as np
 
+from keras_bert.checks import check_choice
 from keras_bert.corpus import documents
 from keras_bert.pretraining import sentence_pairs, token_store
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.randomness import uniforms
 from keras_bert.pretraining.record_files import serialize
+from keras_bert.pretraining.sentence_pairs import uniforms
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -62,8 +63,7 @@ class Settings:
             )
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"`short_seq_prob` must be from 0 to 1. Received: short_seq_prob={self.short_seq_prob}")
-        if self.form not in documents.FORMATS:
-            raise ValueError(f"`form` must be one of {', '.join(documents.FORMATS)}. Received: form={self.form!r}")
+        check_choice("form", self.form, documents.FORMATS)
 
 
 _tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Tracing its function takes seconds.

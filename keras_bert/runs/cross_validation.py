@@ -11,7 +11,7 @@ from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.grid_runs import GridRuns, read_logits, remove_snapshots
 from keras_bert.runs.results import Results
 from keras_bert.runs.run import Run
-from keras_bert.training.collectives import sum_over_replicas
+from keras_bert.training.distribution import sum_over_replicas
 
 _RESULT = "result.json"
 

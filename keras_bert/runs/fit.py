@@ -24,7 +24,7 @@ from keras_bert.data.sources import Memory
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import head_named
 from keras_bert.metadata import answer_length
-from keras_bert.models.freezing import check_frozen
+from keras_bert.models.tuning import check_frozen
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -34,12 +34,11 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import keywords
-from keras_bert.text.labels import placeholders
+from keras_bert.text.answer_settings import placeholders
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.keras_callbacks import check_callbacks, with_loss
-from keras_bert.training.log_handler import LogHandler, quiet_tensorflow
-from keras_bert.training.progress import hidden
+from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")

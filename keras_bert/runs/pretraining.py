@@ -6,13 +6,13 @@ import shlex
 import tensorflow as tf
 
 from keras_bert.files import read_lines, write_text
-from keras_bert.heads.describe import describe
+from keras_bert.heads.registry import describe
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.inspection import sample_fills
 from keras_bert.reports import charts, curves, page
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
-from keras_bert.rewirings.student import without_teacher
+from keras_bert.rewirings.joined import without_teacher
 from keras_bert.runs.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief

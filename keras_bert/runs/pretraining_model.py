@@ -8,9 +8,8 @@ from keras_bert.checkpoints.load import open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.tensors import with_words
 from keras_bert.config import BertConfig, named_config
-from keras_bert.heads.describe import describe
 from keras_bert.heads.pretraining import build_pretrainer
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import describe, head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.pretraining.masking import Masking
 from keras_bert.text.new_words import without_known

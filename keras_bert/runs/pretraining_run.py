@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
 from keras_bert.data.batch_source import Phases
-from keras_bert.rewirings.packed import build_packed
-from keras_bert.rewirings.student import add_teacher, without_teacher
-from keras_bert.rewirings.trimmed import build_trimmed
+from keras_bert.rewirings.joined import add_teacher, without_teacher
+from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs.fit_trainer import FitTrainer
 from keras_bert.runs.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.runs.unchanged_inputs import check_unchanged, data_facts

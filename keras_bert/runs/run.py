@@ -7,17 +7,15 @@ import keras
 
 from keras_bert.checkpoints.load import load_models
 from keras_bert.files import read_lines
-from keras_bert.models.freezing import freeze_layers
-from keras_bert.models.lora import enable_lora
-from keras_bert.rewirings.packed import build_packed
-from keras_bert.rewirings.trimmed import build_trimmed
+from keras_bert.models.tuning import enable_lora, freeze_layers
+from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.results import indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import advice
 from keras_bert.training.callbacks import create_callbacks
-from keras_bert.training.collectives import sum_over_replicas
+from keras_bert.training.distribution import sum_over_replicas
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.trainer import Trainer
 

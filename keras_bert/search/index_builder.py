@@ -16,8 +16,7 @@ from keras_bert.checkpoints.identity import differences
 from keras_bert.checks import check_choice, check_count
 from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
-from keras_bert.search.encoding import SIMILARITIES, embed, model_facts, model_similarity
-from keras_bert.search.index import SearchIndex
+from keras_bert.search.index import SIMILARITIES, SearchIndex, embed, model_facts, model_similarity
 from keras_bert.search.index_files import (
     IndexFacts,
     check_folder,
@@ -26,7 +25,7 @@ from keras_bert.search.index_files import (
     write_facts,
     write_passages,
 )
-from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
+from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 
 _PART = 512  # Passages between two updates of the progress.

@@ -1,4 +1,4 @@
-"""Tokens that were added to a vocabulary: in memory, and as entries of `tokenizer.json`. Does not use TensorFlow."""
+"""Parts of `tokenizer.json` of any vocabulary: added tokens, ids, templates of sequences. Does not use TensorFlow."""
 
 from typing import NamedTuple
 
@@ -71,6 +71,16 @@ def check_strips(path, tokens):
             f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that start or end "
             f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
         )
+
+
+def template_parts(template):
+    """Returns names and segment ids of the parts of a template, `single` or `pair` of a post-processor."""
+    return [(values.get("id"), values.get("type_id", 0)) for part in template for values in part.values()]
+
+
+def template(parts):
+    """Returns the template of names and segment ids, where the texts are A and B."""
+    return [{"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]
 
 
 def entry(index, token):

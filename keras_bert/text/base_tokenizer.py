@@ -11,12 +11,7 @@ from keras_bert.text.vocabulary import Vocabulary
 class Tokenizer:
     """Extracts added tokens and kept special tokens; a subclass splits the rest, in `_pieces_of_rest`.
 
-    Call arguments:
-        texts: strings of any shape, or lists of them.
-
-    Returns:
-        Ragged int32 ids with the shape of the texts plus one axis; a vector for a single string. `with_offsets` returns
-        `(ids, starts, ends)`.
+    A call returns ragged int32 ids with the shape of the texts plus one axis; `with_offsets` `(ids, starts, ends)`.
     """
 
     tables = None  # What a SavedModel must own besides constants.

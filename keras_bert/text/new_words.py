@@ -6,9 +6,8 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from keras_bert.text import tokenizer_json
+from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.normalization import replace_final_sigma
-from keras_bert.text.pre_tokenizer import PreTokenizer
-from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.unigram import build_tokenizer
 from keras_bert.text.vocabulary import check_extendable, extend, is_special
 

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
+from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.spans import require
 
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
@@ -16,6 +17,31 @@ def texts(answer, *names):
         return answer(dict(zip(names, values, strict=True)))
 
     return tf.function(signature, input_signature=specs, autograph=False)
+
+
+def text_with_lists(answer, name):
+    """Wraps a function of texts `(batch,)` and of lists of strings, `(batch, values)`, with `""` for absent ones."""
+    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, name)
+    return tf.function(answer, input_signature=specs, autograph=False)
+
+
+def not_empty(lists, name):
+    """Returns lists of strings, `(batch, values)`, in which there must be values."""
+    has_values = tf.debugging.Assert(tf.shape(lists)[1] > 0, [f"`{name}` must not be empty lists"])
+    with tf.control_dependencies([has_values]):
+        return tf.identity(lists)
+
+
+def responder(respond, model, preprocessor, labels, pair, description):
+    """Returns the `serving_default` of a head without signatures of its own: what `respond` makes of the outputs."""
+    if description.num_classes is not None:
+        labels = labels or placeholders(description.num_classes)
+
+    def answer(inputs):
+        outputs = model(preprocessor(inputs), training=False)
+        return respond({name: value for name, value in outputs.items() if not isinstance(value, list)}, labels)
+
+    return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
 
 
 def traced_once(function):

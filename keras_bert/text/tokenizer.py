@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from keras_bert.text import normalization, tokenizer_json
 from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.literals import Parts, join
 from keras_bert.text.packing import select
-from keras_bert.text.pre_tokenizer import PreTokenizer
-from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.vocabulary import Vocabulary
 
 # Characters that end a word in any context.

@@ -13,6 +13,8 @@ from keras_bert.text.added_tokens import (
     check_strips,
     entry,
     no_piece,
+    template,
+    template_parts,
 )
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
 from keras_bert.text.tokenizer_steps import changes_case, normalizer_steps, pre_tokenizer_steps
@@ -145,7 +147,7 @@ def _check_template(path, processor, ids):
         is_bert = [processor.get("cls"), processor.get("sep")] == [[name, ids.get(name)] for name in ends]
     else:
         listed = processor.get("special_tokens") or {}
-        is_bert = [_parts(processor.get(name) or []) for name in ("single", "pair")] == [_SINGLE, _PAIR]
+        is_bert = [template_parts(processor.get(name) or []) for name in ("single", "pair")] == [_SINGLE, _PAIR]
         is_bert = is_bert and [listed.get(name, {}).get("ids") for name in ends] == [[ids.get(name)] for name in ends]
     if not is_bert:
         raise ValueError(
@@ -158,14 +160,6 @@ def _side(content):
     """Returns the side of truncation, if it is given; that of padding does not matter."""
     direction = (content.get("truncation") or {}).get("direction")
     return {"truncation_side": str(direction).lower()} if direction else {}
-
-
-def _parts(template):
-    return [(values.get("id"), values.get("type_id", 0)) for part in template for values in part.values()]
-
-
-def _template(parts):
-    return [{"Sequence" if len(name) == 1 else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]
 
 
 def to_json(vocabulary, lowercase):
@@ -186,8 +180,8 @@ def to_json(vocabulary, lowercase):
         "pre_tokenizer": vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": _template(_SINGLE),
-            "pair": _template(_PAIR),
+            "single": template(_SINGLE),
+            "pair": template(_PAIR),
             "special_tokens": {name: {"id": name, "ids": [index], "tokens": [name]} for name, index in ends.items()},
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from keras_bert.text import sentencepiece_model, tokenizer_steps
 from keras_bert.text.base_tokenizer import Tokenizer, check_kept, constant, original_offsets
+from keras_bert.text.graph_steps import sequence_normalizer
 from keras_bert.text.literals import Literals
-from keras_bert.text.sequence_normalizer import sequence_normalizer
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import WORD_START, Vocabulary
 

@@ -2,6 +2,7 @@
 
 import json
 
+from keras_bert.text import added_tokens
 from keras_bert.text.added_tokens import added_token, check_added_ids, check_ids, entry, no_piece
 from keras_bert.text.tokenizer_steps import changes_case, unigram_steps
 
@@ -71,7 +72,7 @@ def _template(path, processor, pieces):
         template = processor["cls"][0], processor["sep"][0], 1 + is_roberta, not is_roberta
         ids = dict(map(tuple, (processor["cls"], processor["sep"])))
     else:
-        single, pair = (_parts(processor.get(name) or []) for name in ("single", "pair"))
+        single, pair = (added_tokens.template_parts(processor.get(name) or []) for name in ("single", "pair"))
         names = [name for name, _ in single]
         variants = (
             [(names[0], names[-1], count, segments) for count in (1, 2) for segments in (False, True)] if names else []
@@ -89,10 +90,6 @@ def _template(path, processor, pieces):
             f"with the ids of the vocabulary. Received: post_processor={json.dumps(processor or None):.300}"
         )
     return template
-
-
-def _parts(template):
-    return [(values.get("id"), values.get("type_id", 0)) for part in template for values in part.values()]
 
 
 def _sequence(template, is_pair):
@@ -117,7 +114,7 @@ def to_json(vocabulary):
         "pre_tokenizer": vocabulary.pre_tokenizer,
         "post_processor": {
             "type": "TemplateProcessing",
-            **{name: _written(_sequence(template, name == "pair")) for name in ("single", "pair")},
+            **{name: added_tokens.template(_sequence(template, name == "pair")) for name in ("single", "pair")},
             "special_tokens": {
                 name: {"id": name, "ids": [vocabulary.id(name)], "tokens": [name]} for name in (start, end)
             },
@@ -139,7 +136,3 @@ def _without_added(vocab, added):
     while vocab[-1][0] in hidden:
         vocab.pop()
     return vocab
-
-
-def _written(parts):
-    return [{"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]

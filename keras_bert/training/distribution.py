@@ -1,4 +1,4 @@
-"""Distribution strategies: one device, the GPUs of one machine, several machines, a TPU."""
+"""Strategies: one device, the GPUs of one machine, several machines, a TPU; the batches and the sums of replicas."""
 
 import json
 import logging
@@ -8,9 +8,13 @@ import time
 from typing import Literal
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from keras_bert.checks import check_choice
 
 _LOG = logging.getLogger("keras_bert")
 KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
+_PREFIX = "CustomGradient-"  # Of names in TensorFlow's table of gradients.
 
 
 def create_strategy(
@@ -31,8 +35,7 @@ def create_strategy(
     Example:
         trainer = Trainer(..., strategy=create_strategy("mirrored"))
     """
-    if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}. Received: kind={kind!r}")
+    check_choice("kind", kind, KINDS)
     if kind == "auto":
         several = len(tf.config.list_physical_devices("GPU")) > 1
         kind = "multi_worker" if _workers()[0] else "mirrored" if several else "one"
@@ -112,3 +115,129 @@ def _tpu(name):
             f"no TPU was found. Expected a TPU VM, or `tpu` to name one. Received: tpu={name!r} ({error})"
         ) from None
     return tf.distribute.TPUStrategy(resolver)
+
+
+def all_reduce(tensors):
+    """Sums each tensor of a list over all replicas. Call in a replica context. The sum cannot be differentiated."""
+    # `tf.distribute` registers a custom gradient for the sum in a global table, whose closure has the graph and with it
+    # the model: without removing it, the memory of every finished run of a grid is kept until the process ends. It can
+    # go once TensorFlow stores such gradients in the operation, or frees them with the graph.
+    registry = ops.gradient_registry._registry
+    before = {name for name in registry if name.startswith(_PREFIX)}
+    try:
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+    finally:
+        for name in [name for name in registry if name.startswith(_PREFIX) and name not in before]:
+            registry.pop(name, None)  # Another replica may have removed it.
+
+
+def gather_rows(tree):
+    """Returns tensors `(rows, ...)` with the rows of all replicas, in order. Call in a replica context.
+
+    Every replica must have the same number of rows. Gradients do not flow to other replicas.
+    """
+    replica = tf.distribute.get_replica_context()
+    count, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
+    if count == 1:
+        return tree
+
+    def placed(tensor):
+        """Returns the rows at this replica's place among zeros."""
+        padding = [[index, count - 1 - index], *([[0, 0]] * tensor.shape.rank)]
+        return tf.pad(tensor[None], padding)
+
+    def joined(tensor, total):
+        return tf.reshape(tf.cast(total, tensor.dtype), tf.concat([[-1], tf.shape(tensor)[1:]], 0))
+
+    tensors = tf.nest.flatten(tree)
+    # A call takes tensors of one type, and a single one of int32.
+    wide = [tensor if tensor.dtype.is_floating else tf.cast(tensor, tf.int64) for tensor in tensors]
+    sums = [None] * len(tensors)
+    for dtype in sorted({tensor.dtype.name for tensor in wide}):
+        places = [place for place, tensor in enumerate(wide) if tensor.dtype.name == dtype]
+        for place, total in zip(places, all_reduce([placed(wide[place]) for place in places]), strict=True):
+            sums[place] = joined(tensors[place], total)
+    return tf.nest.pack_sequence_as(tree, sums)
+
+
+def own_rows(tree):
+    """Returns this replica's rows of tensors with the rows of all replicas. Call in a replica context."""
+    replica = tf.distribute.get_replica_context()
+
+    def own(tensor):
+        rows = tf.shape(tensor)[0] // replica.num_replicas_in_sync
+        start = replica.replica_id_in_sync_group * rows
+        return tensor[start : start + rows]
+
+    return tf.nest.map_structure(own, tree)
+
+
+def sum_over_replicas(strategy, number):
+    """Returns the sum over all replicas of one number per worker; workers wait for each other."""
+    numbers = strategy.run(tf.constant, [float(number)])
+    return float(strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))
+
+
+def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
+    """Distributes a dataset of global batches over the replicas of a strategy.
+
+    Each worker reads the whole dataset and takes its own rows of every batch, so batches do not depend on the number of
+    workers. If rows cannot be divided evenly, copies of the last row are added with weight 0; a replica may receive
+    only filler. The rows of a replica are a multiple of `micro_batches`.
+
+    `make_dataset` returns a dataset of `(inputs, targets, weights)`, this function a distributed one of `(inputs,
+    targets, weights, totals)`; `targets` is `()` if there are none, `totals` contains the total weight of each loss
+    over the global batch.
+    """
+    replicas = strategy.num_replicas_in_sync
+
+    def make(context):
+        here = replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * here
+
+        @tf.autograph.experimental.do_not_convert
+        def split(inputs, targets, weights):
+            totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
+            batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
+            batch = tf.nest.map_structure(lambda value: value[first : first + here], batch)
+            return *batch, tf.broadcast_to(totals, [here, len(losses) or 1])
+
+        dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
+        dataset = dataset.unbatch() if here > 1 else dataset.map(_only)
+        options = tf.data.Options()
+        # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it: an
+        # epoch of a few seconds could take a minute. The numbers of threads and of prefetched batches are set here
+        # instead. It can go once the thread is woken when its iterator ends.
+        options.autotune.enabled = False
+        return dataset.prefetch(2 * here).with_options(options)
+
+    return strategy.distribute_datasets_from_function(make)
+
+
+@tf.autograph.experimental.do_not_convert
+def _only(*batch):
+    return tf.nest.map_structure(lambda value: value[0], batch)
+
+
+def _divided(batch, replicas, micro_batches):
+    """Reshapes each tensor `(rows, ...)` to `(replicas, rows per replica, ...)`; `batch[-1]` is the weights.
+
+    Tensors may have a multiple of the rows of others: those of the texts of packed rows.
+    """
+    sizes = {value.shape[0] for value in tf.nest.flatten(batch)}
+    rows = tf.shape(batch[-1])[0] if None in sizes else min(sizes)
+    parts = replicas * micro_batches
+    each = (rows + parts - 1) // parts * micro_batches
+    place = tf.range(each * replicas)
+    uneven = not isinstance(rows, int) or each * replicas != rows
+
+    def divide(value, filler_value=None):
+        texts = value.shape[0] // rows if isinstance(rows, int) else 1
+        if uneven:
+            value = tf.reshape(value, tf.concat([[rows, texts], tf.shape(value)[1:]], 0))
+            value = tf.gather(value, tf.minimum(place, rows - 1))
+            value = value if filler_value is None else tf.where((place < rows)[:, None], value, filler_value)
+            value = tf.reshape(value, tf.concat([[-1], tf.shape(value)[2:]], 0))
+        return tf.reshape(value, tf.concat([[replicas, each * texts], tf.shape(value)[1:]], 0))
+
+    return (*tf.nest.map_structure(divide, batch[:-1]), divide(batch[-1], 0.0))

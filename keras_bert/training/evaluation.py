@@ -5,8 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.collectives import gather_rows
-from keras_bert.training.input_pipeline import replica_dataset
+from keras_bert.training.distribution import gather_rows, replica_dataset
 from keras_bert.training.progress import track
 
 

@@ -7,8 +7,7 @@ import math
 import keras
 
 from keras_bert.files import difference
-from keras_bert.training.collectives import sum_over_replicas
-from keras_bert.training.distribution import is_chief
+from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.progress import announced
 from keras_bert.training.snapshots import Snapshots
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.training.adamw import assign, is_narrow
-from keras_bert.training.collectives import all_reduce, gather_rows, own_rows
+from keras_bert.training.distribution import all_reduce, gather_rows, own_rows
 from keras_bert.training.losses import mean_losses
 from keras_bert.training.optimizer import check_optimizer
 

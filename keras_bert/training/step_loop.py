@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.processor import warn_of_emulation
-from keras_bert.training.input_pipeline import replica_dataset
+from keras_bert.training.distribution import replica_dataset
 from keras_bert.training.memory_estimate import check_memory
 from keras_bert.training.progress import announced
 from keras_bert.training.step import PENALTY
@@ -27,9 +27,8 @@ class Calls:
     def run(self, batches, step, total, every):
         """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
 
-        Yields:
-            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
-            second, empty if the call was traced; whether a worker received a signal to stop.
+        Yields the steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
+        second, empty if the call was traced; whether a worker received a signal to stop.
         """
         warn_of_emulation(self._train_step.model._flatten_layers())
         for source in batches.sources:

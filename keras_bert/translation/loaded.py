@@ -12,9 +12,9 @@ from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
-from keras_bert.translation.answer import answer
 from keras_bert.translation.beams import Beam
 from keras_bert.translation.model import describe
+from keras_bert.translation.wing import answer
 
 
 class LoadedTransformer:

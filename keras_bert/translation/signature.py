@@ -12,14 +12,9 @@ _MORE = 50  # A translation has at most this many tokens more than its source (V
 class Translator:
     """Translates texts with a Transformer with a `TransformerDescription`.
 
-    `beam` defaults to 4 beams with the paper's length penalty, of which the best `n_best` are returned.
-
-    Call arguments:
-        texts: a vector of strings.
-
-    Returns:
-        A dict of tensors: `translation` `(texts,)`, the best one; `translations` and `scores` `(texts, n_best)`;
-        `truncated` `(texts,)`, whether the end of a text was cut off because it is longer than the model's positions.
+    `beam` defaults to 4 beams with the paper's length penalty, of which the best `n_best` are returned: `translation`
+    `(texts,)`, the best one; `translations` and `scores` `(texts, n_best)`; `truncated` `(texts,)`, whether the end of
+    a text was cut off because it is longer than the model's positions.
 
     Example:
         translator = Translator(describe(model), LosslessTokenizer("vocab.txt"))
@@ -95,9 +90,8 @@ class Translator:
     def align(self, texts):
         """Translates texts and shows what each piece of a translation reads.
 
-        Returns:
-            A dict: `translation`; `source_tokens` `(texts, source length)` and `target_tokens` `(texts, target
-            length)`, texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`.
+        Returns `translation`; `source_tokens` `(texts, source length)` and `target_tokens` `(texts, target length)`,
+        texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`.
         """
         count = tf.shape(texts)[0]
         ids, mask, _, targets = self._searched(tf.concat([texts, [""]], 0))  # So that there is at least one.

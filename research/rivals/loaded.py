@@ -14,7 +14,7 @@ from keras_bert.checkpoints.folder import Folder
 from keras_bert.checkpoints.identity import model_identity
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
-from keras_bert.text.labels import checked_labels
+from keras_bert.text.answer_settings import checked_labels
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 from research.rivals.config import explain_names, named_rival
 from research.rivals.models import build_rival, describe

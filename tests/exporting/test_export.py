@@ -26,7 +26,7 @@ from keras_bert.exporting import verification  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import pretraining_signatures as fill_mask  # noqa: E402
-from keras_bert.heads import token_classification_signatures as tag  # noqa: E402
+from keras_bert.heads import token_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from keras_bert.pretraining.randomness import make_keys, uniforms
+from keras_bert.pretraining.sentence_pairs import make_keys, uniforms
 
 WORD = 2**64
 STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

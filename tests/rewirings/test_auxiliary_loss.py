@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 
 import keras_bert
-from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
+from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from tests.conftest import to_numpy
 
 

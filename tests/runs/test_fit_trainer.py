@@ -14,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.data.batch_source import Stream  # noqa: E402
 from keras_bert.pretraining.record_files import serialize  # noqa: E402
-from keras_bert.rewirings.packed import build_packed  # noqa: E402
+from keras_bert.rewirings.trimmed import build_packed  # noqa: E402
 from keras_bert.runs import fit_trainer, pretraining  # noqa: E402
 from keras_bert.runs.fit_trainer import FitTrainer  # noqa: E402
 from keras_bert.runs.pretraining_model import Objective, PretrainingSettings  # noqa: E402

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 import keras_bert
-from keras_bert.training.collectives import all_reduce
+from keras_bert.training.distribution import all_reduce
 from tests.training.small_run import linear, numbered
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from scipy.special import logsumexp
 
 import keras_bert
-from keras_bert.rewirings.bi_encoder import build_bi_encoder
+from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 
 

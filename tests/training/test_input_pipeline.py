@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.batch_source import Stream
-from keras_bert.training.input_pipeline import replica_dataset
+from keras_bert.training.distribution import replica_dataset
 from keras_bert.training.losses import Loss
 from tests.training.small_run import linear
 

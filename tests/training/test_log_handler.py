@@ -4,7 +4,7 @@ import logging
 
 from absl import logging as absl_logging
 
-from keras_bert.training.log_handler import quiet_tensorflow
+from keras_bert.training.progress import quiet_tensorflow
 
 
 def test_logging_of_the_program(monkeypatch, capsys):

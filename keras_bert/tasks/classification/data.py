@@ -17,7 +17,7 @@ from keras_bert.tasks.classification.thresholds import predicted
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.settings import setting
-from keras_bert.text.labels import THRESHOLD
+from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,

@@ -11,7 +11,7 @@ from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
 from keras_bert.reports.judged import Judged, JudgedNumbers
-from keras_bert.rewirings.auxiliary_loss import add_language_model_loss, without_language_model_loss
+from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import class_name, some
@@ -30,7 +30,7 @@ from keras_bert.tasks.classification.data import (
     with_columns,
 )
 from keras_bert.tasks.examples import Examples
-from keras_bert.text.labels import THRESHOLD
+from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from keras_bert.tasks.class_names import some
-from keras_bert.text.labels import THRESHOLD, cuts
+from keras_bert.text.answer_settings import THRESHOLD, cuts
 
 _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
 

@@ -9,13 +9,13 @@ import numpy as np
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.reports.judged import HARDEST, Hardest, Judged, JudgedNumbers
-from keras_bert.rewirings.bi_encoder import build_bi_encoder
+from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.embedding import features, metrics
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name, read_all
-from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
+from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
 

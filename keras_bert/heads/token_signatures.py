@@ -1,10 +1,10 @@
-"""The token classification signatures: the words of a text with their tags, and its entities."""
+"""The signatures of tokens, in texts of any length: words with their tags, entities, replaced pieces."""
 
 import tensorflow as tf
 
 from keras_bert.checks import check_count
+from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.entities import entities, entity_spans
-from keras_bert.text.labels import placeholders
 from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts, traced_once
 from keras_bert.text.spans import half_stride, max_context, run_windows
@@ -109,3 +109,27 @@ def mean_scores(scores, found):
     start, end = first_word + found.start.values, first_word + found.end.values
     means = (tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float64)
     return found.start.with_values(tf.cast(means, tf.float32))
+
+
+def replaced_token_detector(model, preprocessor, stride=None):
+    """Returns the replaced token detection signature: the pieces of texts of any length, with their probabilities.
+
+    Windows start `stride` pieces apart, by default half a window.
+    """
+    stride = half_stride(preprocessor.sequence_length) if stride is None else stride
+    check_count("stride", stride)
+
+    def answer(inputs):
+        text = inputs["text"]
+        ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
+        scores = ids.with_values(tf.sigmoid(logits_of_pieces(model, preprocessor, ids, stride))).to_tensor(0.0)
+        return {
+            "tokens": slices(text, starts, ends),
+            "replaced": scores > 0.5,
+            "scores": scores,
+            "starts": dense_offsets(starts),
+            "ends": dense_offsets(ends),
+            "token_count": tf.cast(ids.row_lengths(), tf.int32),
+        }
+
+    return {"serving_default": texts(answer, "text")}

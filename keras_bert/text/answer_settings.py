@@ -1,4 +1,4 @@
-"""Names of the classes of a model, and thresholds of their probabilities."""
+"""What shapes answers besides the model: names of classes, thresholds, prompts (texts before the texts to embed)."""
 
 import numbers
 
@@ -7,6 +7,8 @@ import numpy as np
 from keras_bert.checks import is_finite
 
 THRESHOLD = 0.5
+# What queries and passages are called in prompts, as in sentence-transformers, the first one that there is.
+QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
 
 
 def checked_labels(labels, classes):
@@ -57,3 +59,41 @@ def checked_null_threshold(threshold):
     if threshold is not None and not is_finite(threshold):
         raise ValueError(f"`null_threshold` must be a finite number or `None`. Received: null_threshold={threshold!r}")
     return None if threshold is None else float(threshold)
+
+
+def check_prompts(prompts, default_prompt_name):
+    """Raises unless `prompts` is a dict of strings by name, or `None`, that has the default prompt if there is one."""
+    pairs = prompts.items() if isinstance(prompts, dict) else [] if prompts is None else [(None, None)]
+    if not all(isinstance(name, str) and name and isinstance(text, str) for name, text in pairs):
+        raise ValueError(f"`prompts` must be a dict of texts by name, or `None`. Received: prompts={prompts!r:.200}")
+    if default_prompt_name is not None:
+        _check_name("default_prompt_name", default_prompt_name, prompts)
+
+
+def chosen_prompt(prompts, default_prompt_name, prompt=None, prompt_name=None):
+    """Returns the text to put before each text: `prompt`, or else the named prompt, or else the default one, or ""."""
+    if prompt is not None and prompt_name is not None:
+        raise ValueError(
+            "pass `prompt`, a text, or `prompt_name`, not both. "
+            f"Received: prompt={prompt!r}, prompt_name={prompt_name!r}"
+        )
+    if prompt is not None:
+        if not isinstance(prompt, str):
+            raise ValueError(f"`prompt` must be a string. Received: prompt={prompt!r}")
+        return prompt
+    if prompt_name is not None:
+        _check_name("prompt_name", prompt_name, prompts)
+        return prompts[prompt_name]
+    return "" if default_prompt_name is None else prompts[default_prompt_name]
+
+
+def prompt_for(bert, *names):
+    """Returns the first of some named prompts that a loaded checkpoint has, or else its default prompt, or ""."""
+    known = bert.prompts or {}
+    return chosen_prompt(known, next((name for name in names if name in known), bert.default_prompt_name))
+
+
+def _check_name(argument, name, prompts):
+    if name not in (prompts or {}):
+        known = ", ".join(prompts or {}) or "none"
+        raise ValueError(f"`{argument}` must be the name of a prompt: {known}. Received: {argument}={name!r}")

@@ -1,4 +1,4 @@
-"""Students of a distillation: an encoder with some of the layers of another one, and a teacher beside a pre-trainer."""
+"""Models joined for a loss: students and teachers, a language model beside a classifier, one encoder for two texts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import keras
 
 from keras_bert.checks import is_count
-from keras_bert.heads.describe import describe
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.pretraining import predict_tokens
+from keras_bert.heads.registry import describe, head_named
+from keras_bert.layers import FoldChoices, UnfoldPassages
 from keras_bert.models.encoder import build_encoder, describe_encoder
-from keras_bert.models.lora import check_no_lora
+from keras_bert.models.tuning import check_no_lora
 
 _TEACHER = "teacher_"  # Prefix of the teacher's outputs.
 
@@ -95,3 +96,78 @@ def _layer_numbers(total, layers):
             f"Received: layers={layers}"
         )
     return taken
+
+
+def add_language_model_loss(classifier, pretrainer):
+    """Adds the loss of a left-to-right language model to the outputs of a classifier.
+
+    Both models are built on the same left-to-right encoder; the masked-LM head of the pretrainer predicts the next
+    token. The output `language_model_loss`, float32 `(batch,)`, is the mean cross-entropy of the tokens of each row but
+    the first.
+
+    Example:
+        model = add_language_model_loss(build_classifier(encoder, 2), build_pretrainer(encoder, next_sentence=False))
+    """
+    # Layers
+    layers, description = describe(pretrainer).layers, describe(classifier)
+    if not description.causal or layers["block_0"] is not description.layers["block_0"]:
+        raise ValueError("`classifier` and `pretrainer` must be built on the same encoder with `causal=True`")
+    transform = layers["mlm_transform"]
+
+    # Wiring
+    inputs = classifier.input
+    labels = inputs["token_ids"][:, 1:]
+    real = keras.ops.cast(keras.ops.not_equal(inputs["padding_mask"][:, 1:], 0), "float32")
+    positions = keras.ops.cumsum(keras.ops.ones_like(labels), axis=1) - 1
+    logits = predict_tokens(layers, transform(_below(transform), positions))
+    losses = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    loss = keras.ops.sum(losses * real, axis=1) / keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
+
+    # Model
+    outputs = {"logits": classifier.output["logits"], "language_model_loss": loss}
+    return keras.Model(inputs, outputs, name="bert_classifier_with_language_model")
+
+
+def without_language_model_loss(model):
+    """Returns the classifier of a model from `add_language_model_loss`."""
+    return keras.Model(model.input, {"logits": model.output["logits"]}, name="bert_classifier")
+
+
+def _below(transform):
+    """Returns the sequence output of the encoder, the first argument of the transform."""
+    node = transform._inbound_nodes[0]
+    return node.arguments.args[0]
+
+
+def build_bi_encoder(embedder: keras.Model) -> keras.Model:
+    """Embeds queries and their passages with the same embedder, for training; save the embedder, not this model.
+
+    Args:
+        embedder: a model from `build_embedder`.
+
+    Returns:
+        A `keras.Model`. Inputs: those of the embedder for queries, such as `query_token_ids`, `(batch, length)`, and
+        for passages, such as `passage_token_ids`, `(batch, passages, length)`. Outputs: `query_embedding`,
+        `(batch, width)`, and `passage_embedding`, `(batch, passages, width)`, float32.
+
+    Example:
+        model = build_bi_encoder(build_embedder(build_encoder(named_config("tiny"))))
+    """
+    if not describe(embedder).embedding:
+        raise ValueError(f"`embedder` must be a model from build_embedder. Received: {embedder.name!r}")
+
+    # Layers
+    fold, unfold = FoldChoices(name="fold_passages"), UnfoldPassages(dtype="float32", name="unfold_passages")
+
+    # Wiring
+    queries = {name: keras.Input((None,), dtype="int32", name=f"query_{name}") for name in embedder.input}
+    passages = {name: keras.Input((None, None), dtype="int32", name=f"passage_{name}") for name in embedder.input}
+    rows = embedder({name: fold(tensor) for name, tensor in passages.items()})
+    outputs = {
+        "query_embedding": embedder(queries)["embedding"],
+        "passage_embedding": unfold(rows["embedding"], passages["padding_mask"]),
+    }
+
+    # Model
+    inputs = {tensor.name: tensor for tensor in (*queries.values(), *passages.values())}
+    return keras.Model(inputs, outputs, name="bert_bi_encoder")

@@ -1,7 +1,7 @@
-"""Normalizers other than BERT's, equal to those of Hugging Face's tokenizers, inside the graph.
+"""Normalizers and pre-tokenizers other than BERT's, equal to those of Hugging Face's tokenizers, inside the graph.
 
-Steps that treat each character alone are merged into tables of tf-text's kernel, see `byte_trie`. Only the canonical
-order and composition of Unicode's normal forms depend on neighbors: they run on code points, in texts that need them.
+Normalizers that treat each character alone are merged into tables of tf-text's kernel, see `byte_trie`. Only the
+canonical order and composition of Unicode's normal forms depend on neighbors: they run on code points, where needed.
 """
 
 import functools
@@ -15,11 +15,23 @@ import tensorflow as tf
 from keras_bert.text import normalization
 from keras_bert.text.byte_trie import normalizer_model
 from keras_bert.text.code_points import compose, marks, needs_composition, sort_marks, unchanged, with_end
-from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps
+from keras_bert.text.literals import Parts
+from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps, pre_tokenizer_steps
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
 _ORDER, _COMPOSE = "order", "compose"
+
+# Of pre-tokenizers: character classes without brackets.
+_SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+_WORD = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉"
+_BEHAVIORS = {
+    "Isolated": f"[{_PUNCTUATION}]",
+    "Contiguous": f"[{_PUNCTUATION}]+",
+    "MergedWithPrevious": f"[^{_PUNCTUATION}]*[{_PUNCTUATION}]",
+    "MergedWithNext": f"[{_PUNCTUATION}][^{_PUNCTUATION}]*",
+}
 
 
 class SequenceNormalizer:
@@ -165,3 +177,40 @@ def _composition():
         return texts, origins
 
     return lambda texts: tf.cond(needs_composition(texts), lambda: apply(texts), lambda: unchanged(texts))
+
+
+class PreTokenizer:
+    """Splits normalized texts, strings `(texts,)`, into words: `Parts` without tokens.
+
+    `values` is the pre-tokenizer in `tokenizer.json`.
+    """
+
+    def __init__(self, values: dict):
+        self._patterns = list(map(_patterns, pre_tokenizer_steps(values)))
+
+    def __call__(self, texts):
+        import tensorflow_text
+
+        splits, words = tf.range(tf.size(texts, tf.int64) + 1), texts
+        starts, ends = tf.zeros_like(splits[1:]), tf.cast(tf.strings.length(texts), tf.int64)
+        for delimiter, kept in self._patterns:
+            found, begin, end = tensorflow_text.regex_split_with_offsets(words, delimiter, kept)
+            offset = tf.gather(starts, found.value_rowids())
+            splits, words = tf.gather(found.row_splits, splits), found.values
+            starts, ends = begin.values + offset, end.values + offset
+        return Parts(splits, words, tf.zeros_like(words, tf.bool), tf.zeros([0], tf.int32), starts, ends)
+
+
+def _patterns(step):
+    """Returns the regular expressions of what ends a word, and of what is then a word itself."""
+    kind = step["type"]
+    if kind == "BertPreTokenizer":
+        return rf"[{_SPACE}]+|[{_PUNCTUATION}]", rf"[{_PUNCTUATION}]"
+    if kind == "WhitespaceSplit":
+        return rf"[{_SPACE}]+", ""
+    if kind == "Whitespace":
+        return rf"[{_SPACE}]+|[^{_WORD}{_SPACE}]+", rf"[^{_WORD}{_SPACE}]+"
+    if kind == "Digits":
+        return (r"\p{N}" if step.get("individual_digits") else r"\p{N}+",) * 2
+    behavior = step.get("behavior", "Isolated")
+    return (f"[{_PUNCTUATION}]", "") if behavior == "Removed" else (_BEHAVIORS[behavior],) * 2
