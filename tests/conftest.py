@@ -59,14 +59,19 @@ def pytest_fixture_setup(fixturedef):
 
 @contextlib.contextmanager
 def eagerly():
-    """Runs `tf.function`s eagerly, except those of datasets: for few steps of a small model."""
+    """Runs `tf.function`s eagerly, and those of datasets as they are: for few steps of a small model.
+
+    To optimize a graph takes longer than to run it a few times.
+    """
     tf.config.run_functions_eagerly(True)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Even though the `tf.config.experimental_run_functions_eagerly`")
             yield
     finally:
         tf.config.run_functions_eagerly(False)
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture
