@@ -20,6 +20,8 @@ from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps, pr
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
+_CLEAN = str.maketrans(dict.fromkeys(_WHITE, " ") | dict.fromkeys(("\ufffd", _NUL)))
+_CONTROL = {"Cc", "Cf", "Co"}
 _ORDER, _COMPOSE = "order", "compose"
 
 # Of pre-tokenizers: character classes without brackets.
@@ -96,8 +98,10 @@ def _bert_changes(clean_text=True, handle_chinese_chars=True, strip_accents=None
 
 def _clean(text):
     """Unlike Google's program, the library removes private characters too."""
-    kept = (" " if char in _WHITE else char for char in text if char not in ("\ufffd", _NUL))
-    return "".join(char for char in kept if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
+    text = text.translate(_CLEAN)
+    if _CONTROL.isdisjoint(map(unicodedata.category, text)):  # Quick, for blocks of characters.
+        return text
+    return "".join(char for char in text if unicodedata.category(char) not in _CONTROL)
 
 
 def _without(category, text):
@@ -134,8 +138,11 @@ def _table(functions):
     """Returns a stage that applies functions to each character alone."""
     import tensorflow_text
 
-    blocks = (block for block in normalization.blocks() if _apply(functions, block) != block)
-    changed = {char: _apply(functions, char) for char in itertools.chain.from_iterable(blocks)}
+    changed = {}
+    for block in normalization.blocks():
+        normal = _apply(functions, block)
+        if normal != block:  # If nothing is left of a block, as of private characters, nothing is left of any.
+            changed |= {char: _apply(functions, char) if normal else "" for char in block}
     table = {char.encode(): normal.encode() for char, normal in changed.items() if normal != char}
     model = normalizer_model(table | dict.fromkeys(normalization.broken_sequences(), b""))
     with tf.init_scope(), tf.device("cpu"):
