@@ -143,9 +143,12 @@ def as_flags(message, fields):
     flag_of = {parameter: name for name, field in fields.items() for parameter in field.metadata["sets"]}
     flag_of = {parameter: name for parameter, name in flag_of.items() if parameter not in fields}
     flag_of |= {name: name for name in fields}
-    return _PARAMETER.sub(
-        lambda found: f"--{flag_of[found[1]]}{found[2] or ''}" if found[1] in flag_of else found[0], message
-    )
+
+    def renamed(found):
+        value = {"=True": "=true", "=False": "=false"}.get(found[2], found[2] or "")
+        return f"--{flag_of[found[1]]}{value}" if found[1] in flag_of else found[0]
+
+    return _PARAMETER.sub(renamed, message)
 
 
 class _Terminated(BaseException):

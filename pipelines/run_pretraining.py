@@ -34,9 +34,13 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     }
 
     data: list[str] = flag(
-        None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True, section="data"
+        None,
+        "Folder(s) of create_pretraining_data, or glob patterns.",
+        sets=("sources",),
+        required=True,
+        section="data",
     )
-    eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.")
+    eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.", sets=("held_out",))
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
     vocab: str = flag(None, "vocab.txt for records without one.", sets=("vocabulary",))
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
@@ -44,7 +48,12 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
     add_words: str = flag(None, "File of words to add to --model, one per line, as in create_pretraining_data.")
     phase: list[str] = flag(
-        None, "length:128,steps:90000,batch:256; repeatable.", required=True, repeatable=True, section="training"
+        None,
+        "length:128,steps:90000,batch:256; repeatable.",
+        sets=("phases",),
+        required=True,
+        repeatable=True,
+        section="training",
     )
     next_sentence: bool = flag(True, "Whether to train next sentence prediction.")
     pack: bool = flag(False, "Packs several short examples into each row of a batch.")
@@ -81,7 +90,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
 
     def objective(self):
         """Returns the `Objective`."""
-        from keras_bert.runs.pretraining_model import Objective
+        from keras_bert.runs.pretraining import Objective
 
         return self.fill(Objective, masking=None)
 
@@ -123,7 +132,7 @@ def main(arguments):
     os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
     import tensorflow as tf
 
-    from keras_bert.runs import pretraining
+    from keras_bert.runs import pretraining, pretraining_report
     from keras_bert.training.distribution import is_chief
 
     if _backend() == "jax":
@@ -137,7 +146,7 @@ def main(arguments):
     except tf.errors.DataLossError as error:
         raise pretraining.located(error, arguments.sources) from None
     fills, steps = arguments.eval_data or arguments.data[0], _next_steps(arguments)
-    pretraining.report(run.trainer, results, arguments.phases, run.records[0], fills, run.settings.objective, steps)
+    pretraining_report.report(run, results, fills, steps)
     if is_chief(strategy):
         run.save()
         # Not before the end of an extension: until then, the same command with this --flagfile resumes it.
@@ -150,20 +159,19 @@ def main(arguments):
 def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
     from keras_bert.runs import pretraining
-    from keras_bert.runs.pretraining_model import PretrainingSettings
-    from keras_bert.runs.pretraining_run import PretrainingRun
 
     phases, held_out = arguments.phases, None
     objective = arguments.objective()
     values = {"phases": phases, "objective": objective, "model": arguments.start, "config": arguments.new_model()}
-    settings = arguments.fill(PretrainingSettings, add_words=common_flags.words(arguments.add_words), **values)
+    words = common_flags.words(arguments.add_words)
+    settings = arguments.fill(pretraining.PretrainingSettings, add_words=words, **values)
     options = arguments.vocab, arguments.seed, arguments.pack
     records = pretraining.open_phases(phases, arguments.data, objective, *options)
     if arguments.eval_data:
         options = objective, arguments.vocab, arguments.eval_examples
         held_out = pretraining.open_held_out(arguments.eval_data, records[0], *options)
     options = arguments.report_to, arguments.lowercase
-    return PretrainingRun(settings, records, arguments.output, held_out, strategy, *options)
+    return pretraining.PretrainingRun(settings, records, arguments.output, held_out, strategy, *options)
 
 
 def _backend():

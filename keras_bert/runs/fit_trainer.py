@@ -179,7 +179,7 @@ def _distribute(batch_sizes):
     devices = keras.distribution.list_devices()
     if uneven := [size for size in batch_sizes if size % len(devices)]:
         raise ValueError(
-            f"--phase: expected a batch that is divisible by the number of devices, {len(devices)}. "
+            f"`phases`: expected a batch that is divisible by the number of devices, {len(devices)}. "
             f"Received: batch:{uneven[0]}"
         )
     if len(devices) > 1:

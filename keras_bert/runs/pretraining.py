@@ -1,55 +1,164 @@
-"""The records of the phases of pre-training, and the report of a run."""
+"""Pre-training: its settings, records and model; a run trains on them, and saves the model with each snapshot."""
 
+import dataclasses
+import logging
 import pathlib
-import shlex
+from typing import Any, ClassVar
 
+import keras
 import tensorflow as tf
 
-from keras_bert.files import read_lines, write_text
-from keras_bert.heads.registry import describe
+from keras_bert.checkpoints.load import open_checkpoint
+from keras_bert.checkpoints.loaded import LoadedModels
+from keras_bert.checkpoints.save import save
+from keras_bert.checkpoints.tensors import with_words
+from keras_bert.config import BertConfig, named_config
+from keras_bert.data.batch_source import Phases
+from keras_bert.heads.pretraining import build_pretrainer
+from keras_bert.heads.registry import describe, head_named
+from keras_bert.models.encoder import build_encoder
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
-from keras_bert.pretraining.inspection import sample_fills
-from keras_bert.reports import charts, curves, page
-from keras_bert.reports.environment import environment
-from keras_bert.reports.page import Head
-from keras_bert.rewirings.joined import without_teacher
-from keras_bert.runs.pretraining_model import check_held_out, check_pairs, open_records
-from keras_bert.training.callbacks import flat_settings
+from keras_bert.pretraining.masking import Masking
+from keras_bert.rewirings.joined import add_teacher, without_teacher
+from keras_bert.rewirings.trimmed import build_packed, build_trimmed
+from keras_bert.runs.fit_trainer import FitTrainer
+from keras_bert.runs.unchanged_inputs import check_unchanged
+from keras_bert.text.new_words import without_known
+from keras_bert.training import losses
+from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.progress import is_share
+from keras_bert.training.logits_cache import weights_fingerprint
+from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import announced
+from keras_bert.training.schedule import LinearSchedule, SequentialSchedule
 from keras_bert.training.snapshots import Snapshots
+from keras_bert.training.trainer import Trainer
 
-_NAMES = {
-    "mlm_loss": "masked LM loss",
-    "nsp_loss": "next sentence loss",
-    "mlm_accuracy": "masked LM accuracy (%)",
-    "nsp_accuracy": "next sentence accuracy (%)",
-    "learning_rate": "learning rate",
-}
-_STYLES = {"training": "train", "dev": "evaluation"}
+_LOG = logging.getLogger("keras_bert")
+EXTENDABLE = ("phases", "examples")  # Settings that an extension adds to.
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`.
+
+    Args:
+        next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
+        causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
+        masking: a `Masking` of records without masks. Defaults to that of their settings.
+    """
+
+    next_sentence: bool = True
+    causal: bool = False
+    masking: Masking | None = None
+
+    records: ClassVar[type | None] = None
+
+    def __post_init__(self):
+        if self.next_sentence and self.causal:
+            kind = "`causal`: left-to-right models are"
+            raise ValueError(f"{kind} trained without next sentence prediction. Add `next_sentence=False`")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings:
+    """Settings of a pre-training run. Defaults follow the paper.
+
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        objective: an `Objective`.
+        config: name of a size or path of a config file; for another model than a BERT, an object whose methods `config`
+            and `build` take the size of the vocabulary; `None` if `model` is given.
+        model: directory or name of a checkpoint to start from; `None` if `config` is given.
+        add_words: list of words to add to `model`, see `LoadedBert.add_words`; those that it has are skipped.
+        positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
+        optimizer: str, "adamw" or "lamb".
+        learning_rate: float, peak learning rate.
+        warmup: float, fraction of the steps used for learning rate warmup.
+        bias_correction: bool, whether the optimizer corrects the bias of its moments; Google's does not.
+        gradient_accumulation: int, number of micro-batches per batch.
+        precision: str, name of a Keras dtype policy.
+        remat: bool, whether to recompute activations, to save memory.
+        seed: int, random seed of weights and dropout.
+        save_every: int, steps between snapshots and between evaluations.
+        student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
+        teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
+        temperature, alpha: see `distillation_loss`.
+        pack: bool, whether the rows of a batch contain several examples each, see `PackedRecords`.
+    """
+
+    phases: list
+    objective: Objective
+    config: Any = None
+    model: str | None = None
+    add_words: list | None = None
+    positions: str | None = None
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-4
+    warmup: float = 0.01
+    bias_correction: bool = False
+    gradient_accumulation: int = 1
+    precision: str = "float32"
+    remat: bool = False
+    seed: int = 1
+    save_every: int = 1000
+    student_layers: int | None = None
+    teacher: str | None = None
+    temperature: float = 2.0
+    alpha: float = 0.5
+    pack: bool = False
+
+    @property
+    def encoder_options(self):
+        """Returns arguments of `build_model` for the encoder."""
+        positions = {"positions": self.positions} if self.positions else {}
+        return {"dtype": self.precision, "remat": self.remat, **positions}
+
+    @property
+    def steps(self):
+        """Returns the number of steps of all phases."""
+        return sum(phase["steps"] for phase in self.phases)
 
 
 def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False):
-    """Opens the records of each phase, see `open_records`; `vocabulary` is the `vocab.txt` for records without one."""
-    kind = PackedRecords if pack else Records
+    """Opens the records of each phase, from the source with the phase's sequence length.
 
-    def open_source(source, **options):
-        return _open(source, objective, vocabulary, kind, **options)
-
-    return open_records(phases, sources, list(map(sequence_length, sources)), seed, open_source)
+    A phase has `length`, `steps` and `batch`; there is a source for each sequence length. A source used by several
+    phases gets a different seed in each. `vocabulary` is the `vocab.txt` for records without one.
+    """
+    wanted, lengths = [phase["length"] for phase in phases], list(map(sequence_length, sources))
+    if sorted(lengths) != sorted(set(wanted)):
+        raise ValueError(
+            f"`sources`: expected one source for each length of a phase, {sorted(set(wanted))}. Received: "
+            + ", ".join(f"{source} of length {length}" for source, length in zip(sources, lengths, strict=True))
+        )
+    found, records = dict(zip(lengths, sources, strict=True)), []
+    for index, phase in enumerate(phases):
+        options = {"batch_size": phase["batch"], "seed": seed + wanted[:index].count(phase["length"])}
+        kind = PackedRecords if pack else Records
+        records.append(open_source(found[phase["length"]], objective, vocabulary, kind, **options))
+    if any(source.vocabulary != records[0].vocabulary for source in records):
+        raise ValueError("`sources`: the sources have different vocabularies. Expected the same vocabulary")
+    return records
 
 
 def open_held_out(source, records, objective, vocabulary=None, examples=2000):
     """Opens the records to evaluate on, with the batch size and the vocabulary of `records`."""
     options = {"batch_size": records.batch_size, "shuffle": False, "limit": examples}
-    return check_held_out(_open(source, objective, vocabulary, **options), records)
+    held_out = open_source(source, objective, vocabulary, **options)
+    if held_out.vocabulary != records.vocabulary:
+        raise ValueError("`held_out`: the vocabulary differs from that of `sources`. Expected the same vocabulary")
+    return held_out
 
 
-def _open(source, objective, vocabulary, kind=Records, **options):
-    records = (objective.records or kind)(
-        source, vocabulary, masking=objective.masking, causal=objective.causal, **options
-    )
-    return check_pairs(records, source, objective)
+def open_source(source, objective, vocabulary=None, kind=Records, **options):
+    """Opens records; raises unless they have sentence pairs, if the objective needs them."""
+    kind = objective.records or kind
+    records = kind(source, vocabulary, masking=objective.masking, causal=objective.causal, **options)
+    if objective.next_sentence and not records.settings.get("next_sentence", True):
+        raise ValueError(f"{source}: the records have no sentence pairs. Add `next_sentence=False`")
+    return records
 
 
 def located(error, sources):
@@ -58,88 +167,278 @@ def located(error, sources):
     return ValueError(f"{damage}. Copy the file again or recreate the data")
 
 
-def report(trainer, results, phases, records, source, objective, steps):
-    """Writes `report.html` to the directory of a finished run. With several workers, all must call it.
+def open_config(config, vocabulary=None):
+    """Returns the config of a file, of a named size or of another model, for a vocabulary."""
+    if not isinstance(config, str):
+        return config.config(1 if vocabulary is None else len(vocabulary))
+    if pathlib.Path(config).is_file():
+        return BertConfig.from_json(config)
+    try:
+        size = named_config(config)
+    except ValueError as error:
+        raise ValueError(f"`config`: {error}") from None
+    return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
-    `results` are those of the trainer's `fit`; `source` are the records to take sample fills from; `steps` are `(what,
-    command)`, the next steps.
+
+def build_model(config, model, objective, vocabulary, length, origins, add_words=None, **options):
+    """Builds a pre-trainer for records, with new weights or with those of a checkpoint.
+
+    For the first arguments see `PretrainingSettings`. The facts of the checkpoint are added to `origins`, see
+    `check_unchanged`; options are arguments of `build_encoder` and `load`, such as `dtype`.
     """
-    is_masked = not (objective.causal or objective.records)
-    fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
-    if not is_chief(trainer.strategy):
-        return
-    output, encoder = trainer.directory, describe(without_teacher(trainer.model)).config
-    size = encoder.size
-    texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
-    facts = {
-        "model": f"{size}, {trainer.model.count_params():,} parameters",
-        "training": "; ".join(texts),
-        "data": f"{records.num_examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
-        "last results": results_text(results),
+    if (config is None) == (model is None):
+        raise ValueError("expected either `config` (new weights) or `model` (weights to start from)")
+    if model:
+        bert = _load("model", model, objective, vocabulary, length, origins, add_words, **options)
+        if objective.next_sentence and bert.model_type not in (None, "bert"):
+            kind = f"{model} is of type {bert.model_type}, which has no next sentence prediction"
+            raise ValueError(f"`model`: {kind}. Add `next_sentence=False`")
+        return bert.pretrainer(objective.next_sentence)
+    if not isinstance(config, str):
+        return config.build(len(vocabulary), **options)
+    size = open_config(config, vocabulary)
+    _check_size("config", size, vocabulary, length)
+    return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
+
+
+def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
+    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary."""
+    bert = _load("teacher", model, objective, vocabulary, length, origins, dtype=dtype)
+    if "masked" not in head_named(bert.head).reads:
+        raise ValueError(f"`teacher`: {model} has no masked-LM head. Expected a pre-trained model")
+    return bert.pretrainer(None if objective.next_sentence else False)
+
+
+def _load(name, model, objective, vocabulary, length, origins, add_words=None, **options):
+    """Loads a checkpoint that fits the records and the objective."""
+    checkpoint = open_checkpoint(model)
+    if words := without_known(add_words or (), checkpoint.metadata.vocabulary or ()):
+        checkpoint = with_words(checkpoint, words)
+    bert = LoadedModels(checkpoint, **options)
+    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
+        raise ValueError(
+            f"`{name}`: {model} has another vocabulary than `sources`. Create the data with it, and with the same "
+            "`add_words`, if there are any"
+        )
+    _check_size(name, bert.config, vocabulary, length)
+    if describe(bert.encoder).causal != objective.causal:
+        kind = "is bidirectional" if objective.causal else "is a left-to-right model"
+        raise ValueError(f"`{name}`: {model} {kind}. Received: `causal={objective.causal}`")
+    origins[str(model)] = bert.identity
+    return bert
+
+
+def _check_size(name, config, vocabulary, length):
+    if config.vocab_size < len(vocabulary) or config.max_position_embeddings < length:
+        raise ValueError(
+            f"`{name}`: expected at least {len(vocabulary)} tokens and {length} positions. Received: "
+            f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
+        )
+
+
+class PretrainingRun:
+    """Pre-trains a model. Interrupted runs resume, and finished ones can be extended, see `extended_schedule`.
+
+    There are `Records` for each phase and, to evaluate on, those held out. The model is saved to `model/` in the
+    directory; `None` writes nothing. `lowercase` tells whether the vocabulary is uncased, if the records do not say.
+    """
+
+    def __init__(
+        self, settings, records, directory, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
+    ):
+        self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
+        if settings.pack and settings.teacher:
+            raise ValueError(f"`pack`: not with a teacher. Received: `teacher={settings.teacher}`")
+        if (settings.teacher or settings.gradient_accumulation > 1) and not _on_tensorflow():
+            name = "teacher" if settings.teacher else "gradient_accumulation"
+            raise ValueError(f"`{name}`: only on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}")
+        self._directory = None if directory is None else pathlib.Path(directory)
+        self._origins = data_facts(records)
+        self._teacher = self._load_teacher(strategy)
+        objective, stored = settings.objective, self._stored_settings()
+        schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
+        callbacks = create_callbacks(report_to, self._directory, self._directory.name) if directory else []
+        build = self._build, lambda model: self._optimizer(model, schedule)
+        options = {"directory": self._directory, "settings": stored, "callbacks": callbacks}
+        options["rewire"] = build_packed if settings.pack else build_trimmed
+        if _on_tensorflow():
+            options |= {"strategy": strategy, "micro_batches": settings.gradient_accumulation, "seed": settings.seed}
+            metrics = losses.pretraining_metrics(objective.next_sentence)
+            self.trainer = Trainer(*build, self._losses(), metrics=metrics, **options)
+        else:
+            self.trainer = FitTrainer(*build, [phase["batch"] for phase in settings.phases], **options)
+        if self._directory:
+            check_unchanged(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
+
+    def _stored_settings(self):
+        """Returns settings that must match on resume."""
+        settings, config = self.settings, self.settings.config
+        size = config and dataclasses.asdict(open_config(config, self.records[0].vocabulary))
+        masking = settings.objective.masking
+        return {
+            "model": settings.model,
+            "config": size,
+            "phases": settings.phases,
+            "examples": [source.num_examples for source in self.records],
+            "causal": settings.objective.causal,
+            "precision": settings.precision,
+            **({"positions": settings.positions} if settings.positions else {}),
+            **({"masking": dataclasses.asdict(masking)} if masking else {}),
+            **({"student_layers": settings.student_layers} if settings.student_layers else {}),
+            **({"pack": True} if settings.pack else {}),
+            **({} if _on_tensorflow() else {"backend": keras.backend.backend(), "seed": settings.seed}),
+            **self._teacher_settings(),
+        }
+
+    def _teacher_settings(self):
+        settings = self.settings
+        if not settings.teacher:
+            return {}
+        weights = weights_fingerprint(self._teacher)[:16]
+        names = ("teacher", "temperature", "alpha")
+        return {"teacher_weights": weights, **{name: getattr(settings, name) for name in names}}
+
+    def _load_teacher(self, strategy):
+        """Returns the pre-trainer of the teacher, `None` without one."""
+        settings = self.settings
+        if not settings.teacher:
+            return None
+        with (strategy or tf.distribute.get_strategy()).scope():
+            fits = settings.objective, self.records[0].vocabulary, self._longest
+            return load_teacher(settings.teacher, *fits, self._origins, settings.precision)
+
+    def _losses(self):
+        settings, next_sentence = self.settings, self.settings.objective.next_sentence
+        if not settings.teacher:
+            return losses.pretraining_losses(next_sentence)
+        return pretraining_distillation_losses(next_sentence, temperature=settings.temperature, alpha=settings.alpha)
+
+    @property
+    def _longest(self):
+        return max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
+
+    def _build(self):
+        settings = self.settings
+        keras.utils.set_random_seed(settings.seed)
+        options = {"add_words": settings.add_words, **settings.encoder_options}
+        if settings.student_layers:
+            options["num_layers"] = settings.student_layers
+        fits = settings.objective, self.records[0].vocabulary, self._longest
+        model = build_model(settings.config, settings.model, *fits, self._origins, **options)
+        return add_teacher(model, self._teacher) if self._teacher else model
+
+    def _optimizer(self, model, schedule):
+        settings = self.settings
+        options = {"bias_correction": settings.bias_correction, "kind": settings.optimizer}
+        optimizer = create_optimizer(model, settings.learning_rate, schedule.total_steps, **options)
+        optimizer.learning_rate = schedule
+        return optimizer
+
+    def fit(self, after_save=None):
+        """Trains the remaining steps and returns the last results.
+
+        `after_save` is called with the step, on the chief worker, after each snapshot and the saved model.
+        """
+        steps, every = self.settings.steps, self.settings.save_every
+        _LOG.info("%s weights, %s steps", f"{self.trainer.model.count_params():,}", f"{steps:,}")
+
+        def saved():
+            self.save()
+            if after_save is not None:
+                after_save()
+
+        return self.trainer.fit(
+            Phases([(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]),
+            steps=steps,
+            evaluation=self._held_out,
+            evaluate_every=every,
+            save_every=every,
+            log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.
+            after_save=saved,
+            extend=EXTENDABLE,
+        )
+
+    def save(self):
+        """Saves the model."""
+        known = self.records[0].settings
+        casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
+        with announced("saving"):
+            save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)
+
+
+def data_facts(records):
+    """Returns facts about the records of each phase."""
+    return {
+        f"the data of length {source.sequence_length}": {
+            "content": source.content,
+            "vocabulary": source.vocabulary.sha256,
+            **source.settings,
+        }
+        for source in records
     }
-    settings = Snapshots(output / "snapshots", write=False).newest()["settings"]
-    settings = flat_settings(settings) | {name: settings[name] for name in ("phases", "examples")}  # Not as JSON.
-    head = Head(
-        f"Pre-training, {output.name}",
-        facts,
-        environment(0, trainer.strategy.num_replicas_in_sync),
-        {name.replace("_", " "): value for name, value in settings.items()},
-    )
-    lines = read_lines(output / "metrics.jsonl")
-    write_pretraining_report(output / "report.html", head, lines, fills, steps)
 
 
-def _fills(trainer, source, objective, vocabulary):
-    sample = _open(source, objective, vocabulary, batch_size=16, shuffle=False)
-
-    def predict(inputs):
-        return trainer.predict(tf.data.Dataset.from_tensors(inputs))
-
-    return sample_fills(predict, sample)
+def _on_tensorflow():
+    return keras.backend.backend() == "tensorflow"
 
 
-def write_pretraining_report(path, head, lines, fills, steps):
-    """Writes the report from the lines of `metrics.jsonl`, `sample_fills` and the next steps, `(what, command)`."""
-    figures = [_figure(name, lines) for name in _NAMES]
-    right = sum(fill["guesses"][0][0] == fill["truth"] for fill in fills)
-    rows = [[_text(fill), fill["truth"], *_guesses(fill)] for fill in fills]
-    text = page.render(
-        "runs/pretraining_report.html",
-        head=head,
-        figures=[figure for figure in figures if figure],
-        fills=rows,
-        guesses=len(fills[0]["guesses"]) if fills else 0,
-        right=right,
-        steps=[(what, _shareable(command)) for what, command in steps],
-    )
-    write_text(path, text)
+def extended_schedule(directory, settings, learning_rate, warmup):
+    """Returns the learning rate schedule of a pre-training run.
+
+    A finished run in the directory continues if there are more steps, in the last phase or in new ones: with its
+    weights and its optimizer's moments, and with a warm-up, a share of the new steps, and a decay of its own over
+    these. `settings` has the `phases` and `examples`, those of each.
+    """
+    steps = sum(phase["steps"] for phase in settings["phases"])
+    earlier = [] if directory is None else _earlier_schedules(pathlib.Path(directory), settings, steps)
+    steps -= sum(schedule.total_steps for schedule in earlier)
+    schedule = LinearSchedule(learning_rate, steps, warmup_steps=round(warmup * steps))
+    return SequentialSchedule([*earlier, schedule]) if earlier else schedule
 
 
-def _shareable(command):
-    """Returns a command without the folder of its program, which is that of one machine."""
-    program, *arguments = shlex.split(command)
-    return shlex.join([pathlib.PurePath(program).name, *arguments])
+def _earlier_schedules(directory, settings, steps):
+    """Returns the schedules of the parts before the last one."""
+    found = Snapshots(directory / "snapshots", write=False).newest()
+    if found is None:
+        return []
+    before, total = found["settings"], found["settings"]["total_steps"]
+    schedule = keras.saving.deserialize_keras_object(before["optimizer"]["learning_rate"])
+    parts = schedule.schedules if isinstance(schedule, SequentialSchedule) else [schedule]
+    if steps != total:
+        _check_finished(directory, found)
+    if steps > total:
+        _check_extension(directory, before, settings)
+        return parts
+    # Fewer steps are another run, which `Trainer` refuses.
+    return parts[:-1] if steps == total else []
 
 
-def results_text(results):
-    """Formats the results of an evaluation in one line."""
-    names = {name: _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)") for name in results}
-    return ", ".join(
-        f"{names[name]} {page.percent(value, 1) if is_share(name) else f'{value:.4g}'}"
-        for name, value in results.items()
-    )
+def _check_finished(directory, found):
+    step, total = found["step"], found["settings"]["total_steps"]
+    if step < total:
+        phases = " ".join(f"`phase={_phase_text(phase)}`" for phase in found["settings"]["phases"])
+        raise ValueError(
+            f"`phases`: the run in {directory} is at step {step:,} of {total:,}. Repeat its command to finish it "
+            f"first, with {phases}, or choose another `directory`"
+        )
 
 
-def _figure(name, lines):
-    unit = 100 if is_share(name) else 1
-    points = {style: curves.points(lines, kind, name, unit) for style, kind in _STYLES.items()}
-    series = [(f"best {style}", style, found) for style, found in points.items() if found]
-    return charts.lines(series, _NAMES[name], "steps") if series else ""
+def _check_extension(directory, before, settings):
+    count = len(before["phases"])
+    steps = before["phases"][-1]["steps"]
+    last = settings["phases"][count - 1 : count]
+    same = [*settings["phases"][: count - 1], *({**phase, "steps": min(steps, phase["steps"])} for phase in last)]
+    if same != before["phases"] or settings["examples"][:count] != before["examples"]:
+        raise ValueError(
+            f"`phases`: a finished run can only get more steps in its last phase, or more phases, with the same data. "
+            f"Expected it to begin like the run in {directory}: {_text(before)}. Received: {_text(settings)}"
+        )
 
 
-def _text(fill):
-    return f"{fill['before']} [MASK] {fill['after']}".strip()
+def _text(settings):
+    pairs = zip(settings["phases"], settings["examples"], strict=True)
+    return "; ".join(f"{_phase_text(phase)} of {examples:,} examples" for phase, examples in pairs)
 
 
-def _guesses(fill):
-    return [f"{piece} {page.percent(chance, 0)}" for piece, chance in fill["guesses"]]
+def _phase_text(phase):
+    return ",".join(f"{name}:{value}" for name, value in phase.items())

@@ -26,18 +26,6 @@ def check_unchanged(folder, origins, write=True):
         write_json(path, {**before, **origins})
 
 
-def data_facts(records):
-    """Returns facts about pre-training records: `Records`, one for each phase."""
-    return {
-        f"the data of length {source.sequence_length}": {
-            "content": source.content,
-            "vocabulary": source.vocabulary.sha256,
-            **source.settings,
-        }
-        for source in records
-    }
-
-
 def load_compatible(models, load=load_models, **options):
     """Loads models that are tried on the same features, and so must share vocabulary and casing.
 

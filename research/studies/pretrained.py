@@ -7,9 +7,7 @@ import shutil
 from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
 from keras_bert.pretraining import Masking
 from keras_bert.runs.grid_runs import remove_snapshots
-from keras_bert.runs.pretraining import open_held_out, open_phases
-from keras_bert.runs.pretraining_model import Objective, PretrainingSettings
-from keras_bert.runs.pretraining_run import PretrainingRun
+from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings, open_held_out, open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.training.snapshots import Snapshots
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel

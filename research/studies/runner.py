@@ -9,7 +9,7 @@ from keras_bert.files import difference, file_hash, read_json, write_json
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.pretraining_model import open_config
+from keras_bert.runs.pretraining import open_config
 from research.studies.columns import Heading
 from research.studies.corpus import StudyData
 from research.studies.definitions import TASKS

@@ -20,8 +20,8 @@ from keras_bert.data.bucketing import Batches  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
-from keras_bert.runs import pretraining_run  # noqa: E402
-from keras_bert.runs.unchanged_inputs import data_facts  # noqa: E402
+from keras_bert.runs import pretraining  # noqa: E402
+from keras_bert.runs.pretraining import data_facts  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.logits_cache import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
@@ -152,7 +152,7 @@ PHASES = ["length:16,steps:1,batch:31", "length:32,steps:3,batch:100"]
 ONE_STEP = "length:16,steps:1,batch:4"
 SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, max_position_embeddings={}"
 NO_PHASE = "--phase must look like length:128,steps:90000,batch:256. Received: "
-ONE_SOURCE = "--data: expected one source for each length of a --phase, [{}]. Received: {{made}}/16 of length 16, "
+ONE_SOURCE = "--data: expected one source for each length of a phase, [{}]. Received: {{made}}/16 of length 16, "
 ONE_START = "expected either --config (new weights) or --model (weights to start from)"
 # The start of each message, and the flags that cause it.
 MISTAKES = [
@@ -219,7 +219,7 @@ def test_flags_configure_model_and_optimizer(made):
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "config": None, "warmup": 0.5}
     changes |= {"model": "{made}/causal", "precision": "mixed_bfloat16", "remat": "true", "gradient_accumulation": 3}
     changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25}
-    with mock.patch.object(pretraining_run, "Trainer", stop):
+    with mock.patch.object(pretraining, "Trainer", stop):
         assert mistake(PROGRAM, *flags(made, "stopped", **changes)) == "before the training"
     model, optimizer = found["model"], found["optimizer"].get_config()
     assert set(model.output) == {"mlm_logits"}
@@ -318,7 +318,7 @@ def test_the_report_and_the_next_commands(said, made):
 @pytest.fixture
 def no_report():
     """Leaves out the report of a run, which another test checks."""
-    with mock.patch("keras_bert.runs.pretraining.report") as report:
+    with mock.patch("keras_bert.runs.pretraining_report.report") as report:
         yield report
 
 

@@ -17,8 +17,7 @@ from keras_bert.pretraining.record_files import serialize  # noqa: E402
 from keras_bert.rewirings.trimmed import build_packed  # noqa: E402
 from keras_bert.runs import fit_trainer, pretraining  # noqa: E402
 from keras_bert.runs.fit_trainer import FitTrainer  # noqa: E402
-from keras_bert.runs.pretraining_model import Objective, PretrainingSettings  # noqa: E402
-from keras_bert.runs.pretraining_run import PretrainingRun  # noqa: E402
+from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings  # noqa: E402
 from keras_bert.training.losses import pretraining_losses, pretraining_metrics  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import call, mistake  # noqa: E402
@@ -217,7 +216,7 @@ def test_mistakes(start, whole):
     with pytest.raises(ValueError, match="with different settings: `phases.0.steps` was 7, is 6"):
         start("whole", [{**PHASES[0], "steps": 6}, PHASES[1]]).fit()
     for name, value in (("teacher", "other"), ("gradient_accumulation", 2)):
-        with pytest.raises(ValueError, match=f"--{name}: only on TensorFlow. Received: KERAS_BACKEND=jax"):
+        with pytest.raises(ValueError, match=f"`{name}`: only on TensorFlow. Received: KERAS_BACKEND=jax"):
             start("run", **{name: value})
     run = start("diverging")
     run.trainer._fit = lambda iterator, count: (count, {"mlm_loss": np.nan})

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from keras_bert.runs.pretraining_run import extended_schedule
+from keras_bert.runs.pretraining import extended_schedule
 
 FIRST = {"phases": [{"length": 16, "steps": 2, "batch": 4}], "examples": [48]}
 MORE = {"phases": [{**FIRST["phases"][0], "steps": 3}, {"length": 16, "steps": 2, "batch": 8}], "examples": [48, 48]}
@@ -46,7 +46,7 @@ SHORTER = [{"length": 16, "steps": 1, "batch": 4}, {"length": 16, "steps": 9, "b
 
 @pytest.mark.parametrize("phases", [LARGER, SHORTER])
 def test_a_finished_run_can_only_get_more_steps(extended, phases):
-    message = "--phase: a finished run can only get more steps in its last phase, or more phases, with the same data"
+    message = "`phases`: a finished run can only get more steps in its last phase, or more phases, with the same data"
     with pytest.raises(ValueError, match=message):
         extended_schedule(extended[0], {"phases": phases, "examples": [48] * len(phases)}, 0.5, 0.5)
 
@@ -58,8 +58,8 @@ def test_an_unfinished_run_is_finished_first(extended, settings):
     folder, schedule = extended
     write_snapshot(folder, MORE, schedule, 4)
     message = (
-        f"--phase: the run in {folder} is at step 4 of 5. Repeat its command to finish it first, with "
-        "--phase=length:16,steps:3,batch:4 --phase=length:16,steps:2,batch:8, or choose another --output_dir"
+        f"`phases`: the run in {folder} is at step 4 of 5. Repeat its command to finish it first, with "
+        "`phase=length:16,steps:3,batch:4` `phase=length:16,steps:2,batch:8`, or choose another `directory`"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         extended_schedule(folder, settings, 0.5, 0.5)
