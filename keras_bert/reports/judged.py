@@ -8,19 +8,9 @@ import numpy as np
 from keras_bert.reports import page, sections
 
 HARDEST = 20
-_COUNTED = "Rows are counted from 1, also in errors.tsv; a line of column names does not count."
-
-
-@dataclasses.dataclass(frozen=True)
-class Hardest:
-    """What a report says about its hardest rows."""
-
-    order: str  # What the rows that are shown have, such as "the highest loss".
-    doubt: str = "wrong labels"  # What to look for besides weaknesses of the model.
-    name: str = "Hardest examples of dev"  # The heading.
-    errors: str = ""  # What wrong rows are called, if others are not shown.
-    more: str = _COUNTED  # Sentences at the end.
-    key: tuple = ()  # What the marks of gold answers and of predictions are called, if texts have them.
+SEPARATOR = "|"  # Between several labels in `errors.tsv`.
+LOOK = "look here for {} and for weaknesses of the model. "
+COUNTED = "Rows are counted from 1, also in errors.tsv; a line of column names does not count."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,13 +22,13 @@ class Judged:
     subclass overrides the sections that differ, `overview` for its own ones, and what is shown of a row.
 
     Args:
-        gold: what is right, such as the names of classes.
+        gold: what is right: names of classes, lists of them, or numbers.
         predicted: what the model predicts.
         loss: floats, how wrong the predictions are.
         confidence: floats, the probabilities of the predictions, NaN where there is none. Defaults to `None`, without
             a section about calibration.
         length: ints, the number of tokens that the model reads. Defaults to `None`, without a section about lengths.
-        place: the numbers or names of the rows in their file. Defaults to numbers from 1.
+        place: the numbers of the rows in their file. Defaults to numbers from 1.
         texts: dict of lists of strings by name, what the model reads.
         right: bools, whether predictions are correct. Defaults to those that are equal to `gold`.
         names: list of strings, the classes in their order. Defaults to those that occur.
@@ -57,8 +47,15 @@ class Judged:
     right: Any = None
     names: Any = ()
 
-    hardest_rows = Hardest("the highest loss (cross-entropy), wrong predictions first, then by confidence")
     words = "class", "classes", "examples"  # For a class, for classes and for what is classified.
+    titles = "true", "loss"  # Of the columns of `gold` and of `loss`.
+    title = "Hardest examples of dev"
+    how = "The {shown} with the highest loss (cross-entropy), wrong predictions first, then by confidence: "
+    how += LOOK.format("wrong labels") + COUNTED
+    none = ""  # What is said if no row is wrong; others are not shown then.
+    marks = ()  # What the marks of gold answers and of predictions are called, if texts have them.
+    once = None  # The name of a text that is shown once.
+    wrong_first = True
 
     def __post_init__(self):
         same = [gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)]
@@ -101,60 +98,53 @@ class Judged:
 
     def hardest(self):
         """Returns the section about the hardest rows."""
-        about, rows = self.hardest_rows, self.chosen()
-        lead = f"{about.errors}: {np.sum(~self.right):,} of {len(self.right):,}. " if about.errors else ""
-        how = f"{lead}The {len(rows)} with {about.order}: look here for {about.doubt} and for weaknesses of the model."
-        examples = [self.shown(row) for row in rows]
-        return page.render("hardest.html", about=about, how=f"{how} {about.more}", examples=examples)
+        rows, wrong = self.chosen(), f"{np.sum(~self.right):,} of {len(self.right):,}"
+        how = self.how.format(shown=len(rows), wrong=wrong) if len(rows) else self.none
+        examples = [(self.head(row), self.paragraphs(row)) for row in rows]
+        return page.render("hardest.html", title=self.title, how=how, marks=self.marks, examples=examples)
 
     def chosen(self):
-        """Returns the indices of the hardest rows, wrong ones first."""
-        rows = self.worst()[:HARDEST]
+        """Returns the indices of the hardest rows, in their order."""
+        rows = self.worst()
+        if self.none:
+            rows = rows[~self.right[rows]]
+        if self.once:
+            first: dict = {}
+            for row in rows:
+                first.setdefault(self.texts[self.once][row], row)
+            rows = np.array([*first.values()], int)
+        rows = rows[:HARDEST]
         sure = [] if self.confidence is None else [-self.confidence[rows]]
-        return rows[np.lexsort([*sure, self.right[rows]])]
+        return rows[np.lexsort([*sure, self.right[rows]])] if self.wrong_first else rows
 
     def worst(self):
-        """Returns the indices of the rows, or of the wrong ones if others are not shown, the highest loss first."""
+        """Returns the indices of all rows, the highest loss first."""
         loss = np.asarray(self.loss, "float64")
-        rows = np.argsort(-np.where(np.isnan(loss), np.inf, loss), kind="stable")
-        return rows[~self.right[rows]] if self.hardest_rows.errors else rows
+        return np.argsort(-np.where(np.isnan(loss), np.inf, loss), kind="stable")
 
-    def distinct(self, keys):
-        """Returns the indices of the hardest rows, one for each of the `keys` of all rows."""
-        first = {}
-        for row in self.worst():
-            first.setdefault(keys[row], row)
-        return list(first.values())[:HARDEST]
-
-    def shown(self, row):
-        """Returns what the report shows of a row: the parts of its head, and its paragraphs.
-
-        Paragraphs are pairs of a class of `style.css` and a text, or an excerpt, see `excerpts.py`, or HTML.
-        """
+    def head(self, row):
+        """Returns the parts of the line above a hard row."""
         sure = [] if self.confidence is None else [f"with {page.percent(self.confidence[row], 1)}"]
-        head = [f"row {self.place[row]:,}", page.words("true", page.bold(self.gold[row]))]
-        head += [page.words("predicted", page.bold(self.predicted[row]), *sure), *self.ends(row)]
-        return head, self.paragraphs(row)
-
-    def ends(self, row):
-        """Returns the last parts of the head of a row."""
-        return [f"loss {self.loss[row]:.3g}"] + ["correct"] * bool(self.right[row])
+        gold, predicted = (page.bold(_shown(values[row])) for values in (self.gold, self.predicted))
+        parts = [
+            f"row {self.place[row]:,}",
+            page.words(self.titles[0], gold),
+            page.words("predicted", predicted, *sure),
+        ]
+        return [*parts, f"{self.titles[1]} {self.loss[row]:.3g}", *["correct"] * bool(self.right[row])]
 
     def paragraphs(self, row):
-        """Returns the texts of a row as paragraphs."""
+        """Returns what is shown of a row: pairs of a class of `style.css` and a text, an excerpt, or HTML."""
         return [("second" if number else "", texts[row]) for number, texts in enumerate(self.texts.values())]
 
     def columns(self):
         """Returns the columns of `errors.tsv` by name."""
-        sure = {} if self.confidence is None else {"probability": self.confidence}
-        return {
-            "row": self.place,
-            "true": self.gold,
-            "predicted": self.predicted,
-            **sure,
-            "loss": self.loss,
-            **self.texts,
-        }
+        sides = {self.titles[0]: self.gold, "predicted": self.predicted}
+        return {"row": self.place, **sides, **self.details(), self.titles[1]: self.loss, **self.texts}
+
+    def details(self):
+        """Returns the columns of `errors.tsv` between the prediction and the loss."""
+        return {} if self.confidence is None else {"probability": self.confidence}
 
     def errors(self):
         """Returns the rows of `errors.tsv`, the header first."""
@@ -168,7 +158,8 @@ class Judged:
 class JudgedNumbers(Judged):
     """Predicted numbers, none of which is right; the loss is the absolute error."""
 
-    hardest_rows = Hardest("the largest error", "wrong targets")
+    titles, wrong_first = ("target", "error"), False
+    how = "The {shown} with the largest error: " + LOOK.format("wrong targets") + COUNTED
 
     @classmethod
     def of_numbers(cls, targets, predictions, **fields):
@@ -185,17 +176,16 @@ class JudgedNumbers(Judged):
     def lengths(self):
         return "" if self.length is None else sections.length_section(self.length, self.loss, percent=False)
 
-    def chosen(self):
-        return self.worst()[:HARDEST]
 
-    def shown(self, row):
-        numbers = (("target", self.gold), ("predicted", self.predicted))
-        head = [page.words(name, page.bold(f"{values[row]:.4g}")) for name, values in numbers]
-        return [f"row {self.place[row]:,}", *head, f"error {self.loss[row]:.3g}"], self.paragraphs(row)
-
-    def columns(self):
-        return {"row": self.place, "target": self.gold, "predicted": self.predicted, "error": self.loss, **self.texts}
+def _shown(value):
+    """Returns a value as text for the report."""
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else value
 
 
 def _cell(value):
+    """Returns a value for `errors.tsv`."""
+    if isinstance(value, list):
+        return SEPARATOR.join(value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else value

@@ -33,12 +33,13 @@ def class_sections(names, gold, predicted, words):
     )
 
 
-def confusions(rows, columns, counts):
+def confusions(rows, columns, counts, others=0):
     """Returns the most frequent confusions of many true classes, `rows`, with predicted ones, and the number of all.
 
-    It is a dict of table rows and a number; few classes have `None`, since a matrix shows them.
+    It is a dict of table rows and a number; few classes have `None`, since a matrix shows them. The last `others` of
+    the rows are no classes.
     """
-    if len(rows) <= MANY_CLASSES:
+    if len(rows) - others <= MANY_CLASSES:
         return None
     wrong = counts * (np.array(rows)[:, None] != np.array(columns))
     order, totals = np.argsort(-wrong, axis=None, kind="stable")[:CONFUSIONS], counts.sum(1)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.judged import Hardest, Judged
+from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
 from keras_bert.tasks.classification import thresholds as threshold_choice
-from keras_bert.tasks.classification.multi_label import SEPARATOR
 
 _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 _DECISIONS = "A prediction is the probability of a label for an example; it is correct if the example has the label."
@@ -25,7 +24,8 @@ class JudgedSets(Judged):
     decisions: Any  # Whether a label is predicted.
     probabilities: Any
 
-    hardest_rows = Hardest("the highest loss (mean binary cross-entropy of the labels), wrong predictions first")
+    how = "The {shown} with the highest loss (mean binary cross-entropy of the labels), wrong predictions first: "
+    how += LOOK.format("wrong labels") + COUNTED
 
     def overview(self):
         section = page.render(
@@ -40,25 +40,18 @@ class JudgedSets(Judged):
         )
         return [section, calibration_section(self.probabilities.ravel(), self.targets.ravel(), _DECISIONS)]
 
-    def shown(self, row):
-        sets = {"true": self.gold[row], "predicted": self.predicted[row]}
-        head = [page.words(name, page.bold(", ".join(labels) or "none")) for name, labels in sets.items()]
-        for name, labels in (("missed", self._missed), ("wrongly predicted", self._wrong)):
+    def head(self, row):
+        parts = super().head(row)
+        for name, labels in (("wrongly predicted", self._wrong), ("missed", self._missed)):
             doubtful = [
                 page.words(page.isolated(self.names[place]), f"({self.probabilities[row, place]:.1%})")
                 for place in np.flatnonzero(labels[row])
             ]
-            head += [page.words(name, page.words(*doubtful, between=", "))] if doubtful else []
-        return [f"row {self.place[row]:,}", *head, *self.ends(row)], self.paragraphs(row)
+            parts[3:3] = [page.words(name, page.words(*doubtful, between=", "))] if doubtful else []
+        return parts
 
-    def columns(self):
-        missed, wrong = (list(map(self._named, labels)) for labels in (self._missed, self._wrong))
-        sets = {"true": self.gold, "predicted": self.predicted, "missed": missed, "wrong": wrong}
-        lists = {name: list(map(SEPARATOR.join, rows)) for name, rows in sets.items()}
-        return {"row": self.place, **lists, "loss": self.loss, **self.texts}
-
-    def _named(self, labels):
-        return [self.names[place] for place in np.flatnonzero(labels)]
+    def details(self):
+        return {"missed": _named(self.names, self._missed), "wrong": _named(self.names, self._wrong)}
 
     @functools.cached_property
     def _missed(self):
@@ -112,21 +105,17 @@ class JudgedSets(Judged):
 def judge_sets(labels, targets, logits, thresholds, **fields):
     """Judges sets of labels, given arrays `(rows, labels)` of 0 and 1 and of logits; `fields` are those of `Judged`."""
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    decisions = threshold_choice.predicted(logits, thresholds)
-    gold, predicted = (
-        [[labels[place] for place in np.flatnonzero(row)] for row in sets] for sets in (targets, decisions)
-    )
-    return JudgedSets(
-        gold=gold,
-        predicted=predicted,
-        loss=np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1),
-        names=labels,
-        thresholds=thresholds,
-        targets=targets,
-        decisions=decisions,
-        probabilities=threshold_choice.probabilities(logits),
-        **fields,
-    )
+    arrays = {"targets": targets, "decisions": threshold_choice.predicted(logits, thresholds)}
+    gold, predicted = (_named(labels, sets) for sets in arrays.values())
+    arrays["probabilities"] = threshold_choice.probabilities(logits)
+    loss = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
+    named = {"names": labels, "thresholds": thresholds}
+    return JudgedSets(gold=gold, predicted=predicted, loss=loss, **named, **arrays, **fields)
+
+
+def _named(names, sets):
+    """Returns the names of the labels of each row."""
+    return [[names[place] for place in np.flatnonzero(row)] for row in sets]
 
 
 def _scores(counts):

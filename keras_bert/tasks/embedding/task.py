@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.heads.embedding import build_embedder
-from keras_bert.reports.judged import HARDEST, Hardest, Judged, JudgedNumbers
+from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
@@ -225,44 +225,43 @@ class EmbeddingTask(Task):
             rows = zip(dev.passages, best, measure >= 0, strict=True)
             wrong = [row[number] if is_wrong else None for row, number, is_wrong in rows]
         texts = {"query": dev.queries, "passage": right, "wrong_passage": wrong}
-        right_rows, name = [text is None for text in wrong], "rank" if dev.kind == "pairs" else "excess"
-        return JudgedQueries(gold=right, predicted=wrong, loss=measure, right=right_rows, texts=texts, measure=name)
+        fields = {"gold": right, "predicted": wrong, "loss": measure, "right": [text is None for text in wrong]}
+        return (JudgedRanks if dev.kind == "pairs" else JudgedTriplets)(**fields, texts=texts)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JudgedQueries(Judged):
-    """Queries for which a wrong passage, `predicted`, may be more similar than the right one.
+class JudgedTriplets(Judged):
+    """Queries for which a wrong passage may be more similar than the right one; the loss is its excess of similarity."""
 
-    The loss is the `measure`: the "rank" of the right passage, or the "excess" of the similarity of the wrong one.
-    """
-
-    measure: str
-
-    @property
-    def hardest_rows(self):
-        order = "the lowest rank of the right passage" if self.measure == "rank" else "the largest excess of similarity"
-        return Hardest(
-            f"{order}, each with its right passage and the most similar wrong one",
-            "passages that answer the query, too,",
-            "Hardest queries of dev",
-            "Queries for which a wrong passage is more similar than the right one",
-            "All are in errors.tsv; rows are counted from 1.",
-        )
+    titles, title, wrong_first = ("right", "excess"), "Hardest queries of dev", False
+    none = "No wrong passage is more similar than the right one."
+    how = (
+        "Queries for which a wrong passage is more similar than the right one: {wrong}. The {shown} with the largest "
+        "excess of similarity, each with its right passage and the most similar wrong one: look here for passages that "
+        "answer the query, too, and for weaknesses of the model. All are in errors.tsv; rows are counted from 1."
+    )
 
     def overview(self):
         return []
 
-    def chosen(self):
-        return self.worst()[:HARDEST]
+    def head(self, row):
+        first, *_, measure = super().head(row)
+        return [first, measure]
 
-    def shown(self, row):
+    def paragraphs(self, row):
         query, right, wrong = (texts[row] for texts in self.texts.values())
-        paragraphs = [("", query), ("second", f"right: {right}"), ("second", f"wrong: {wrong}")]
-        return [f"row {self.place[row]:,}", f"{self.measure} {self.loss[row]:.3g}"], paragraphs
+        return [("", query), ("second", f"right: {right}"), ("second", f"wrong: {wrong}")]
 
     def columns(self):
+        columns = super().columns()
         texts = {name: [text and text[:_CHARACTERS] for text in texts] for name, texts in self.texts.items()}
-        return {self.measure: self.loss, "row": self.place, **texts}
+        return {name: columns[name] for name in (self.titles[1], "row")} | texts
+
+
+class JudgedRanks(JudgedTriplets):
+    """Queries whose right passage may have another rank than 1, the loss."""
+
+    titles = "right", "rank"
+    how = JudgedTriplets.how.replace("largest excess of similarity", "lowest rank of the right passage")
 
 
 def _keys(examples):

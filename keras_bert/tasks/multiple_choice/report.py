@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.reports import page
-from keras_bert.reports.judged import HARDEST, Hardest, Judged
+from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import share_bar
 from keras_bert.tasks.logits import softmax
 
@@ -20,9 +20,9 @@ class JudgedChoices(Judged):
     examples: Any
     shares: Any
 
-    hardest_rows = Hardest(
-        "the highest loss (cross-entropy), the highest first, with the probabilities of their choices"
-    )
+    wrong_first = False
+    how = "The {shown} with the highest loss (cross-entropy), the highest first, with the probabilities of their choices: "
+    how += LOOK.format("wrong labels") + COUNTED
 
     def overview(self):
         right, counts = self.right, np.array(self.examples.counts())
@@ -48,12 +48,7 @@ class JudgedChoices(Judged):
         """Returns the number of chosen rows, and their accuracy as a bar."""
         return f"{chosen.sum():,}", share_bar(self.right[chosen].mean()) if chosen.any() else page.NOTHING
 
-    def chosen(self):
-        return self.worst()[:HARDEST]
-
-    def shown(self, row):
-        gold, predicted = (page.bold(names[row]) for names in (self.gold, self.predicted))
-        head = [f"row {self.place[row]:,}", page.words("true", gold), page.words("predicted", predicted)]
+    def paragraphs(self, row):
         places = [place for place, choice in enumerate(self.examples.choices[row]) if choice]
         places.sort(key=lambda place: -self.shares[row, place])
         choices = [
@@ -61,7 +56,7 @@ class JudgedChoices(Judged):
             for place in places
         ]
         options = page.render("tasks/multiple_choice/options.html", choices=choices, right=self.gold[row])
-        return [*head, *self.ends(row)], [("question", self.examples.text[row]), ("", options)]
+        return [("question", self.examples.text[row]), ("", options)]
 
     def columns(self):
         place = {name: number for number, name in enumerate(self.names)}

@@ -7,7 +7,7 @@ import statistics
 
 from keras_bert.reports import charts, page
 from keras_bert.reports.excerpts import excerpts
-from keras_bert.reports.judged import Hardest, Judged
+from keras_bert.reports.judged import LOOK, Judged
 from keras_bert.reports.sections import calibration_section, length_rows, share_bar
 
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")
@@ -23,16 +23,15 @@ class JudgedAnswers(Judged):
     rows: list
     version_2: bool
 
+    title, none = "Hardest questions of dev", "No answer is wrong."
+    marks, once, wrong_first = ("gold answer", "prediction"), "context", False
+
     @property
-    def hardest_rows(self):
-        return Hardest(
-            "the lowest, at most one for each context, the most confident first",
-            "wrong gold answers",
-            "Hardest questions of dev",
-            "Wrong answers, those with an F1 below 100%",
-            "Probabilities are relative to the likeliest answers to the same question"
-            f"{', if there is an answer at all' * self.version_2}.",
-            ("gold answer", "prediction"),
+    def how(self):
+        return (
+            "Wrong answers, those with an F1 below 100%: {wrong}. The {shown} with the lowest, at most one for each "
+            f"context, the most confident first: {LOOK.format('wrong gold answers')}Probabilities are relative to the "
+            f"likeliest answers to the same question{', if there is an answer at all' * self.version_2}."
         )
 
     def overview(self):
@@ -57,10 +56,7 @@ class JudgedAnswers(Judged):
             rows=length_rows([len(row["context"]) for row in self.rows], [row["f1"] for row in self.rows], share_bar),
         )
 
-    def chosen(self):
-        return self.distinct([row["context"] for row in self.rows])
-
-    def shown(self, row):
+    def head(self, row):
         row = self.rows[row]
         golds, sure = list(map(page.bold, dict.fromkeys(row["golds"]))), _sure(row)
         gold = page.words("gold", page.words(*golds[:3], *["…"] * (len(golds) > 3), between=", "))
@@ -68,8 +64,11 @@ class JudgedAnswers(Judged):
         if row["prediction"]:
             said = [page.bold(row["prediction"]), *["with"] * bool(sure)]
         head = [page.isolated(row["id"]), gold if golds else "unanswerable", page.words("predicted", *said, *sure)]
-        paragraphs = [("question", row["question"]), *(("second", excerpt) for excerpt in _excerpts(row))]
-        return [*head, f"F1 {page.percent(row['f1'], 1)}"], paragraphs
+        return [*head, f"F1 {page.percent(row['f1'], 1)}"]
+
+    def paragraphs(self, row):
+        row = self.rows[row]
+        return [("question", row["question"]), *(("second", excerpt) for excerpt in _excerpts(row))]
 
     def columns(self):
         columns = {"id": "id", "question": "question", "gold answers": "golds", "prediction": "prediction"}
@@ -91,6 +90,7 @@ def judge_answers(rows, version_2=False):
         predicted=[row["prediction"] for row in rows],
         loss=[1 - row["f1"] for row in rows],
         right=[row["f1"] >= 1 for row in rows],
+        texts={"context": [row["context"] for row in rows]},
         rows=rows,
         version_2=version_2,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.reports import page
 from keras_bert.reports.excerpts import excerpts
-from keras_bert.reports.judged import Hardest, Judged
+from keras_bert.reports.judged import LOOK, Judged
 from keras_bert.reports.sections import confusions, length_rows, share, share_bar
 from keras_bert.tasks.tagging.metrics import (
     BOTH_WRONG,
@@ -26,6 +26,8 @@ from keras_bert.tasks.tagging.schemes import Entity
 
 _OTHER_BORDERS = "other borders"
 _ENTITY_LENGTHS = {"1": 1, "2": 2, "3": 3, "4": 4, "5 or more": math.inf}
+_BORDERS = {"long at the start": (1, 0), "short at the start": (-1, 0), "long at the end": (0, 1)}
+_BORDERS |= {"short at the end": (0, -1)}
 _EXAMPLES = 3  # Examples of each border that is off by one word.
 _WORDS = 5  # The most frequent words at such borders.
 _AROUND = 40  # Number of characters to show around these examples.
@@ -66,7 +68,7 @@ class JudgedEntities(_JudgedMatches):
             kinds=_kinds(found),
             **_confusions(list(types), found),
             **_borders(found),
-            sentence_lengths=_sentence_lengths(self.sentences.rows, found),
+            sentence_lengths=_sentence_lengths(self.sentences.rows, self.sentences.marked),
             entity_lengths=_entity_lengths(found),
         )
         return [section]
@@ -79,8 +81,8 @@ class JudgedTags(_JudgedMatches):
 
     def columns(self):
         names = {"line": "line", "word": "word", "text": "gold", "true": "gold type", "predicted": "predicted type"}
-        names |= {"probability": "probability", "sentence": "sentence"}
         columns = super().columns()
+        names |= {name: name for name in ("probability", "sentence")}
         return {title: columns[name] for title, name in names.items()}
 
 
@@ -92,39 +94,44 @@ class JudgedSentences(Judged):
     marked: list
     unit: str  # What is marked: "entities" or "words".
 
+    title, none = "Hardest sentences of dev", "No sentence has an error."
+    once, wrong_first = "text", False
+
     @property
-    def hardest_rows(self):
-        ends = {"entities": "type with its probability, correct ones by their type."}
-        end = ends.get(self.unit, "tag with its probability; correct ones are not marked.")
-        return Hardest(
-            "the highest loss, each text once",
-            "wrong gold tags",
-            "Hardest sentences of dev",
-            "Sentences with errors",
-            f"Wrong {self.unit} are followed by the gold and by the predicted {end}",
-            ("gold entity", "predicted entity") if self.unit == "entities" else (),
+    def marks(self):
+        return ("gold entity", "predicted entity") if self.unit == "entities" else ()
+
+    @property
+    def how(self):
+        end = "tag with its probability; correct ones are not marked."
+        end = "type with its probability, correct ones by their type." if self.unit == "entities" else end
+        return (
+            "Sentences with errors: {wrong}. The {shown} with the highest loss, each text once: "
+            f"{LOOK.format('wrong gold tags')}Wrong {self.unit} are followed by the gold and by the predicted {end}"
         )
 
-    def chosen(self):
-        return self.distinct([row["text"] for row in self.rows])
+    def head(self, row):
+        sentence, errors = self.rows[row], self._errors(row)
+        counts = collections.Counter(match.kind for match in self.marked[row])
+        kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in (*KINDS[1:], CORRECT) if counts[kind])
+        wrong = kinds if self.unit == "entities" else f"{len(errors):,} of {len(sentence['words']):,} words wrong"
+        cut = len(sentence["text"]) > _LONG and len(errors) > _ERRORS
+        parts = [f"line {sentence['line']:,}", wrong, f"loss {self.loss[row]:.3g}"]
+        return parts + [f"the first {_ERRORS} errors are shown"] * cut
 
-    def shown(self, row):
-        row, matches, loss = self.rows[row], self.marked[row], self.ends(row)
-        counts = collections.Counter(match.kind for match in matches)
-        errors = [match for match in matches if match.kind != CORRECT]
+    def paragraphs(self, row):
+        text, matches = self.rows[row]["text"], self.marked[row]
         marks = {
             "gold": [match.span(match.gold) for match in matches if match.gold],
             "said": [match.span(match.prediction) for match in matches if match.prediction],
         }
         labels = [label for match in matches for label in _labels(match)]
-        spans, around = [], {"around": _LONG}
-        if is_long := len(row["text"]) > _LONG:
-            spans, around = [match.span(entity) for match in errors[:_ERRORS] for entity in match.entities], {}
-        kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in (*KINDS[1:], CORRECT) if counts[kind])
-        wrong = kinds if self.unit == "entities" else f"{len(errors):,} of {len(row['words']):,} words wrong"
-        cut = [f"the first {_ERRORS} errors are shown"] if is_long and len(errors) > _ERRORS else []
-        parts = excerpts(row["text"], spans, marks, labels, **around)
-        return [f"line {row['line']:,}", wrong, *loss, *cut], [("sentence", part) for part in parts]
+        spans = [match.span(entity) for match in self._errors(row)[:_ERRORS] for entity in match.entities]
+        shown = (spans, marks, labels) if len(text) > _LONG else ([], marks, labels, _LONG)
+        return [("sentence", part) for part in excerpts(text, *shown)]
+
+    def _errors(self, row):
+        return [match for match in self.marked[row] if match.kind != CORRECT]
 
 
 def judge_entities(rows, scores):
@@ -151,20 +158,25 @@ def judge_tags(rows, names):
 
 def _judged(rows, found, marked, unit):
     """Returns the fields of judged matches, lists of `Match` for each row, of which some are `marked` in sentences."""
-    right = [all(match.kind == CORRECT for match in matches) for matches in found]
-    sides = [row["golds"] for row in rows], [row["predictions"] for row in rows]
-    losses = [row["loss"] for row in rows]
-    flat = [match for matches in found for match in matches]
+    matches = [match for row in found for match in row]
+    sentences = JudgedSentences(
+        gold=[row["golds"] for row in rows],
+        predicted=[row["predictions"] for row in rows],
+        right=[all(match.kind == CORRECT for match in row) for row in found],
+        loss=[row["loss"] for row in rows],
+        texts={"text": [row["text"] for row in rows]},
+        rows=rows,
+        marked=marked,
+        unit=unit,
+    )
     return {
-        "gold": [match.gold and match.gold.type for match in flat],
-        "predicted": [match.prediction and match.prediction.type for match in flat],
-        "loss": np.zeros(len(flat)),
-        "confidence": np.array([match.confidence for match in flat], float),
-        "right": [match.kind == CORRECT for match in flat],
-        "matches": flat,
-        "sentences": JudgedSentences(
-            gold=sides[0], predicted=sides[1], loss=losses, right=right, rows=rows, marked=marked, unit=unit
-        ),
+        "gold": [match.gold and match.gold.type for match in matches],
+        "predicted": [match.prediction and match.prediction.type for match in matches],
+        "right": [match.kind == CORRECT for match in matches],
+        "loss": np.zeros(len(matches)),
+        "confidence": np.array([match.confidence for match in matches], float),
+        "matches": matches,
+        "sentences": sentences,
     }
 
 
@@ -189,14 +201,13 @@ def _labels(match):
     """Returns the labels of a match for `excerpts`."""
     if match.kind == CORRECT:
         return [(match.span(match.gold), "", page.cut(match.gold.type, _TYPE))]
-    labels = []
-    if match.gold:
-        labels.append((match.span(match.gold), "gold", f"gold {page.cut(match.gold.type, _TYPE)}"))
-    if match.prediction:
-        sure = f" {page.percent(match.confidence, 0)}" if math.isfinite(match.confidence) else ""
-        name = f"predicted {page.cut(match.prediction.type, _TYPE)}{sure}"
-        labels.append((match.span(match.prediction), "said", name))
-    return labels
+    sure = f" {page.percent(match.confidence, 0)}" if math.isfinite(match.confidence) else ""
+    sides = ("gold", "gold", match.gold, ""), ("said", "predicted", match.prediction, sure)
+    return [
+        (match.span(entity), style, f"{name} {page.cut(entity.type, _TYPE)}{end}")
+        for style, name, entity, end in sides
+        if entity
+    ]
 
 
 def _score_row(name, precision, recall, f1, support, predicted):
@@ -241,7 +252,12 @@ def _confusions(types, matches):
     cells = counts.tolist()
     for line in cells[-2:]:
         line[-2:] = None, None
-    return {"rows": rows, "columns": columns, "counts": cells, "confusions": confusions(types, columns, counts)}
+    return {
+        "rows": rows,
+        "columns": columns,
+        "counts": cells,
+        "confusions": confusions(rows, columns, counts, others=2),
+    }
 
 
 def _borders(matches):
@@ -252,15 +268,7 @@ def _borders(matches):
         at_start, at_end = match.gold.start - match.prediction.start, match.prediction.end - match.gold.end
         if sorted((abs(at_start), abs(at_end))) == [0, 1]:
             groups[at_start, at_end].append(match)
-    borders = [
-        _border(name, groups[key])
-        for name, key in (
-            ("one word too long at the start", (1, 0)),
-            ("one word too short at the start", (-1, 0)),
-            ("one word too long at the end", (0, 1)),
-            ("one word too short at the end", (0, -1)),
-        )
-    ]
+    borders = [_border(f"one word too {name}", groups[key]) for name, key in _BORDERS.items()]
     return {"borders": borders, "off_by_one": sum(map(len, groups.values())), "wrong_borders": len(wrong)}
 
 
@@ -292,27 +300,22 @@ def _example(match):
 
 
 def _sentence_lengths(rows, matches):
-    """Returns table rows with the F1 of sentences of similar length."""
-    counts = collections.Counter()
-    for match in matches:
-        key = id(match.row)
-        counts[key, "correct"] += match.kind == CORRECT
-        counts[key, "gold"] += match.gold is not None
-        counts[key, "predicted"] += match.prediction is not None
-    values = [[counts[id(row), name] for name in ("correct", "gold", "predicted")] for row in rows]
-    return length_rows([row["tokens"] for row in rows], values, lambda means: _f1(*means))
+    """Returns table rows with the F1 of sentences of similar length, given their `matches`, lists."""
+    counts = [
+        [sum(match.kind == CORRECT for match in found)]
+        + [sum(match[side] is not None for match in found) for side in (1, 2)]  # Gold and prediction.
+        for found in matches
+    ]
+    return length_rows([row["tokens"] for row in rows], counts, lambda means: _f1(*means))
 
 
 def _entity_lengths(matches):
     """Returns table rows with the F1 of entities of the same number of words."""
-    correct = collections.Counter(_length(match.gold) for match in matches if match.kind == CORRECT)
-    gold = collections.Counter(_length(match.gold) for match in matches if match.gold)
-    predicted = collections.Counter(_length(match.prediction) for match in matches if match.prediction)
-    return [
-        [name, f"{gold[name]:,}", f"{predicted[name]:,}", _f1(correct[name], gold[name], predicted[name])]
-        for name in _ENTITY_LENGTHS
-        if gold[name] or predicted[name]
-    ]
+    gold, predicted = ([match[side] for match in matches if match[side]] for side in (1, 2))
+    correct = [match.gold for match in matches if match.kind == CORRECT]
+    counts = [collections.Counter(map(_length, entities)) for entities in (correct, gold, predicted)]
+    rows = [(name, *(count[name] for count in counts)) for name in _ENTITY_LENGTHS]
+    return [[name, f"{gold:,}", f"{said:,}", _f1(hits, gold, said)] for name, hits, gold, said in rows if gold or said]
 
 
 def _length(entity):

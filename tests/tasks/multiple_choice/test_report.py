@@ -55,10 +55,14 @@ def test_positions_and_numbers_of_choices(page):
 def test_hardest_examples_with_their_choices(page):
     first, _, last = having(page.sections["Hardest examples of dev"], "hard", "ol")[0]
     assert (
-        words(first) == "row 1 · true B · predicted A · loss 1.61 Why <b>? 70.0% A rain 20.0% B sun right 10.0% C wind"
+        words(first)
+        == "row 1 · true B · predicted A with 70.0% · loss 1.61 Why <b>? 70.0% A rain 20.0% B sun right 10.0% C wind"
     )
     # The absent choice is not listed.
-    assert words(last) == "row 3 · true A · predicted A · loss 0.105 · correct Who? 90.0% A he right 10.0% C she"
+    assert (
+        words(last)
+        == "row 3 · true A · predicted A with 90.0% · loss 0.105 · correct Who? 90.0% A he right 10.0% C she"
+    )
 
 
 def test_errors():

@@ -230,7 +230,7 @@ def test_all_wrong_entities_are_in_a_table():
 
 def test_reports_without_errors_and_without_entities(report):
     page = report([sentence("a", [("A", 0, 1)], [("A", 0, 1)])])
-    assert "There are none." in page.text(HARDEST)
+    assert "No sentence has an error." in page.text(HARDEST)
     page = report([sentence("a b")], [("all", math.nan, math.nan, math.nan, 0, 0)])
     assert "Calibration" not in page.sections
     assert rows_of(page.sections["Types of entities"], "list") == [["all", NOTHING, NOTHING, NOTHING, "0", "0"]]
@@ -266,4 +266,19 @@ def test_tags_of_words(write):
         ["line", "word", "text", "true", "predicted", "probability", "sentence"],
         [9, 1, "a", "D", "N", "0.9500", "a dog"],
         [3, 3, "sat", "V", "N", "0.7000", "the cat sat"],
+    ]
+
+
+def test_confusions_of_many_types(report):
+    golds = [(f"T{number}", number, number + 1) for number in range(41)]
+    text = " ".join("w" * 42)
+    page = report([sentence(text, golds, [("T7", 3, 4), *golds[4:], ("T1", 41, 42)])] * 2)
+    rows = rows_of(page.sections["Confusions of types"], "list")
+    assert "the 5 most frequent of the 5 confusions" in page.text("Confusions of types")
+    assert rows == [
+        ["T0", "missed", "2", "100.0%"],
+        ["T1", "missed", "2", "100.0%"],
+        ["T2", "missed", "2", "100.0%"],
+        ["T3", "T7", "2", "100.0%"],
+        ["spurious", "T1", "2", "100.0%"],
     ]
