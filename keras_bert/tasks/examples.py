@@ -19,22 +19,14 @@ _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of
 
 @dataclasses.dataclass(frozen=True)
 class Examples(Rows):
-    """The rows of a data set. Arrays are converted to lists.
+    """The rows of a data set. Arrays are converted to lists."""
 
-    Args:
-        text: list of strings.
-        pair: list of strings, the second sentences, or `None` for single sentences.
-        labels: list of class ids, tuples of them for multi-label classification, floats for regression, or strings if
-            the classes are unknown; or `None`.
-        ids: list of ints, the row ids.
-        skipped: int, number of unreadable rows that were skipped. Defaults to 0.
-    """
-
-    text: list
-    pair: list | None
+    text: list  # Strings.
+    pair: list | None  # The second sentences, or `None` for single sentences.
+    # Class ids, tuples of them for several labels, floats for regression, or strings of unknown classes; or `None`.
     labels: list | None
-    ids: list
-    skipped: int = 0
+    ids: list  # Row ids, ints.
+    skipped: int = 0  # Number of unreadable rows that were skipped.
 
     content, places = ("text", "pair", "labels"), ("ids",)
 
@@ -58,18 +50,11 @@ class Examples(Rows):
 def read_table(
     path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
 ):
-    """Reads the rows of a source.
+    """Reads the columns of the first sentence, the second one and the label of a `Source` or the file of a path.
 
-    Args:
-        path: a `Source`, or the path of a file.
-        text_column, pair_column, label_column: the columns of the first sentence, the second one, and the label.
-        labels: the classes by id. By default `Examples.labels` contains strings, for `discover_labels`.
-        regression: bool, whether labels are numbers. Defaults to `False`.
-        skip_bad_rows: int, maximum number of rows with missing text, label or columns to skip with a warning.
-            Unknown labels are always an error. Defaults to `None`, any bad row is an error.
-
-    Returns:
-        `Examples`, with row numbers from 0 as ids.
+    Without `labels`, the classes by id, `Examples.labels` are strings, for `discover_labels`; for `regression`, floats.
+    Up to `skip_bad_rows` rows with missing text, label or columns are skipped with a warning, by default none. Unknown
+    labels are always an error. The ids are row numbers from 0.
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")

@@ -45,14 +45,11 @@ def _has_targets(row, targets):
 
 
 def read(texts, targets=None, place="texts"):
-    """Returns the texts as a list, and the targets as a list or `None`.
+    """Returns the texts as a list, and the targets as a list or `None`; messages call the texts `place`.
 
-    Args:
-        texts: a list, an array, a Series, a data frame or a `tf.data.Dataset`. The columns of a frame are those of a
-            pair, or the keys of dicts; a dataset has texts, or tuples of texts and targets.
-        targets: the same, or the name of a column of the frame. Several columns of 0 and 1, of a frame or an array, are
-            labels.
-        place: string, what messages call the texts.
+    Texts are a list, an array, a Series, a data frame, whose columns are those of a pair or the keys of dicts, or a
+    `tf.data.Dataset` of texts, or of tuples of texts and targets. Targets are the same, or the name of a column of the
+    frame; several columns of 0 and 1, of a frame or an array, are labels.
     """
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
         raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")

@@ -111,6 +111,10 @@ def test_the_command(checkpoint, tmp_path):
     assert bert.task_settings == {"markers": "!?"}
     made = {path.name for path in (tmp_path / "run").iterdir()}
     assert made >= {"flags.txt", "runs", "results.json", "results.md", "report.html", "saved_model", "errors.tsv"}
+    report = (tmp_path / "run" / "report.html").read_text()
+    for name in ("Confusion matrix", "Classes", "Calibration", "Errors by length", "Hardest examples of dev"):
+        assert f"<h2>{name}</h2>" in report
+    assert (tmp_path / "run" / "errors.tsv").read_text().startswith('"row"\t"true"\t"predicted"\t"probability"')
     assert "relations" in tf.saved_model.load(tmp_path / "run" / "saved_model" / "1").signatures
     assert "train.jsonl" in (tmp_path / "run" / "model" / "README.md").read_text()
     again, _ = run("pipelines.run_task", f"--flagfile={tmp_path}/run/flags.txt", before=before)

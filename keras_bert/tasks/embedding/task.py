@@ -230,7 +230,7 @@ class EmbeddingTask(Task):
 
 
 class JudgedTriplets(Judged):
-    """Queries for which a wrong passage may be more similar than the right one; the loss is its excess of similarity."""
+    """Queries for which a wrong passage may be more similar than the right one; the loss is by how much."""
 
     titles, title, wrong_first = ("right", "excess"), "Hardest queries of dev", False
     none = "No wrong passage is more similar than the right one."

@@ -21,8 +21,8 @@ class JudgedChoices(Judged):
     shares: Any
 
     wrong_first = False
-    how = "The {shown} with the highest loss (cross-entropy), the highest first, with the probabilities of their choices: "
-    how += LOOK.format("wrong labels") + COUNTED
+    how = "The {shown} with the highest loss (cross-entropy), the highest first, with the probabilities of their "
+    how += "choices: " + LOOK.format("wrong labels") + COUNTED
 
     def overview(self):
         right, counts = self.right, np.array(self.examples.counts())

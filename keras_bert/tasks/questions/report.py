@@ -35,11 +35,10 @@ class JudgedAnswers(Judged):
         )
 
     def overview(self):
-        rows = self.rows
-        decisions = _decisions(rows) if self.version_2 else None
-        return [
-            page.render("tasks/questions/report.html", decisions=decisions, kinds=_kinds(rows), lengths=_lengths(rows))
-        ]
+        kinds = _scores(self.rows, _kind, lambda name, count: (name == _OTHER, -count, name))
+        lengths = _scores(self.rows, _length, lambda name, _: [*_LENGTHS, _NONE].index(name))
+        decisions = _decisions(self.rows) if self.version_2 else None
+        return [page.render("tasks/questions/report.html", decisions=decisions, kinds=kinds, lengths=lengths)]
 
     def calibration(self):
         # The model's confidence in an answer; it has none in "no answer".
@@ -118,27 +117,28 @@ def _decisions(rows):
     return {
         "counts": counts,
         "accuracy": f"{right:,} of {len(rows):,} decisions are correct, {page.percent(right / len(rows))}.",
-        "groups": _scores(groups, rows),
+        "groups": _table({**groups, "all": rows}),
     }
 
 
-def _kinds(rows):
-    """Scores by question word, the most frequent first, `other` last."""
-    kinds = _grouped(rows, _kind)
-    names = sorted(kinds, key=lambda name: (name == _OTHER, -len(kinds[name]), name))
-    return _scores({name: kinds[name] for name in names}, rows)
-
-
-def _lengths(rows):
-    lengths = _grouped(rows, _length)
-    return _scores({name: lengths[name] for name in (*_LENGTHS, _NONE) if name in lengths}, rows)
-
-
-def _grouped(rows, name):
-    groups = {}
+def _scores(rows, group, order):
+    """Table of the scores of each group, named by the function `group`, by the `order` of its name and size."""
+    groups: dict = {}
     for row in rows:
-        groups.setdefault(name(row), []).append(row)
-    return groups
+        groups.setdefault(group(row), []).append(row)
+    names = sorted(groups, key=lambda name: order(name, len(groups[name])))
+    return _table({**{name: groups[name] for name in names}, "all": rows})
+
+
+def _table(groups):
+    """Table rows: number of questions and scores of each group."""
+    return [
+        [name, f"{len(some):,}", _mean(some, "exact"), _mean(some, "f1", share_bar)] for name, some in groups.items()
+    ]
+
+
+def _mean(rows, name, show=lambda mean: page.percent(mean, 1)):
+    return show(statistics.fmean(row[name] for row in rows)) if rows else page.NOTHING
 
 
 def _kind(row):
@@ -151,18 +151,6 @@ def _length(row):
         return _NONE
     count = len(row["golds"][0].split())
     return next(name for name, most in _LENGTHS.items() if count <= most)
-
-
-def _scores(groups, rows):
-    """Table rows: number of questions and scores of each group, then of all questions."""
-    return [
-        [name, f"{len(some):,}", _mean(some, "exact"), _mean(some, "f1", share_bar)]
-        for name, some in {**groups, "all": rows}.items()
-    ]
-
-
-def _mean(rows, name, show=lambda mean: page.percent(mean, 1)):
-    return show(statistics.fmean(row[name] for row in rows)) if rows else page.NOTHING
 
 
 def _confidence(row):
