@@ -1,7 +1,7 @@
 """Judged predictions, which every report shows: confusions, calibration, lengths, the hardest rows, all errors."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class Judged:
     how = "The {shown} with the highest loss (cross-entropy), wrong predictions first, then by confidence: "
     how += LOOK.format("wrong labels") + COUNTED
     none = ""  # What is said if no row is wrong; others are not shown then.
-    marks = ()  # What the marks of gold answers and of predictions are called, if texts have them.
-    once = None  # The name of a text that is shown once.
+    marks: ClassVar[tuple] = ()  # What the marks of gold answers and of predictions are called, if texts have them.
+    once: ClassVar[str | None] = None  # The name of a text that is shown once.
     wrong_first = True
 
     def __post_init__(self):
@@ -109,7 +109,7 @@ class Judged:
         if self.none:
             rows = rows[~self.right[rows]]
         if self.once:
-            first: dict = {}
+            first = {}
             for row in rows:
                 first.setdefault(self.texts[self.once][row], row)
             rows = np.array([*first.values()], int)

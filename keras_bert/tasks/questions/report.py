@@ -123,7 +123,7 @@ def _decisions(rows):
 
 def _scores(rows, group, order):
     """Table of the scores of each group, named by the function `group`, by the `order` of its name and size."""
-    groups: dict = {}
+    groups = {}
     for row in rows:
         groups.setdefault(group(row), []).append(row)
     names = sorted(groups, key=lambda name: order(name, len(groups[name])))
