@@ -50,11 +50,12 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1860, "checkpoints": 4290, "corpus": 730, "data": 1700, "runs": 2670, "exporting": 2070,
-    "heads": 1800, "layers": 1870, "models": 770, "pretraining": 1780, "reports": 935, "rewirings": 310,
+    "": 1860, "checkpoints": 4220, "corpus": 730, "data": 1700, "runs": 2700, "exporting": 2070,
+    "heads": 1890, "layers": 1870, "models": 770, "pretraining": 1780, "reports": 935, "rewirings": 310,
     "search": 1080, "serving": 1840, "tasks": 7975, "text": 3450, "training": 3560, "translation": 1910,
 }  # fmt: skip
 # Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
+# From checkpoints: the classes in config.json to heads (75), differences of models to runs (30).
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

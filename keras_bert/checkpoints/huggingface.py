@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import safetensors.numpy
 
-from keras_bert.checkpoints import classification_config, tokenizer_files
+from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.model_types import MODEL_TYPES
 from keras_bert.checkpoints.tensors import (
@@ -23,6 +23,7 @@ from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
+from keras_bert.heads.transformers_config import count_classes
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_thresholds
 from keras_bert.text.tokenizer_options import LONGEST_WORD
@@ -79,12 +80,12 @@ def read_config(folder, head=None):
         config = BertConfig.from_dict(values, "huggingface")
         if model_type != "bert":
             MODEL_TYPES[model_type].check_head(head or metadata.head, config.hidden_act)
-        classes = classification_config.read(values, head or metadata.head)
-        checked_thresholds(metadata.thresholds, classification_config.count(values) if classes["multi_label"] else None)
+        metadata = head_named(head or metadata.head or NO_HEAD).read_config(values, metadata)
+        checked_thresholds(metadata.thresholds, count_classes(values) if metadata.multi_label else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     tied = values.get("tie_word_embeddings") is not False
-    return config, metadata.replace(causal=causal, tied=tied, model_type=model_type, **classes)
+    return config, metadata.replace(causal=causal, tied=tied, model_type=model_type)
 
 
 def _stored_head(head, architectures, wanted):
@@ -135,7 +136,7 @@ def write_config(description, metadata, directory):
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),
-        **classification_config.config_entries(description, metadata.labels),
+        **head.to_config(description, metadata.labels),
     }
     if metadata.model_type != "bert":
         values = {**dataclasses.asdict(description.config), **values, "model_type": metadata.model_type}

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
+from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.runtimes import check_runtime
 from keras_bert.text.signatures import on_ids
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import hashlib
+import json
 import logging
 import math
 from typing import Any
@@ -9,9 +11,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
 from keras_bert.checks import check_count
+from keras_bert.files import add_array
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
@@ -24,6 +26,7 @@ from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
 from keras_bert.text.vocabulary import Vocabulary
 
+_OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identify a model on their own.
 _CHANGEABLE = (*Metadata().settings, "vocabulary", "multi_label")
 
 
@@ -199,3 +202,27 @@ class LoadedModels:
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
+
+
+def model_identity(metadata, config, arrays):
+    """Returns what training from a model depends on, JSON values without defaults; `arrays` are its weights."""
+    vocabulary, digest = metadata.vocabulary, hashlib.sha256()
+    tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
+    tokenizer = tokenizer if isinstance(tokenizer, dict) else {}
+    for array in arrays:
+        add_array(digest, array.astype("float32", copy=False))
+    facts = {
+        "weights": digest.hexdigest()[:16],
+        "vocabulary": vocabulary and vocabulary.sha256,
+        "strip_accents": metadata.strip_accents,
+        "tokenizer": {name: value for name, value in tokenizer.items() if name not in _OWN_FACTS},
+        "config": _changed(config),
+        **_changed(metadata.replace(vocabulary=None)),
+    }
+    return json.loads(json.dumps(facts))  # As they are read back: tuples are lists.
+
+
+def _changed(settings):
+    """Returns the fields of a dataclass that do not have their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value != defaults[name]}

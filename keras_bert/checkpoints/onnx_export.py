@@ -12,7 +12,7 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.quantization import quantize_dynamic
 
-from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
+from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.onnx_model import build_onnx
 from keras_bert.exporting.runtimes import check_runtime
 

@@ -1,5 +1,6 @@
 """`keras_bert.save`: writes a model as a directory that other programs can open."""
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -12,9 +13,10 @@ from keras_bert.checkpoints import google, huggingface, peft, sentence_transform
 from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
-from keras_bert.files import adding_to, write_json
+from keras_bert.files import adding_to, check_replaceable, replacing, write_json
 from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
+from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
 from keras_bert.text.answer_settings import check_prompts, checked_labels, checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
@@ -27,6 +29,15 @@ _FORMATS = {
     "keras": [*weight_files.FILES, google.CONFIG, peft.CONFIG],
     "peft": [*weight_files.FILES, google.CONFIG, KERAS_FILE],
 }
+# The files of `runtime_folder` besides the model.
+_RUNTIME_FILES: tuple[str, ...] = (
+    huggingface.CONFIG,
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "README.md",
+)
+_RUNTIME_FILES += sentence_transformers.FILES
 
 
 def save(
@@ -89,7 +100,7 @@ def save(
     if vocabulary is None and strip_accents is not None:
         raise ValueError(f"`strip_accents` needs a `vocabulary`. Received: strip_accents={strip_accents}")
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
-    metadata = checked_metadata(description, metadata.replace(vocabulary=vocabulary))
+    metadata = _checked_metadata(description, metadata.replace(vocabulary=vocabulary))
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
@@ -102,7 +113,7 @@ def save(
             if lost:
                 _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
             return
-        write_settings(description, metadata, temporary)
+        _write_settings(description, metadata, temporary)
         if chosen == "keras":
             model.save(temporary / KERAS_FILE)
         elif chosen == "peft":
@@ -118,6 +129,48 @@ def save(
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
 
 
+def described(model, precision, precisions):
+    """Returns the `Description` of a model that other runtimes can compute; raises for any other model."""
+    if precision not in precisions:
+        names = ", ".join(precisions)
+        raise ValueError(f"`precision` must be one of {names}. Received: precision={precision!r}")
+    description = describe(model)
+    known = [head.name for head in HEADS if head.run is not None]
+    if not isinstance(description, Description) or description.head not in known:
+        raise ValueError(
+            f"`model` must be a BERT with one of the heads {', '.join(known)}; SavedModels, of "
+            f"`keras_bert.export` or `format=saved_model`, have no such limits. Received: model={model.name!r}"
+        )
+    if description.dtype != "float32":
+        raise ValueError(
+            "`model` must be in float32, `precision` is that of the file: load it with dtype='float32'. "
+            f"Received: a model in {description.dtype}"
+        )
+    return description
+
+
+def is_quantized(description):
+    """Returns whether the Keras model rounds activations itself, which its file does not do."""
+    return any(part.quantization_mode for layer in description.layers.values() for part in layer._flatten_layers())
+
+
+@contextlib.contextmanager
+def runtime_folder(description, preprocessor, directory, file, labels, settings):
+    """Yields a temporary folder with the tokenizer and the settings, which replaces `directory` at the end.
+
+    The directory is a new one, or has an older model, `file`; `settings` are more of those of `save`.
+    """
+    directory = pathlib.Path(directory).expanduser()
+    check_replaceable(directory, [file, *_RUNTIME_FILES])
+    own = {"lowercase": preprocessor.lowercase, "sequence_length": preprocessor.sequence_length}
+    metadata = Metadata.of_settings(**own, labels=labels, **settings).replace(vocabulary=Vocabulary(preprocessor))
+    metadata = _checked_metadata(description, metadata)
+    with replacing(directory) as temporary:
+        temporary.mkdir()
+        _write_settings(description, metadata, temporary)
+        yield temporary
+
+
 def _check_no_settings(description, metadata, strip_accents):
     """Raises if a model whose description writes it is given settings, which it has no place for."""
     for name, value in {**metadata.settings, "strip_accents": strip_accents}.items():
@@ -127,7 +180,7 @@ def _check_no_settings(description, metadata, strip_accents):
             )
 
 
-def checked_metadata(description, metadata):
+def _checked_metadata(description, metadata):
     """Returns the `Metadata` of a described model, after checks: the given settings, and what the model tells."""
     vocabulary, embedding = metadata.vocabulary, description.embedding
     classes = description.num_classes if description.multi_label else None
@@ -156,7 +209,7 @@ def _options_to_store(description):
     return {name: description.options[name] for name in names} or None
 
 
-def write_settings(description, metadata, directory):
+def _write_settings(description, metadata, directory):
     """Writes all JSON files, and the vocabulary."""
     if "huggingface" in description.formats:
         huggingface.write_config(description, metadata, directory)

@@ -2,14 +2,16 @@
 
 import dataclasses
 
-from keras_bert.checkpoints import classification_config, huggingface
+from keras_bert.checkpoints import huggingface
 from keras_bert.checkpoints.folder import CONFIG, MODULES
 from keras_bert.checkpoints.huggingface import write_tensors
 from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, tensors_of, with_head
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
 from keras_bert.checks import is_number
 from keras_bert.files import write_json
+from keras_bert.heads.classification import default_activation, stored_activation
 from keras_bert.heads.registry import head_named, opened_by
+from keras_bert.heads.transformers_config import our_activation
 from keras_bert.similarity import check_function
 from keras_bert.text.answer_settings import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
@@ -58,7 +60,7 @@ _FIXED = {
 
 def fits(folder):
     """Returns whether a folder has modules, or the activation of a cross-encoder in transformers' config."""
-    is_scored = classification_config.stored_activation(folder.config)[1] and not folder.is_ours
+    is_scored = stored_activation(folder.config)[1] and not folder.is_ours
     return folder.transformer.has(CONFIG) and bool(folder.has(MODULES) or is_scored)
 
 
@@ -99,7 +101,7 @@ def with_modules(folder, checkpoint, head=None):
 def _is_cross_encoder(folder, checkpoint):
     if folder.modules:
         return folder.json(SETTINGS).get("model_type") == "CrossEncoder"
-    known = classification_config.stored_activation(folder.config)[1] and not folder.is_ours
+    known = stored_activation(folder.config)[1] and not folder.is_ours
     return known and checkpoint.metadata.head == opened_by("CrossEncoder")
 
 
@@ -114,8 +116,10 @@ def _cross_encoder(folder, checkpoint):
                 f"Received: {', '.join(_kinds(folder.modules))}; {_OMIT} them"
             )
         name = _checked(folder, SETTINGS, "CrossEncoder").get("activation_fn")
+        name = name or stored_activation(inner.config)[1] or default_activation(inner.config)
+        config = {**inner.config, "sentence_transformers": {"activation_fn": name}}
         try:
-            metadata = metadata.replace(**classification_config.of_cross_encoder(inner.config, name))
+            metadata = head_named(opened_by("CrossEncoder")).read_config(config, metadata)
         except ValueError as error:
             raise ValueError(f"{folder / SETTINGS}: {error}") from None
     return dataclasses.replace(checkpoint, metadata=metadata)
@@ -200,7 +204,7 @@ def _with_projection(folder, checkpoint):
     values = _checked(folder, CONFIG, "Dense", needed=True)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
     try:
-        activation = classification_config.our_activation("activation_function", name, _ACTIVATIONS)
+        activation = our_activation("activation_function", name, _ACTIVATIONS)
     except ValueError as error:
         raise ValueError(f"{folder / CONFIG}: {error}; {_OMIT} this module") from None
     tensors = read_tensors(folder.path, (WEIGHTS, TORCH))

@@ -6,8 +6,16 @@ import keras
 
 from keras_bert.heads import answers
 from keras_bert.heads.head import Head, classes_of, dense_head
+from keras_bert.heads.transformers_config import SINGLE_LABEL, count_classes, our_activation
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
+
+# What sentence-transformers applies to the logits of a cross-encoder, and the keys of `config.json` for it.
+_ACTIVATIONS = {
+    "linear": "torch.nn.modules.linear.Identity",
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+}
+_ACTIVATION, _OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_function"
 
 
 def build_classifier(
@@ -62,6 +70,19 @@ def _kind_of_logits(num_classes, multi_label, score_activation):
     return MultiLabelDense if multi_label else SigmoidDense if score_activation == "sigmoid" else Dense
 
 
+def stored_activation(config):
+    """Returns the key and the value of the activation; the newer key comes first."""
+    newer = config.get("sentence_transformers")
+    if isinstance(newer, dict) and _ACTIVATION in newer:
+        return _ACTIVATION, newer[_ACTIVATION]
+    return _OLD_ACTIVATION, config.get(_OLD_ACTIVATION)
+
+
+def default_activation(config):
+    """Returns what sentence-transformers applies by default: a sigmoid to one logit, the identity to several."""
+    return _ACTIVATIONS["sigmoid" if count_classes(config) == 1 else "linear"]
+
+
 class Classification(Head):
     """Classes, several labels or a number of each text."""
 
@@ -81,6 +102,31 @@ class Classification(Head):
             "multi_label": isinstance(classifier, MultiLabelDense),
             "score_activation": "sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
         }
+
+    def read_config(self, config, metadata):
+        metadata = super().read_config(config, metadata)
+        name, value = stored_activation(config)
+        if value is None:
+            return metadata
+        try:
+            activation = our_activation(name, value, _ACTIVATIONS)
+        except ValueError as error:
+            raise ValueError(f"{error}; load(..., head='encoder') loads the encoder without a head") from None
+        if activation == "sigmoid" and config.get("problem_type") == SINGLE_LABEL:
+            raise ValueError(
+                f"`{name}` must be the identity for the problem_type {SINGLE_LABEL!r}. Received: {name}={value!r}"
+            )
+        if count_classes(config) == 1 and not metadata.multi_label:
+            return metadata.replace(score_activation=activation)
+        # Several sigmoids are those of independent labels.
+        return metadata.replace(multi_label=metadata.multi_label or activation == "sigmoid")
+
+    def to_config(self, description, labels):
+        values = super().to_config(description, labels)
+        if description.multi_label or description.num_classes == 1:
+            activation = "sigmoid" if description.multi_label else description.score_activation
+            values["sentence_transformers"] = {_ACTIVATION: _ACTIVATIONS[activation]}
+        return values
 
     def is_regression(self, description):
         return description.num_classes == 1 and not description.multi_label

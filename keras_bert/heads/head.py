@@ -9,6 +9,7 @@ import keras
 
 from keras_bert.checks import check_count
 from keras_bert.heads import answers
+from keras_bert.heads.transformers_config import MULTI_LABEL, classes_to_config, labels_of, problem_type
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.encoder import describe_encoder
 
@@ -103,6 +104,15 @@ class Head:
     def is_regression(self, description) -> bool:
         """Returns whether a model's only output is a number rather than a class."""
         return False
+
+    def read_config(self, config: dict, metadata):
+        """Returns the `Metadata` of a checkpoint with what transformers' `config.json` tells of the head."""
+        labels, problem = labels_of(config), problem_type(config)
+        return metadata.replace(labels=labels if self.has_classes else None, multi_label=problem == MULTI_LABEL)
+
+    def to_config(self, description, labels: list | None) -> dict:
+        """Returns the keys of `config.json` about the head of a model, see `read_config`."""
+        return classes_to_config(description, labels)
 
     def encoder_inputs(self, layers: dict, inputs: dict) -> dict:
         """Returns the inputs of the encoder for those of the model."""

@@ -2,11 +2,11 @@
 
 import pathlib
 
-from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load_models
 from keras_bert.files import read_json, write_json
 
 _FILE = "origins.json"
+_HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
 
 
 def check_unchanged(folder, origins, write=True):
@@ -24,6 +24,21 @@ def check_unchanged(folder, origins, write=True):
             )
     if write and origins.keys() - before.keys():
         write_json(path, {**before, **origins})
+
+
+def differences(first, second):
+    """Returns which values of two dicts differ, as texts; hashes are not shown."""
+    differing = []
+    for name in dict.fromkeys([*first, *second]):
+        value, other = first.get(name), second.get(name)
+        if value == other:
+            continue
+        if isinstance(value, dict) and isinstance(other, dict):
+            differing += differences(value, other)
+        else:
+            values = (repr(facts[name]) if name in facts else "its default" for facts in (first, second))
+            differing.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
+    return differing
 
 
 def load_compatible(models, load=load_models, **options):

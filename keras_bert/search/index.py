@@ -8,9 +8,10 @@ import keras
 import numpy as np
 
 from keras_bert.bert import LoadedBert, load
-from keras_bert.checkpoints.identity import differences, model_identity
+from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_count
 from keras_bert.heads.registry import head_named
+from keras_bert.runs.unchanged_inputs import differences
 from keras_bert.search import vector_files
 from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
 from keras_bert.similarity import unit

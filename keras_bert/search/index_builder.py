@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from keras_bert.bert import LoadedBert
-from keras_bert.checkpoints.identity import differences
 from keras_bert.checks import check_choice, check_count
+from keras_bert.runs.unchanged_inputs import differences
 from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index import SIMILARITIES, SearchIndex, embed, model_facts, model_similarity

@@ -11,7 +11,7 @@ import keras
 from keras_bert import Vocabulary
 from keras_bert.checkpoints import keras_file, locations, tokenizer_files
 from keras_bert.checkpoints.folder import Folder
-from keras_bert.checkpoints.identity import model_identity
+from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_labels

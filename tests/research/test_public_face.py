@@ -10,7 +10,7 @@ PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
 PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
 PRIVATE = {
     "keras_bert.exporting.answerer.Answerer",
-    "keras_bert.checkpoints.identity.model_identity",
+    "keras_bert.checkpoints.loaded.model_identity",
     "keras_bert.checkpoints.folder.Folder",
     "keras_bert.checkpoints.keras_file",
     "keras_bert.checkpoints.locations",

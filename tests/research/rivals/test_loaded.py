@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.checkpoints.identity import differences
+from keras_bert.runs.unchanged_inputs import differences
 from research import rivals
 from research.rivals.config import named_rival
 from research.rivals.models import build_bidaf, build_bilm, build_bilstm_classifier, build_rival, frozen_states
