@@ -37,8 +37,8 @@ DUPLICATES = 10
 
 
 def ours(paths, vocabulary, output, processes, static):
+    from keras_bert.pretraining.example_builder import Settings
     from keras_bert.pretraining.generation import generate
-    from keras_bert.pretraining.settings import Settings
 
     begin = time.perf_counter()
     settings = Settings(static=static, duplicates=DUPLICATES if static else 1)

@@ -79,10 +79,10 @@ def check(arguments):
 
 def main(arguments):
     from keras_bert.pretraining.beam import generate_with_beam
+    from keras_bert.pretraining.example_builder import Settings
     from keras_bert.pretraining.generation import generate
     from keras_bert.pretraining.inspection import describe
     from keras_bert.pretraining.masking import Masking
-    from keras_bert.pretraining.settings import Settings
     from keras_bert.training.progress import messages
 
     if arguments.inspect:

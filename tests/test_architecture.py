@@ -50,9 +50,9 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1860, "checkpoints": 4220, "corpus": 730, "data": 1700, "runs": 2700, "exporting": 2070,
-    "heads": 1890, "layers": 1870, "models": 770, "pretraining": 1780, "reports": 935, "rewirings": 310,
-    "search": 1080, "serving": 1840, "tasks": 7975, "text": 3450, "training": 3560, "translation": 1910,
+    "": 1860, "checkpoints": 4220, "corpus": 730, "data": 1700, "runs": 2700, "exporting": 2060,
+    "heads": 1890, "layers": 1850, "models": 770, "pretraining": 1780, "reports": 935, "rewirings": 310,
+    "search": 1080, "serving": 1840, "tasks": 7975, "text": 3450, "training": 3550, "translation": 1910,
 }  # fmt: skip
 # Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
 # From checkpoints: the classes in config.json to heads (75), differences of models to runs (30).
@@ -102,14 +102,14 @@ def violations(root):
 
 
 def circles(root):
-    """Returns modules that import each other, directly or through others."""
+    """Returns modules that import each other, directly or through others, at their top or inside functions."""
     modules = {}
     for path in sorted((root / "keras_bert").rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     graph = {}
     for name, path in modules.items():
-        names = [module for _, module, inside in imports(path) if not inside]
+        names = [module for _, module, _ in imports(path)]
         targets = [target for module in names for target in (module, module.rpartition(".")[0]) if target in modules]
         # A package imports its own modules, and a module of a package does not import the package.
         graph[name] = [target for target in targets if target != name and not name.startswith(f"{target}.")]
@@ -204,11 +204,13 @@ def test_only_forbidden_imports_are_found(tmp_path, file, line, message):
     assert not found or message in found[0]
 
 
-def test_a_circular_import_within_a_room_is_found(tmp_path):
+@pytest.mark.parametrize("before", ["", "def f():\n    "])
+def test_a_circular_import_within_a_room_is_found(tmp_path, before):
     (tmp_path / "keras_bert" / "text").mkdir(parents=True)
     for name, other in ("ab", "bc", "ca"):
-        (tmp_path / "keras_bert" / "text" / f"{name}.py").write_text(f"from keras_bert.text.{other} import thing\n")
-    (found,) = violations(tmp_path)
+        line = f"{before}from keras_bert.text.{other} import thing\n"
+        (tmp_path / "keras_bert" / "text" / f"{name}.py").write_text(line)
+    (found,) = circles(tmp_path)
     assert found.startswith("a circle of imports: keras_bert.text.")
 
 

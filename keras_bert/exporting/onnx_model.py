@@ -1,18 +1,160 @@
-"""Models of this package as ONNX models of token ids."""
+"""Models as ONNX models of token ids, in the patterns that the transformer optimizer of ONNX Runtime fuses."""
 
 import functools
 import itertools
 
-from onnx import TensorProto, checker, helper
+import keras
+import numpy as np
+from onnx import TensorProto, checker, helper, numpy_helper
 
 from keras_bert import layers
-from keras_bert.exporting.onnx_graph import Graph, attention_mask, block, embeddings
 from keras_bert.heads.registry import answering, head_named
+from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.encoder import run_encoder
 from keras_bert.version import __version__
 
 _OPSET = 17  # The first with LayerNormalization.
 _IR_VERSION = 8  # That of opset 17.
+
+
+class Graph:
+    """The nodes and the constants of an ONNX graph, which grows from its inputs to its outputs.
+
+    Example:
+        graph = Graph()
+        doubled = graph.add("Mul", "x", 2.0)
+    """
+
+    def __init__(self):
+        self.nodes, self.constants = [], []
+
+    def add(self, op, *inputs, **attributes):
+        """Adds a node for an operator of ONNX, with its attributes, and returns the name of its output.
+
+        Inputs are names of tensors, numbers or arrays; integers become int64, other numbers float32.
+        """
+        inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        output = f"{op}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, value, name=None):
+        """Adds a constant and returns its name."""
+        value = np.asarray(value)
+        value = np.ascontiguousarray(value, "int64" if value.dtype.kind == "i" else "float32").reshape(value.shape)
+        name = name or f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+    def rename(self, names):
+        """Renames tensors; `names` maps old names to new ones."""
+        for node in self.nodes:
+            for tensors in (node.input, node.output):
+                tensors[:] = [names.get(tensor, tensor) for tensor in tensors]
+
+    def cast(self, tensor, dtype):
+        """Converts a tensor to a dtype with a name of NumPy's."""
+        return self.add("Cast", tensor, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def weight(self, variable, name):
+        """Adds a variable as a constant."""
+        return self.constant(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")), name)
+
+    def dense(self, inputs, layer, name):
+        """Adds a `keras_bert.layers.Dense`, whose kernel may be quantized or adapted by LoRA, with its activation."""
+        rows = self.add("MatMul", inputs, self.weight(layer.float_table(), f"{name}/kernel"))
+        rows = self.add("Add", rows, self.weight(layer.bias, f"{name}/bias")) if layer.use_bias else rows
+        return self.activate(rows, keras.activations.serialize(layer.activation))
+
+    def layer_norm(self, inputs, layer, name):
+        """Adds a `keras_bert.layers.LayerNorm`."""
+        gamma, beta = (self.weight(getattr(layer, part), f"{name}/{part}") for part in ("gamma", "beta"))
+        return self.add("LayerNormalization", inputs, gamma, beta, axis=-1, epsilon=layer.epsilon)
+
+    def activate(self, inputs, activation):
+        """Adds an activation function with a name from `BertConfig.hidden_act`."""
+        add = self.add
+        match activation:
+            case "gelu":
+                one_plus = add("Add", add("Erf", add("Div", inputs, np.sqrt(2.0))), 1.0)
+                return add("Mul", add("Mul", inputs, one_plus), 0.5)
+            case "gelu_new":
+                cubic = add("Mul", add("Pow", inputs, 3.0), 0.044715)
+                one_plus = add("Add", add("Tanh", add("Mul", add("Add", inputs, cubic), np.sqrt(2 / np.pi))), 1.0)
+                return add("Mul", add("Mul", inputs, 0.5), one_plus)
+            case "silu":
+                return add("Mul", inputs, add("Sigmoid", inputs))
+            case "linear":
+                return inputs
+            case _:
+                return add({"relu": "Relu", "tanh": "Tanh"}[activation], inputs)
+
+    def positions(self, ids):
+        """Adds the positions of token ids `(batch, length)`, int64 `(length,)`."""
+        length = self.add("Gather", self.add("Shape", ids), 1, axis=0)
+        return self.add("Range", 0, length, 1)
+
+
+def embeddings(graph, ids, segment_ids, table, layer, position_ids=None):
+    """A `BertEmbeddings` on the rows of a token table."""
+    add = graph.add
+    hidden = add("Gather", table, ids)
+    if layer.num_segments:
+        segments = graph.weight(layer.segment_table, "embeddings/segments")
+        hidden = add("Add", hidden, add("Gather", segments, segment_ids if layer.num_segments > 1 else 0))
+    if layer.positions != "none":
+        places = layer.position_table if layer.positions == "learned" else layer.fixed_positions()
+        # The optimizer expects a position for each id, although the rows of a batch have the same.
+        each = position_ids or add("Expand", add("Unsqueeze", graph.positions(ids), [0]), add("Shape", ids))
+        hidden = add("Add", hidden, add("Gather", graph.weight(places, "embeddings/positions"), each))
+    hidden = graph.layer_norm(hidden, layer.norm, "embeddings/norm")
+    return graph.dense(hidden, layer.projection, "embeddings/projection") if layer.projection else hidden
+
+
+def attention_mask(graph, layer, name, padding_mask):
+    """An `AttentionMask`: what is added to the attention scores."""
+    add = graph.add
+    real = graph.cast(add("Unsqueeze", add("Unsqueeze", padding_mask, [1]), [2]), "float32")
+    if layer.causal:
+        places = graph.positions(padding_mask)
+        earlier = add("GreaterOrEqual", add("Unsqueeze", places, [1]), places)
+        real = add("Mul", real, graph.cast(earlier, "float32"))
+    return add("Mul", add("Sub", 1.0, real), FORBIDDEN)
+
+
+def block(graph, layer, name, hidden, attention_mask):
+    """A `TransformerBlock`."""
+    attended = attention(graph, hidden, attention_mask, layer.attention, f"{layer.name}/attention")
+    hidden = graph.layer_norm(graph.add("Add", attended, hidden), layer.attention_norm, f"{layer.name}/attention_norm")
+    feed_forward = layer.feed_forward
+    inner = graph.dense(hidden, feed_forward.intermediate_dense, f"{layer.name}/intermediate")
+    inner = graph.activate(inner, feed_forward.activation)
+    output = graph.dense(inner, feed_forward.output_dense, f"{layer.name}/output")
+    return graph.layer_norm(graph.add("Add", output, hidden), layer.output_norm, f"{layer.name}/output_norm")
+
+
+def attention(graph, hidden, bias, layer, name):
+    """A `MultiHeadAttention` of a sequence to itself."""
+    add, size = graph.add, layer.hidden_size // layer.num_heads
+    kernels, biases = (
+        np.split(keras.ops.convert_to_numpy(keras.ops.cast(part, "float32")), 3, axis=-1)
+        for part in (layer.query_key_value.float_table(), layer.query_key_value.bias)
+    )
+
+    def heads(part, role, order):
+        kernel, shift = (
+            graph.constant(values[part], f"{name}/{role}/{part_name}")
+            for values, part_name in ((kernels, "kernel"), (biases, "bias"))
+        )
+        rows = add("Add", add("MatMul", hidden, kernel), shift)
+        return add("Transpose", add("Reshape", rows, [0, 0, layer.num_heads, size]), perm=order)
+
+    query, value = heads(0, "query", [0, 2, 1, 3]), heads(2, "value", [0, 2, 1, 3])
+    key = heads(1, "key", [0, 2, 3, 1])
+    scores = add("Div", add("MatMul", query, key), np.sqrt(size))
+    context = add("MatMul", add("Softmax", add("Add", scores, bias), axis=-1), value)
+    rows = add("Reshape", add("Transpose", context, perm=[0, 2, 1, 3]), [0, 0, layer.hidden_size])
+    return graph.dense(rows, layer.output_dense, f"{name}/output")
 
 
 def build_onnx(model, description):

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
-from keras_bert.layers.sentence_pooling import checked_pooling
+from keras_bert.layers.head_layers import checked_pooling
 from keras_bert.text.answer_settings import check_prompts, chosen_prompt
 from keras_bert.text.signatures import in_groups, texts, traced_once
 

@@ -12,13 +12,14 @@ from keras_bert.layers.head_layers import (
     MultiLabelDense,
     OutputBias,
     Pooler,
+    SentencePooling,
     SigmoidDense,
     UnfoldChoices,
     UnfoldPassages,
+    UnitLength,
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
-from keras_bert.layers.sentence_pooling import SentencePooling, UnitLength
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [

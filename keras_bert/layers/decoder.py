@@ -83,15 +83,7 @@ class DecoderBlock(Composite):
         for part in (*parts, self.feed_forward, self.output_norm):
             part.build((None, None, self.hidden_size))
 
-    def call(
-        self,
-        hidden,
-        memory,
-        attention_mask=None,
-        memory_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
+    def call(self, hidden, memory, attention_mask=None, memory_mask=None, return_attention_scores=False, training=None):
         own, read = self.attention.project(hidden), self.cross_attention.project_memory(memory)
         output, *scores = self._attend(hidden, own, read, attention_mask, memory_mask, training)
         return (output, *scores) if return_attention_scores else output

@@ -134,13 +134,7 @@ class TransformerBlock(Composite):
             part.build(shape)
 
     def call(
-        self,
-        hidden,
-        attention_mask=None,
-        positions=None,
-        return_attention_scores=False,
-        training=None,
-        inference=False,
+        self, hidden, attention_mask=None, positions=None, return_attention_scores=False, training=None, inference=False
     ):
         training = False if inference else training
         # Drawn outside `remat`, which would draw different seeds in the backward pass.
@@ -167,13 +161,7 @@ class TransformerBlock(Composite):
         return (remat(forward) if self.remat else forward)(hidden)
 
     def compute_output_spec(
-        self,
-        hidden,
-        attention_mask=None,
-        positions=None,
-        return_attention_scores=False,
-        training=None,
-        inference=False,
+        self, hidden, attention_mask=None, positions=None, return_attention_scores=False, training=None, inference=False
     ):
         batch, length, width = hidden.shape
         count = length if positions is None else positions.shape[1]

@@ -3,8 +3,8 @@ from keras_bert.corpus.wordpiece_trainer import extend_vocabulary as extend_voca
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary as learn_vocabulary
 from keras_bert.pretraining.beam import generate_with_beam as generate_with_beam
 from keras_bert.pretraining.dataset import Records as Records
+from keras_bert.pretraining.example_builder import Settings as Settings
 from keras_bert.pretraining.generation import generate as generate
 from keras_bert.pretraining.masking import Masking as Masking
-from keras_bert.pretraining.settings import Settings as Settings
 from keras_bert.rewirings.joined import add_teacher as add_teacher
 from keras_bert.rewirings.joined import without_teacher as without_teacher

@@ -13,8 +13,8 @@ import numpy as np
 
 from keras_bert.corpus import documents
 from keras_bert.pretraining import generation, sentence_pairs, token_store
+from keras_bert.pretraining.example_builder import ExampleBuilder
 from keras_bert.pretraining.record_files import MANIFEST
-from keras_bert.pretraining.settings import ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 

@@ -18,8 +18,8 @@ import tensorflow as tf
 from keras_bert.corpus import documents, lines, processes
 from keras_bert.files import read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
+from keras_bert.pretraining.example_builder import LENGTH_BINS, ExampleBuilder
 from keras_bert.pretraining.record_files import MANIFEST, content_hash
-from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 _WORK = "unfinished"  # Folder for temporary files.

@@ -35,9 +35,9 @@ from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import keywords
 from keras_bert.text.answer_settings import placeholders
+from keras_bert.training.callbacks import check_callbacks, with_loss
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.keras_callbacks import check_callbacks, with_loss
 from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.

@@ -1,6 +1,6 @@
 """Normalizers and pre-tokenizers other than BERT's, equal to those of Hugging Face's tokenizers, inside the graph.
 
-Normalizers that treat each character alone are merged into tables of tf-text's kernel, see `byte_trie`. Only the
+Normalizers that treat each character alone are merged into tables of tf-text's kernel, see `normalizer_model`. Only the
 canonical order and composition of Unicode's normal forms depend on neighbors: they run on code points, where needed.
 """
 
@@ -13,9 +13,9 @@ import unicodedata
 import tensorflow as tf
 
 from keras_bert.text import normalization
-from keras_bert.text.byte_trie import normalizer_model
 from keras_bert.text.code_points import compose, marks, needs_composition, sort_marks, unchanged, with_end
 from keras_bert.text.literals import Parts
+from keras_bert.text.normalization import normalizer_model
 from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps, pre_tokenizer_steps
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))

@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM during training: the run stops after the current step and saves its state.
 
 1. `Interruption` notes the signal.
-2. `Calls` ends the current call of the graph, in which the replicas of all workers sum their flags, so that all of them
-   stop at the same step; `Evaluator` stops after the current batch.
+2. `StepLoop` ends the current call of the graph, in which the replicas of all workers sum their flags, so that all of
+   them stop at the same step; `Evaluator` stops after the current batch.
 3. `Trainer.fit` saves a snapshot and calls `Interruption.stop`: exit status 143, or `KeyboardInterrupt` after Ctrl-C.
 4. The same program, started again, resumes at the next step, see `BatchSource.segment`.
 """

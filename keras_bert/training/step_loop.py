@@ -15,7 +15,7 @@ from keras_bert.training.step import PENALTY
 _CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress is shown and Ctrl-C is noticed.
 
 
-class Calls:
+class StepLoop:
     """Trains with a `TrainStep` on each replica, several steps per call of a graph; `show` announces its tracing."""
 
     def __init__(self, train_step, strategy, options, interruption, show):

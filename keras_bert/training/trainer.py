@@ -13,17 +13,16 @@ import tensorflow as tf
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import keep_freed_memory
-from keras_bert.training.callbacks import TensorBoard
+from keras_bert.training.callbacks import TensorBoard, adapted
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
-from keras_bert.training.keras_callbacks import adapted
 from keras_bert.training.losses import Loss, Score
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
 from keras_bert.training.step import StepOptions, TrainStep
-from keras_bert.training.step_loop import Calls, explaining_out_of_memory
+from keras_bert.training.step_loop import StepLoop, explaining_out_of_memory
 
 
 class Trainer:
@@ -104,8 +103,8 @@ class Trainer:
         if callbacks is None:
             callbacks = [TensorBoard(self.directory / "tensorboard")] if self.directory else []
         self._interruption = Interruption()
-        self._calls = Calls(self._step, self.strategy, options, self._interruption, self._chief)
-        callbacks = adapted(callbacks, self.model, self._calls.several_workers)
+        self._loop = StepLoop(self._step, self.strategy, options, self._interruption, self._chief)
+        callbacks = adapted(callbacks, self.model, self._loop.several_workers)
         self._callbacks = callbacks if self._chief else []
         means = [metric for metric in metrics if isinstance(metric, Loss)]
         self._evaluator = Evaluator(
@@ -168,7 +167,7 @@ class Trainer:
         log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
             log.begin(step, settings, finished, per_epoch=batches.steps if steps is None else None)
-            calls = self._calls.run(batches, step, total, (save_every or total, evaluate_every))
+            calls = self._loop.run(batches, step, total, (save_every or total, evaluate_every))
             if state.interrupted:  # The evaluation of the last finished step comes first: it was interrupted.
                 calls = itertools.chain([(step, [], {}, False)], calls)
             for step, numbers, rates, signalled in () if finished else calls:
@@ -232,7 +231,7 @@ class Trainer:
 
     def _check_interruption(self):
         # Several workers would wait for each other: they finish the evaluation.
-        if self._interruption.requested and not self._calls.several_workers:
+        if self._interruption.requested and not self._loop.several_workers:
             raise InterruptedEvaluation
 
     def evaluate(self, batches):

@@ -16,10 +16,9 @@ from tests.conftest import relative
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
 
-from keras_bert.exporting.activation_ranges import calibrated, probed  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, layer_norm  # noqa: E402
-from keras_bert.exporting.int8_layers import in_int8, observed  # noqa: E402
+from keras_bert.exporting.int8_layers import calibrated, in_int8, observed, probed  # noqa: E402  # noqa: E402
 
 ACTIVATIONS = {
     "gelu": lambda x: x * (0.5 + 0.5 * erf(x / np.sqrt(2))),

@@ -18,8 +18,8 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.data.bucketing import Batches  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
+from keras_bert.pretraining.example_builder import Settings  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
-from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.runs import pretraining  # noqa: E402
 from keras_bert.runs.pretraining import data_facts  # noqa: E402
 from keras_bert.training import losses  # noqa: E402

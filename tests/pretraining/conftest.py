@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
-from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.beam import generate_with_beam
 from keras_bert.pretraining.dataset import Records, find_damage
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Settings
 from tests.pipelines.programs import finish, mistake, start
 
 # What DirectRunner falls back to if it cannot download another program.

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.pretraining.dataset import Records, find_damage
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, batches, random_documents
 

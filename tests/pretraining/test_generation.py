@@ -13,9 +13,9 @@ import pytest
 
 from keras_bert.corpus import processes
 from keras_bert.pretraining import generation as module
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 from tests.pretraining.numbered import FIRST, PAD, Numbered, random_documents
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.pretraining.dataset import PackedRecords
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
-from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 from tests.pretraining.numbered import Numbered, batches, random_documents
 

@@ -15,7 +15,7 @@ import keras_bert
 from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.metadata import Metadata
-from keras_bert.pretraining.settings import ExampleBuilder, Settings
+from keras_bert.pretraining.example_builder import ExampleBuilder, Settings
 from keras_bert.text.unigram import build_tokenizer
 from keras_bert.wire_format import message
 from tests.checkpoints.conftest import edit

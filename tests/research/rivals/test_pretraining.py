@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
-from keras_bert.pretraining.settings import Settings
 from research.rivals.pretraining import BidirectionalRecords
 from tests.pipelines.programs import flags_of, mistake
 from tests.pretraining import numbered
