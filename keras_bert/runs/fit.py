@@ -333,7 +333,8 @@ def _loader(bert, start):
 
 def _classes(bert):
     """Returns the classes of a model, as tasks name them; `None` for regression."""
-    count = bert.model().output["logits"].shape[-1]
+    logits = bert.model().output.get("logits")
+    count = len(bert.labels or ()) if logits is None else logits.shape[-1]
     return list(map(class_name, bert.labels or placeholders(count))) if count > 1 or bert.multi_label else None
 
 

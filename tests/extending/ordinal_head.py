@@ -3,10 +3,14 @@
 One score of the text is compared with the cutpoints between neighbouring grades, which are learned too.
 """
 
+import dataclasses
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.tasks import ClassificationTask, setting
 
 
 @keras.saving.register_keras_serializable("ordinal")
@@ -91,3 +95,26 @@ def ordinal_loss(grades, above):
     grades, numbers = keras.ops.reshape(grades, (-1, 1)), keras.ops.arange(above.shape[-1])
     is_above = keras.ops.cast(grades > keras.ops.cast(numbers, grades.dtype), "float32")
     return keras.ops.sum(keras.ops.softplus(above) - is_above * above, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class GradingSettings:
+    grades: list[str] = setting(None, "Grades, the lowest one first; default: sorted.", section="data")
+    sequence_length: int = setting(128, "Maximum number of tokens of a text.", least=3)
+
+
+@keras_bert.register_task
+class Grading(ClassificationTask):
+    name, head, Settings, expects = "grading", "ordinal", GradingSettings, "texts or pairs with grades"
+
+    @classmethod
+    def read(cls, train, dev, settings, labels=None):
+        return super().read(train, dev, settings, labels or settings.grades)
+
+    def make_loss(self, class_weight):
+        return keras_bert.losses.Loss("ordinal_loss", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))
+
+    def answers(self, outputs):
+        """Returns logits: of being above the grades below, and not above the grade. That of the median is positive."""
+        above, ends = outputs["above"], np.full((len(outputs["above"]), 1), 30.0)
+        return np.minimum(np.concatenate([ends, above], 1), np.concatenate([-above, ends], 1))

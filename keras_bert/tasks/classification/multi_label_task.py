@@ -84,7 +84,7 @@ class MultiLabelTask(ClassificationTask):
     def targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.spec.num_classes)
 
-    def _loss(self, class_weight):
+    def make_loss(self, class_weight):
         check_class_weight(self.spec, class_weight)
         columns = self.targets(self.data.train).T if class_weight else []
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)

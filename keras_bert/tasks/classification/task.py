@@ -10,6 +10,7 @@ from keras_bert.checks import check_not_negative
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.files import write_text
+from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
@@ -68,10 +69,12 @@ class ClassificationTask(Task):
             **({"language_model_weight": self._language_model_weight} if self._language_model_weight else {}),
         }
         self.card = _card(data)
+        if not head_named(self.head).architectures:
+            del self.card["auto_class"]
 
     @classmethod
     def fits(cls, bert):
-        return bert.head == cls.head and not bert.multi_label and bert.model().output["logits"].shape[-1] > 1
+        return bert.head == cls.head and not bert.multi_label and not _is_regression(bert)
 
     @classmethod
     def recognizes(cls, text, targets):
@@ -143,12 +146,13 @@ class ClassificationTask(Task):
 
     def _losses(self):
         """Returns the `Loss`, or a list with that of the language model."""
-        loss, weight = self._loss(self._class_weight), self._language_model_weight
+        loss, weight = self.make_loss(self._class_weight), self._language_model_weight
         if weight and not self.bert.causal:
             raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
         return [loss, _language_model_loss(weight)] if weight else loss
 
-    def _loss(self, class_weight):
+    def make_loss(self, class_weight):
+        """Returns the `Loss` of the head, given the weights of the classes."""
         task, labels = self.spec, self.data.train.labels
         check_class_weight(task, class_weight)
         if not task.labels:
@@ -167,13 +171,15 @@ class ClassificationTask(Task):
         """Returns the model with a new head, or with its own if that has the same classes."""
         if self._keeps_head(bert):
             return bert.model()
+        if self.head != ClassificationTask.head:
+            return head_named(self.head).build(bert.encoder, self.spec.num_classes)
         options = {"multi_label": True} if self.spec.multi_label else {}
         options |= {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
         return bert.classifier(self.spec.num_classes, **options)
 
     def _keeps_head(self, bert):
         same = (bert.labels, bert.multi_label) == (list(self.spec.labels) or None, self.spec.multi_label)
-        return same and bert.head == "classification" and not self.new_head
+        return same and bert.head == self.head and not self.new_head
 
     @property
     def _activation(self):
@@ -181,7 +187,7 @@ class ClassificationTask(Task):
         return self.bert.score_activation if self._keeps_head(self.bert) else "linear"
 
     def answers(self, outputs):
-        """Returns the logits of outputs; those of a regression model are the values that `predict` answers."""
+        """Returns the logits of the outputs of the model; of a regression model the values that `predict` answers."""
         return scipy.special.expit(outputs["logits"]) if self._activation == "sigmoid" else outputs["logits"]
 
     def logits(self, split, predict):
@@ -277,7 +283,7 @@ class RegressionTask(ClassificationTask):
 
     @classmethod
     def fits(cls, bert):
-        return bert.head == cls.head and not bert.multi_label and bert.model().output["logits"].shape[-1] == 1
+        return bert.head == cls.head and not bert.multi_label and _is_regression(bert)
 
     @classmethod
     def recognizes(cls, text, targets):
@@ -297,6 +303,11 @@ class RegressionTask(ClassificationTask):
 def is_text(text):
     """Whether a text of Python is a string, or a pair."""
     return isinstance(text, str | tuple)
+
+
+def _is_regression(bert):
+    logits = bert.model().output.get("logits")
+    return logits is not None and logits.shape[-1] == 1
 
 
 def _by_name(weights):
