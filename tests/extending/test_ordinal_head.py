@@ -18,9 +18,10 @@ import keras_bert
 from keras_bert.files import MODEL_FACTS
 from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.heads.registry import HEADS
+from keras_bert.tasks.registry import TASKS
 from tests import documents
 from tests.conftest import SEED, relative, to_numpy
-from tests.pipelines.programs import call
+from tests.pipelines.programs import call, run
 from tests.serving.conftest import running  # noqa: F401
 
 tf = pytest.importorskip("tensorflow")
@@ -38,12 +39,12 @@ TEXTS = ["a b", "c d e f", "g", "a c e g h i j", ""]
 @pytest.fixture(scope="module", autouse=True)
 def user():
     """The module with the head, which is registered during these tests alone."""
-    before = HEADS[:]
+    before, tasks = HEADS[:], TASKS[:]
     sys.path.insert(0, str(FILE.parent))
     module = importlib.import_module("ordinal_head")
     keras_bert.register_head(module.Ordinal)
     yield module
-    HEADS[:] = before
+    HEADS[:], TASKS[:] = before, tasks
     sys.path.remove(str(FILE.parent))
     del sys.modules["ordinal_head"]
 
@@ -104,7 +105,7 @@ def test_the_file_is_a_users():
     tree = ast.parse(FILE.read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    assert modules == {"keras", "tensorflow", "keras_bert"}
+    assert modules == {"dataclasses", "keras", "numpy", "tensorflow", "keras_bert", "keras_bert.tasks"}
     names = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     own = {name.split(".")[1] for name in names if name.startswith("keras_bert.")}
     assert own <= {*keras_bert.__all__}
@@ -292,6 +293,67 @@ def test_onnx(bert, tmp_path):
     inputs = {name: to_numpy(value).astype("int32") for name, value in bert.preprocessor(20)(TEXTS).items()}
     (above,) = session.run(["above"], inputs)
     assert relative(above, to_numpy(bert.model()(inputs, training=False)["above"])) < 1e-5
+
+
+WORDS = dict(zip("abcd", GRADES, strict=True))
+ROWS = [(f"{word} {end}", grade) for word, grade in WORDS.items() for end in "efgh"]
+
+
+@pytest.fixture
+def start(config, pieces, tmp_path):
+    keras.utils.set_random_seed(SEED)
+    keras_bert.save(keras_bert.build_encoder(config), tmp_path / "start", pieces)
+    return tmp_path / "start"
+
+
+@pytest.mark.usefixtures("eager")
+def test_fit_and_evaluate(user, start, tmp_path):
+    """The task learns by the loss of the head; its report, card and export are those of classification."""
+    texts, grades = map(list, zip(*ROWS, strict=True))
+    given = {"task": "grading", "grades": GRADES, "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 2}
+    given |= {"validation": ([f"{text} i" for text in texts], grades), "output_dir": tmp_path / "run"}
+    bert = keras_bert.load(start).fit(texts, grades, learning_rate=1e-3, **given)
+    assert (bert.head, bert.task, bert.labels) == ("ordinal", "grading", GRADES)
+    answers = bert.predict(texts)
+    above = np.array([answer["at_least"] for answer in answers]).T
+    for number, loss in ((0, "poor"), (3, "great")):
+        wanted = -np.log(np.where(np.arange(4)[1:, None] > number, 1 - above[1:], above[1:])).sum(0).mean()
+        assert bert.evaluate(texts, [loss] * 16, verbose=False)["loss"] == pytest.approx(wanted, abs=1e-4)
+    predicted = [answer["grade"] for answer in answers]
+    assert bert.evaluate(texts, predicted, verbose=False)["accuracy"] == 1
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "With transformers, the encoder alone" in card
+    assert "pipeline_tag: text-classification" in card
+    assert "<h2>Confusions</h2>" in (tmp_path / "run" / "report.html").read_text()
+    signature = tf.saved_model.load(str(tmp_path / "run" / "saved_model" / "1")).signatures["serving_default"]
+    assert [grade.decode() for grade in signature(text=tf.constant(texts))["grade"].numpy()] == predicted
+    written = [path.stat().st_mtime_ns for path in (tmp_path / "run" / "runs").rglob("metrics.jsonl")]
+    again = keras_bert.load(start).fit(texts, grades, learning_rate=1e-3, **given)  # It is finished.
+    assert again.results["scores"] == bert.results["scores"]
+    assert written == [path.stat().st_mtime_ns for path in (tmp_path / "run" / "runs").rglob("metrics.jsonl")]
+    with pytest.raises(ValueError, match=r"texts\[0\]: unknown label 'bad'. Expected one of: 'poor', 'fair', 'good'"):
+        bert.evaluate(["a b"], ["bad"], verbose=False)
+
+
+@pytest.mark.slow
+def test_the_command(start, tmp_path):
+    """Grades are learned to the last row, and a finished run is kept."""
+    (tmp_path / "train.csv").write_text("text,label\n" + "".join(f"{text},{grade}\n" for text, grade in ROWS))
+    flags = [f"--{part}_file={tmp_path}/train.csv" for part in ("train", "dev")]
+    flags += [
+        f"--model={start}",
+        f"--output_dir={tmp_path}/run",
+        "--epochs=20",
+        "--batch_size=8",
+        "--learning_rate=5e-3",
+    ]
+    flags += [PLUGIN, "--task=grading", f"--grades={','.join(GRADES)}", f"--seed={SEED}"]
+    before = f"import sys; sys.path.insert(0, {str(FILE.parent)!r})\n"
+    for _ in range(2):
+        printed, _ = run("pipelines.run_task", *flags, before=before)
+        assert "next:" in printed
+    bert = keras_bert.load(tmp_path / "run" / "model")
+    assert [answer["grade"] for answer in bert.predict([text for text, _ in ROWS])] == [grade for _, grade in ROWS]
 
 
 def trained(user, config, pieces):
