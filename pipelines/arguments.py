@@ -47,6 +47,11 @@ class CommandArguments:
     positional: tuple = ()
     given: dict = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def of(cls, arguments):
+        """Returns the class of the arguments of a command line, which may say of more flags."""
+        return cls
+
     @property
     def flagfile(self):
         """The given flags as lines for `--flagfile`."""

@@ -55,11 +55,12 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
     """
     if _HELP & set(sys.argv[1:]):
         with ignoring_closed_pipes():
-            print(help_page(document, cls, "".join(_spelling())), flush=True)
+            print(help_page(document, cls.of(sys.argv[1:]), "".join(_spelling())), flush=True)
         return
     signal.signal(signal.SIGTERM, _terminate)  # `Trainer.fit` has its own handler.
     try:
         with naming_extras("this command"):
+            cls = cls.of(sys.argv[1:])
             _call(document, cls, main, check, positional, tensorflow, resumes)
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Flags that several commands share, as dataclasses, and what the commands do with them."""
 
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -45,6 +46,7 @@ class FinetuningFlags(Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
     wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
+    wording |= {"train": "", "dev": "", "predict": ""}
 
     model: str = flag(None, "Directory or name of the model to start from.", required=True, section="model")
     learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", least=0, section="training")
@@ -118,6 +120,69 @@ class FinetuningFlags(Training):
 
 
 @dataclasses.dataclass(frozen=True)
+class Files:
+    """The files of a task. `wording` of the command says what they are."""
+
+    train_file: str = flag(None, "Training data{train}.", required=True, section="data")
+    dev_file: str = flag(None, "File to select the best run on{dev}.", required=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictFile:
+    """The file to predict."""
+
+    predict_file: str = flag(None, "File to predict{predict}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class BadRows:
+    """How many rows may be unreadable."""
+
+    skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFlags(FinetuningFlags):
+    """Flags of a command that fine-tunes on one task, whose settings are a base of the subclass, too.
+
+    Attributes:
+        task: the name of the task.
+        Settings: the class of its settings, which read the files.
+        texts: arguments of `predict` for a model of the task; `None` shows no such command.
+        example: a model to start from, for messages.
+    """
+
+    task: typing.ClassVar = None
+    Settings: typing.ClassVar[type]
+    texts: typing.ClassVar = None
+    example: typing.ClassVar = "google-bert/bert-base-uncased"
+
+    @functools.cached_property
+    def settings(self):
+        """The settings of the task."""
+        return self.fill(self.Settings)
+
+    @functools.cached_property
+    def data(self):
+        """The data of all files."""
+        files = [getattr(self, name) for name in ("train_file", "dev_file", "predict_file") if hasattr(self, name)]
+        options = {"skip_bad_rows": self.skip_bad_rows} if hasattr(self, "skip_bad_rows") else {}
+        return self.settings.read(*files, **options).first(self.max_train_examples)
+
+    def start(self):
+        """Returns the `Start` of the runs."""
+        return keras_bert.tasks.Start(self.model, keras_bert.load(self.model))
+
+    def create_task(self):
+        """Returns the task."""
+        return keras_bert.tasks.task_named(self.task)(self.data, self.start(), self.settings)
+
+    def more(self):
+        """Returns more commands to run next."""
+        return []
+
+
+@dataclasses.dataclass(frozen=True)
 class Distillation(CommandArguments):
     """Flags of distillation. `wording` of a subclass describes the teacher."""
 
@@ -159,28 +224,38 @@ def load_model(path_or_name, **options):
     return load_other(path_or_name, **options)
 
 
-def finetune(arguments, task, choices, strategy, texts, predictions=None):
-    """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
+def check_task(arguments):
+    """Finds mistakes in the flags and files of a task."""
+    arguments.check_model(arguments.example)
+    _ = arguments.data
+
+
+def finetune(arguments):
+    """Trains a task over the grid of `TaskFlags`, and prints the results."""
     from keras_bert.runs.finetuning import Finetuning
     from keras_bert.runs.hyperparameters import Hyperparameters
 
+    strategy = arguments.create_strategy()
+    task = arguments.create_task()
     hyperparameters, options = arguments.fill(Hyperparameters), arguments.options(strategy)
+    choices = arguments.choices(task)
     finetuning = Finetuning(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)
-    run_and_print(arguments, finetuning, texts, predictions)
+    predictions = task.predictions_file if getattr(arguments, "predict_file", None) else None
+    run_and_print(arguments, finetuning, arguments.texts, predictions, arguments.more())
 
 
-def run_and_print(arguments, finetuning, texts, predictions=None):
-    """Runs a `Finetuning`, and prints the results; `texts` and `predictions` as for `print_next`."""
+def run_and_print(arguments, finetuning, *next_steps):
+    """Runs a `Finetuning`, and prints the results; for `next_steps` see `print_next`."""
     if finetuning.grid_runs.write:
         write_text(arguments.output / "flags.txt", arguments.flagfile)
     finetuning.run()
     if finetuning.grid_runs.write:
         print(finetuning.finish())
-        print_next(arguments.output, texts, predictions)
+        print_next(arguments.output, *next_steps)
 
 
-def print_next(output, texts, predictions=None):
-    """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`,
+def print_next(output, texts, predictions=None, more=()):
+    """Prints where the results of fine-tuning are, and the next commands; `texts` are arguments of `predict`,
     `None` without such a command.
     """
     if predictions:
@@ -194,8 +269,8 @@ def print_next(output, texts, predictions=None):
     commands = [f"{spelling('serve')} --saved_models={shlex.quote(str(above))}"]
     if texts:
         commands.insert(0, f"{spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
-    for title, text in zip(("next:", ""), commands, strict=False):
-        print(f"{title:13} {text}")
+    for number, text in enumerate([*commands, *more]):
+        print(f"{'' if number else 'next:':13} {text}")
 
 
 def check_paths(model=None, **files):

@@ -19,34 +19,24 @@ too, and its export, from text to vector, in `saved_model/1/`.
 """
 
 import dataclasses
-import functools
 import shlex
-import typing
 
-import keras_bert
-from keras_bert.tasks.embedding import data
+from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 
-from . import command, common_flags
-from .arguments import flag
+from . import command
+from .common_flags import BadRows, Files, TaskFlags
+from .common_flags import finetune as main
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(data.EmbeddingSettings, common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": "2e-5", "batches": "32", "epochs": "3"}
+class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
+    task, Settings, texts = "embedding", EmbeddingSettings, '"A text."'
+    wording = TaskFlags.wording | {"train": ": CSV, TSV, JSONL or SQuAD's JSON", "dev": "; like --train_file"}
+    wording |= {"rates": "2e-5"}
 
-    train_file: str = flag(None, "Training data: CSV, TSV, JSONL or SQuAD's JSON.", required=True, section="data")
-    dev_file: str = flag(None, "File to select the best run on; like --train_file.", required=True)
-    skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
-
-    @functools.cached_property
-    def data(self):
-        """The training data and dev, with the same range of scores."""
-        score_range = self.score_range and tuple(self.score_range)
-        if score_range and (len(score_range) != 2 or score_range[0] >= score_range[1]):
-            raise ValueError(f"--score_range must be LOWEST,HIGHEST. Received: {self.given['score_range']}")
-        columns = self.text_column, self.pair_column, self.score_column
-        read = data.read_all(self.train_file, self.dev_file, *columns, score_range, self.skip_bad_rows)
-        return read.first(self.max_train_examples)
+    def more(self):
+        model = shlex.quote(str(self.output / "model"))
+        return [f"{command.spelling('search')} --model={model} --index=my_index --input=passages.jsonl"]
 
 
 def check(arguments):
@@ -58,7 +48,7 @@ def check(arguments):
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
     train, dev = arguments.data.train, arguments.data.dev
-    loss = data.loss_name(train.kind, arguments.loss)
+    loss = loss_name(train.kind, arguments.loss)
     arguments.only(loss == "in_batch", f"for the loss in_batch, not for {loss}", "temperature")
     arguments.only(loss == "triplet", f"for the loss triplet, not for {loss}", "margin", "distance")
     arguments.only(train.kind == "scored", "for pairs with a score", "score_range")
@@ -74,19 +64,6 @@ def check(arguments):
         raise ValueError(
             f"--dev_file must be like --train_file, {train.kind}. Received: {arguments.dev_file}, {dev.kind}"
         )
-
-
-def main(arguments):
-    from keras_bert.tasks.base import Start
-    from keras_bert.tasks.embedding.task import EmbeddingTask
-    from keras_bert.training.distribution import is_chief
-
-    strategy, model = arguments.create_strategy(), arguments.model
-    task = EmbeddingTask(arguments.data, Start(model, keras_bert.load(model)), arguments.fill(data.EmbeddingSettings))
-    common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text."')
-    if is_chief(strategy):
-        folder = shlex.quote(str(arguments.output / "model"))
-        print(f"              {command.spelling('search')} --model={folder} --index=my_index --input=passages.jsonl")
 
 
 if __name__ == "__main__":

@@ -16,51 +16,19 @@ probabilities of the choices, the best model in `model/` and its export, from te
 """
 
 import dataclasses
-import functools
-import typing
 
-import keras_bert
-from keras_bert.tasks.multiple_choice import data
+from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 
-from . import command, common_flags
-from .arguments import flag
+from . import command
+from .common_flags import NARROW, BadRows, Files, PredictFile, TaskFlags
+from .common_flags import check_task as check
+from .common_flags import finetune as main
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(data.ChoiceSettings, common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": f"2e-5{common_flags.NARROW}", "batches": "16", "epochs": "3"}
-
-    train_file: str = flag(None, "Training data: CSV, TSV or JSONL.", required=True, section="data")
-    dev_file: str = flag(None, "File to select the best run on.", required=True)
-    predict_file: str = flag(None, "File to predict.")
-    skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
-
-    @functools.cached_property
-    def data(self):
-        """The data of all files."""
-        columns = {"text": self.text_column, "choices": self.choice_columns, "label": self.label_column}
-        first = None if self.first_label is None else int(self.first_label)
-        files = self.train_file, self.dev_file, self.predict_file
-        return data.read_all(*files, **columns, first_label=first, skip=self.skip_bad_rows).first(
-            self.max_train_examples
-        )
-
-
-def check(arguments):
-    """Finds mistakes in flags and files."""
-    arguments.check_model()
-    _ = arguments.data
-
-
-def main(arguments):
-    from keras_bert.tasks.base import Start
-    from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
-
-    strategy, model = arguments.create_strategy(), arguments.model
-    start = Start(model, keras_bert.load(model))
-    task = MultipleChoiceTask(arguments.data, start, arguments.fill(data.ChoiceSettings))
-    texts, predictions = '"A text." "One choice." "Another one."', arguments.predict_file and "predictions.tsv"
-    common_flags.finetune(arguments, task, arguments.choices(task), strategy, texts, predictions)
+class Arguments(Files, PredictFile, BadRows, ChoiceSettings, TaskFlags):
+    task, Settings, texts = "multiple_choice", ChoiceSettings, '"A text." "One choice." "Another one."'
+    wording = TaskFlags.wording | {"train": ": CSV, TSV or JSONL", "rates": f"2e-5{NARROW}", "batches": "16"}
 
 
 if __name__ == "__main__":

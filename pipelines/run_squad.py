@@ -17,24 +17,27 @@ best model in `model/` and its export, from question and context to answer, in `
 
 import dataclasses
 import pathlib
-import typing
 
-from keras_bert.tasks.questions import data
+from keras_bert.tasks.questions.data import QuestionSettings
 
-from . import command, common_flags
+from . import command
 from .arguments import flag
+from .common_flags import PredictFile, TaskFlags, check_paths, load_model
+from .common_flags import finetune as main
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(data.QuestionSettings, common_flags.FinetuningFlags):
-    wording: typing.ClassVar = {"rates": f"5e-5{common_flags.NARROW}"}
-    wording |= {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
-
+class _Files:
     train_file: list[str] = flag(
         None, "Training file(s) in SQuAD's format, in training order.", required=True, section="data"
     )
     dev_file: str = flag(None, "File to select the best run on.", required=True)
-    predict_file: str = flag(None, "File to predict.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
+    task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
+    wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
     @property
     def models(self):
@@ -47,34 +50,27 @@ class Arguments(data.QuestionSettings, common_flags.FinetuningFlags):
             )
         return models
 
+    def start(self):
+        from keras_bert.runs.unchanged_inputs import load_compatible
+        from keras_bert.tasks import Start
+
+        load_options = self.load_options(self.models)
+        origins, bert = load_compatible(self.models, load_model, **load_options)
+        return Start(self.models[0], bert, load_model, load_options, origins)
+
+    def choices(self, task):
+        return {**({"model": self.models} if len(self.models) > 1 else {}), **super().choices(task)}
+
 
 def check(arguments):
     """Finds mistakes in flags and files."""
     for model in arguments.models:
-        common_flags.check_paths(model)
+        check_paths(model)
     arguments.load_options(arguments.models)
     arguments.check_adapters(arguments.models)
     for path in arguments.train_file:
-        common_flags.check_paths(train_file=path)
-    common_flags.check_paths(dev_file=arguments.dev_file, predict_file=arguments.predict_file)
-
-
-def main(arguments):
-    from keras_bert.runs.unchanged_inputs import load_compatible
-    from keras_bert.tasks.base import Start
-    from keras_bert.tasks.questions.task import QuestionAnsweringTask
-
-    strategy, models = arguments.create_strategy(), arguments.models
-    load_options = arguments.load_options(models)
-    files = arguments.train_file, arguments.dev_file, arguments.predict_file
-    questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
-    origins, bert = load_compatible(models, common_flags.load_model, **load_options)
-    start = Start(models[0], bert, common_flags.load_model, load_options, origins)
-    task = QuestionAnsweringTask(questions, start, arguments.fill(data.QuestionSettings))
-    choices = {**({"model": models} if len(models) > 1 else {}), **arguments.choices(task)}
-    texts = '--question="Who?" --context_file=article.txt'
-    predictions = arguments.predict_file and "test/predictions.json"
-    common_flags.finetune(arguments, task, choices, strategy, texts, predictions)
+        check_paths(train_file=path)
+    check_paths(dev_file=arguments.dev_file, predict_file=arguments.predict_file)
 
 
 if __name__ == "__main__":

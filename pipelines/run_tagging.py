@@ -16,43 +16,20 @@ the best model in `model/` and its export, from text to entities, in `saved_mode
 """
 
 import dataclasses
-import functools
 
-import keras_bert
-from keras_bert.tasks.tagging import data
+from keras_bert.tasks.tagging.data import TaggingSettings
 
-from . import command, common_flags
-from .arguments import flag
+from . import command
+from .common_flags import Files, PredictFile, TaskFlags
+from .common_flags import check_task as check
+from .common_flags import finetune as main
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(data.TaggingSettings, common_flags.FinetuningFlags):
-    train_file: str = flag(None, "Training data: CoNLL or JSONL.", required=True, section="data")
-    dev_file: str = flag(None, "File to select the best run on.", required=True)
-    predict_file: str = flag(None, "File to predict; scored if it has tags.")
-
-    @functools.cached_property
-    def data(self):
-        """The training data, dev and the data to predict."""
-        files = self.train_file, self.dev_file, self.predict_file
-        return data.read_all(*files, self.document_context, **self.reading).first(self.max_train_examples)
-
-
-def check(arguments):
-    """Finds mistakes in flags and files."""
-    arguments.check_model("google-bert/bert-base-cased")
-    _ = arguments.data
-
-
-def main(arguments):
-    from keras_bert.tasks.base import Start
-    from keras_bert.tasks.tagging.task import TaggingTask, predictions_name
-
-    strategy, model = arguments.create_strategy(), arguments.model
-    start = Start(model, keras_bert.load(model))
-    task = TaggingTask(arguments.data, start, arguments.fill(data.TaggingSettings))
-    predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
-    common_flags.finetune(arguments, task, arguments.choices(task), strategy, '"A text with names."', predictions)
+class Arguments(Files, PredictFile, TaggingSettings, TaskFlags):
+    task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
+    wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}
+    example = "google-bert/bert-base-cased"
 
 
 if __name__ == "__main__":

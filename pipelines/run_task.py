@@ -11,47 +11,43 @@ contains what other commands of fine-tuning leave: `flags.txt` (for `--flagfile`
 """
 
 import dataclasses
-import sys
+import functools
 
 import keras_bert
 from keras_bert.data.sources import source
 
-from . import command, common_flags
+from . import command
 from .arguments import flag, read_some
+from .common_flags import Files, TaskFlags, check_paths
+from .common_flags import finetune as main
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.FinetuningFlags):
+class Arguments(Files, TaskFlags):
     task: str = flag(None, "Name of the task.", required=True, section="data")
-    train_file: str = flag(None, "Training data.", required=True)
-    dev_file: str = flag(None, "File to select the best run on.", required=True)
 
+    @classmethod
+    def of(cls, arguments):
+        given = read_some(cls, arguments, "task", "plugins")
+        command.import_plugins(given["plugins"])
+        if not given["task"]:
+            return cls
+        settings = keras_bert.tasks.task_named(given["task"]).Settings
+        own = {"__doc__": cls.__doc__, "Settings": settings}
+        return dataclasses.dataclass(frozen=True)(type("Arguments", (settings, cls), own))
 
-def with_settings(cls, arguments):
-    """Returns the class of the arguments with the settings of the task that they name."""
-    given = read_some(cls, arguments, "task", "plugins")
-    command.import_plugins(given["plugins"])
-    if not given["task"]:
-        return cls
-    task = keras_bert.tasks.task_named(given["task"])
-    bases = task.Settings, cls
-    return dataclasses.dataclass(frozen=True)(type("Arguments", bases, {"__doc__": cls.__doc__}))
+    @functools.cached_property
+    def data(self):
+        """The data of both files."""
+        files, task = map(source, (self.train_file, self.dev_file)), keras_bert.tasks.task_named(self.task)
+        return task.read(*files, self.settings).first(self.max_train_examples)
 
 
 def check(arguments):
     """Finds mistakes in flags and files."""
     arguments.check_model()
-    common_flags.check_paths(train_file=arguments.train_file, dev_file=arguments.dev_file)
-
-
-def main(arguments):
-    task = keras_bert.tasks.task_named(arguments.task)
-    strategy, model, settings = arguments.create_strategy(), arguments.model, arguments.fill(task.Settings)
-    data = task.read(source(arguments.train_file), source(arguments.dev_file), settings)
-    made = task(data, keras_bert.tasks.Start(model, keras_bert.load(model)), settings)
-    common_flags.finetune(arguments, made, arguments.choices(made), strategy, None)
+    check_paths(train_file=arguments.train_file, dev_file=arguments.dev_file)
 
 
 if __name__ == "__main__":
-    Arguments = with_settings(Arguments, sys.argv[1:])
     command.run(__doc__, Arguments, main, check, resumes=True)

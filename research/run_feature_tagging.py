@@ -11,15 +11,16 @@ flagfile of the paper's table 7.
 import dataclasses
 
 import keras_bert
-from pipelines import command, common_flags, run_tagging
+from pipelines import command, run_tagging
 from pipelines.arguments import flag
+from pipelines.run_tagging import main
 
 FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(run_tagging.Arguments):
-    wording = {"rates": "1e-3", "batches": "32", "epochs": "20"}
+    wording = run_tagging.Arguments.wording | {"rates": "1e-3", "epochs": "20"}
 
     features: list[str] = flag(
         ("concat_last_four",),
@@ -28,6 +29,16 @@ class Arguments(run_tagging.Arguments):
     )
     feature_dtype: str = flag("float16", "Type of the stored features.", values=["float16", "float32"])
     plugins: list[str] = flag(("research.feature_tagging",), "Modules to import first.", section="other")
+
+    def create_task(self):
+        from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
+
+        start = keras_bert.tasks.Start(self.model, keras_bert.load(self.model), keras_bert.load)
+        bilstm = BiLSTMSettings(self.feature_dtype)
+        return FeatureTaggingTask(self.data, start, self.settings, self.output / "features", bilstm)
+
+    def choices(self, task):
+        return {"features": self.features, **super().choices(task)}
 
 
 def check(arguments):
@@ -41,20 +52,6 @@ def check(arguments):
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} is only for fine-tuning: here no layer of BERT is trained")
     run_tagging.check(arguments)
-
-
-def main(arguments):
-    from keras_bert.tasks import Start
-    from keras_bert.tasks.tagging.task import predictions_name
-    from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
-
-    strategy, model = arguments.create_strategy(), arguments.model
-    start, settings = Start(model, keras_bert.load(model), keras_bert.load), arguments.fill(FeatureTaggingTask.Settings)
-    bilstm = BiLSTMSettings(arguments.feature_dtype)
-    task = FeatureTaggingTask(arguments.data, start, settings, arguments.output / "features", bilstm)
-    choices = {"features": arguments.features, **arguments.choices(task)}
-    predictions = arguments.predict_file and predictions_name(arguments.predict_file, "test")
-    common_flags.finetune(arguments, task, choices, strategy, '"A text with names."', predictions)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,7 @@ class Task(abc.ABC):
             Optional: `auto_class` (the class of transformers that opens the model with its head), `hub_metrics` (the
             hub's names of scores that differ), `hub_percent` (whether the hub has these scores in percent), `imports`
             and `outputs` (lines of Python code for the outputs of transformers), `note` (a sentence on the scores).
+        predictions_file: string, the file with the predictions of the data to predict.
         combine: function that combines the logits of several runs, a list of arrays.
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
@@ -146,6 +147,7 @@ class Task(abc.ABC):
     options: Any = types.MappingProxyType({})
     learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
     combine = staticmethod(mean_logits)
+    predictions_file = "predictions.tsv"
 
     def __init__(self, data, start, settings):
         self.data, self.start, self.settings = data, start, settings
@@ -171,9 +173,10 @@ class Task(abc.ABC):
     def read(cls, train, dev, settings, labels=None):
         """Returns the data of two sources, which may be the same one.
 
-        `labels` are the classes of a model that is not trained; by default, those of the training data.
+        `labels` are the classes of a model that is not trained; by default, those of the training data. The settings
+        of a task of the package read it, before TensorFlow is loaded.
         """
-        raise NotImplementedError
+        return settings.read(train, dev)
 
     # What `predict` is asked, as the head takes it: a class method of the place of a text in messages, the text and the
     # settings; `None` for texts as the head takes them.

@@ -129,8 +129,8 @@ def cut_if(condition):
 
 def parsed(module, *arguments):
     """Returns the module of a command, and its arguments."""
-    program = importlib.import_module(module)
-    return program, startup.parse(program.__doc__, program.Arguments, list(map(str, arguments)))
+    program, arguments = importlib.import_module(module), list(map(str, arguments))
+    return program, startup.parse(program.__doc__, program.Arguments.of(arguments), arguments)
 
 
 def call(module, *arguments, given=""):

@@ -49,7 +49,6 @@ PRIVATE = {
     "keras_bert.tasks.questions.data.checked_object",
     "keras_bert.tasks.questions.data.field",
     "keras_bert.tasks.tagging.data",
-    "keras_bert.tasks.tagging.task.predictions_name",
     "keras_bert.text.answer_settings.checked_labels",
     "keras_bert.text.tokenizer_options.LONGEST_WORD",
     "keras_bert.training.logits_cache.rows_fingerprint",
@@ -70,6 +69,7 @@ PRIVATE = {
     "pipelines.run_squad.check",
     "pipelines.run_squad.main",
     "pipelines.run_tagging",
+    "pipelines.run_tagging.main",
 }
 
 

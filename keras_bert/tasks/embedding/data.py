@@ -79,6 +79,14 @@ class EmbeddingSettings:
     distance: str = setting("euclidean", "Distance of the triplet loss.", values=["euclidean", "cosine"])
     prompts: dict | None = setting(None, None)
 
+    def read(self, train, dev, skip_bad_rows=None):
+        """Returns the `Data` of files or sources."""
+        ends = self.score_range and tuple(self.score_range)
+        if ends and (len(ends) != 2 or ends[0] >= ends[1]):
+            received = ",".join(f"{end:g}" for end in ends)
+            raise ValueError(f"`score_range` must be LOWEST,HIGHEST. Received: `score_range={received}`")
+        return read_all(train, dev, self.text_column, self.pair_column, self.score_column, ends, skip_bad_rows)
+
     @property
     def own_prompts(self):
         """The prompts that are given, by "query" and "passage"."""

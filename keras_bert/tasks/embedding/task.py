@@ -14,7 +14,7 @@ from keras_bert.similarity import paired
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.embedding import features, metrics
-from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name, read_all
+from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -82,10 +82,6 @@ class EmbeddingTask(Task):
             raise ValueError(f"{place} must be {expected}. Received: {text!r:.100}")
         found = {"query": text[0], "passage": text[1], **({"negatives": list(text[2:])} if text[2:] else {})}
         return found if target is None else {**found, "label" if isinstance(target, str) else "score": target}
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        return read_all(train, dev)
 
     def _set_head(self, settings):
         bert = self.bert

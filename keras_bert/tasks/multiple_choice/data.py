@@ -52,6 +52,12 @@ class ChoiceSettings:
     )
     sequence_length: int = setting(128, "Maximum number of tokens of a text with one choice.", least=5)
 
+    def read(self, train, dev, test=None, skip_bad_rows=None):
+        """Returns the `Data` of files or sources."""
+        columns = {"text": self.text_column, "choices": self.choice_columns, "label": self.label_column}
+        first = None if self.first_label is None else int(self.first_label)
+        return read_all(train, dev, test, **columns, first_label=first, skip=skip_bad_rows)
+
 
 @dataclasses.dataclass(frozen=True)
 class Data(TaskData):

@@ -68,6 +68,10 @@ class QuestionSettings:
     n_best: int = setting(20, "Number of answers to write for each question.", least=1)
     null_threshold: float | None = None
 
+    def read(self, train, dev, test=None):
+        """Returns the `Data` of files or sources; `train` may be a list of several."""
+        return read_all(train if isinstance(train, list) else [train], dev, test, self.version_2)
+
 
 @dataclasses.dataclass(frozen=True)
 class Data:
@@ -77,6 +81,10 @@ class Data:
     dev: Questions  # Selects the best run.
     test: Questions | None  # To predict.
     files: dict  # Paths: "train", a list, "dev" and "test".
+
+    def first(self, count):
+        """Returns the same data with the first `count` questions of each training file, or all for `None`."""
+        return dataclasses.replace(self, train=[part.first(count) for part in self.train])
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):

@@ -28,7 +28,7 @@ class QuestionAnsweringTask(Task):
 
     name, head, Settings = "questions", "question_answering", QuestionSettings
     expects = "dicts with question and context, with answers"
-    metric, columns = "f1", ({"question", "context"},)
+    metric, columns, predictions_file = "f1", ({"question", "context"},), "test/predictions.json"
 
     def __init__(self, data, start, settings):
         version_2 = settings.version_2 or data.dev.version_2 or any(part.version_2 for part in data.train)

@@ -103,6 +103,10 @@ class TaggingSettings:
         names = ("word_column", "tag_column", "separator", "scheme", "labels")
         return {name: getattr(self, name) for name in names}
 
+    def read(self, train, dev, test=None):
+        """Returns the `Data` of files or sources."""
+        return read_all(train, dev, test, self.document_context, **self.reading)
+
 
 @dataclasses.dataclass(frozen=True)
 class Data(TaskData):

@@ -64,9 +64,14 @@ class TaggingTask(Task):
     @classmethod
     def read(cls, train, dev, settings, labels=None):
         if labels is None:
-            return data.read_all(train, dev, **settings.reading)
+            return settings.read(train, dev)
         first = data.read(train, **settings.reading)  # Nothing has to be learned.
         return data.Data(first, data.read(dev, like=first, **settings.reading), labels=labels)
+
+    @property
+    def predictions_file(self):
+        origin = self._windows["test"].sentences.origin
+        return predictions_name(origin.name, "test", origin.typed)
 
     def summarize(self):
         return sentence_summary.summarize(self._windows, self.settings)
