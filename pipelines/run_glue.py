@@ -44,7 +44,7 @@ from keras_bert.tasks.classification.data import (
     MultiLabelSettings,
     own_data,
 )
-from keras_bert.tasks.classification.thresholds import parse_threshold
+from keras_bert.tasks.classification.multi_label import parse_threshold
 from keras_bert.tasks.examples import read_table
 from keras_bert.text.answer_settings import THRESHOLD
 

@@ -19,12 +19,6 @@ def normal(*texts):
     return tuple(" ".join(text.casefold().split()) for text in texts)
 
 
-def overlaps(train, parts):
-    """Returns how many rows of each part are also in train; `train` and the values of `parts` are lists of `normal`."""
-    seen = set(train)
-    return {name: sum(key in seen for key in keys) for name, keys in parts.items()}
-
-
 def token_counts(preprocessor, columns, lengths):
     """Returns the number of tokens of each row without truncation, including `[CLS]` and `[SEP]`.
 
@@ -58,14 +52,6 @@ def truncation(lengths, sequence_length, limit):
     return result
 
 
-def contradictory(keys, labels):
-    """Returns the number of rows whose text also occurs with another label."""
-    labels_of = collections.defaultdict(set)
-    for key, label in zip(keys, labels, strict=True):
-        labels_of[key].add(label)
-    return sum(len(labels_of[key]) > 1 for key in keys)
-
-
 def split_entries(keys, names, answers=None):
     """Returns the entries of a summary about the rows of each split, given their texts as `normal` returns them.
 
@@ -73,12 +59,16 @@ def split_entries(keys, names, answers=None):
     training rows, how many are repeated, and how many occur with another answer.
     """
     train, others = keys["train"], {split: rows for split, rows in keys.items() if split != "train"}
-    counts = {split: {names[split]: len(rows)} for split, rows in others.items()}
-    entries = {"train": len(train), "dev": {}, "test": {}, **counts, "overlap": overlaps(train, others)}
+    counts, seen = {split: {names[split]: len(rows)} for split, rows in others.items()}, set(train)
+    overlap = {split: sum(key in seen for key in rows) for split, rows in others.items()}
+    entries = {"train": len(train), "dev": {}, "test": {}, **counts, "overlap": overlap}
     if answers is None:
         return entries
-    repeated = len(train) - len(set(zip(train, answers, strict=True)))
-    return {**entries, "repeated": repeated, "contradictory": contradictory(train, answers)}
+    found = collections.defaultdict(set)
+    for key, answer in zip(train, answers, strict=True):
+        found[key].add(answer)
+    repeated = len(train) - sum(map(len, found.values()))
+    return {**entries, "repeated": repeated, "contradictory": sum(len(found[key]) > 1 for key in train)}
 
 
 def warnings(summary):

@@ -13,7 +13,7 @@ from keras_bert.data import layouts
 from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.classification.thresholds import predicted
+from keras_bert.tasks.classification.multi_label import predicted
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.settings import setting

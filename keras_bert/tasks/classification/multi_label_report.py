@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
-from keras_bert.tasks.classification import thresholds as threshold_choice
+from keras_bert.tasks.classification import multi_label
 
 _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 _DECISIONS = "A prediction is the probability of a label for an example; it is correct if the example has the label."
@@ -105,9 +105,9 @@ class JudgedSets(Judged):
 def judge_sets(labels, targets, logits, thresholds, **fields):
     """Judges sets of labels, given arrays `(rows, labels)` of 0 and 1 and of logits; `fields` are those of `Judged`."""
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    arrays = {"targets": targets, "decisions": threshold_choice.predicted(logits, thresholds)}
+    arrays = {"targets": targets, "decisions": multi_label.predicted(logits, thresholds)}
     gold, predicted = (_named(labels, sets) for sets in arrays.values())
-    arrays["probabilities"] = threshold_choice.probabilities(logits)
+    arrays["probabilities"] = multi_label.probabilities(logits)
     loss = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
     named = {"names": labels, "thresholds": thresholds}
     return JudgedSets(gold=gold, predicted=predicted, loss=loss, **named, **arrays, **fields)

@@ -11,10 +11,15 @@ from keras_bert.tasks.classification.data import (
     same_prediction,
     score,
 )
-from keras_bert.tasks.classification.multi_label import dense
+from keras_bert.tasks.classification.multi_label import (
+    choose_thresholds,
+    dense,
+    parse_threshold,
+    probabilities,
+    threshold_text,
+)
 from keras_bert.tasks.classification.multi_label_report import judge_sets
 from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight, is_text
-from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
 from keras_bert.training.losses import multi_label_loss

@@ -6,7 +6,7 @@ import math
 
 from keras_bert.tasks.class_names import MANY, REGRESSION, are_numbers, some
 from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.summary import contradictory, look_alikes, normal, overlaps, truncation
+from keras_bert.tasks.summary import look_alikes, normal, split_entries, truncation
 
 _FEW = 5  # Classes with fewer training rows are listed in a warning.
 
@@ -18,30 +18,23 @@ def summarize(data, lengths, sequence_length: int, limit: int):
     train of each class, and `labels_per_row` of several labels, or `range`, the numbers of regression; and
     `not_in_dev`, the training classes without dev rows.
     """
-    task, train, name = data.task, _keys(data.train), data.task.name
-    parts = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
+    task, name, labels = data.task, data.task.name, data.train.labels
+    read = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
+    parts = {**read, **({"test": data.test[name]} if name in data.test else {})}
+    keys = {split: _keys(part) for split, part in parts.items() if split == "train" or part is not data.train}
     return {
         "unit": "rows",
-        "train": len(train),
+        **split_entries(keys, dict.fromkeys(keys, name), labels),
+        **({} if task.labels else {"contradictory": 0}),
         "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
         "test": {part: len(examples) for part, examples in data.test.items()},
         "folds": data.folds,
-        "skipped": {part: examples.skipped for part, examples in parts.items() if examples.skipped},
-        **_distribution(task, data.train.labels),
-        "not_in_dev": _only_in(task, data.train.labels, data.dev[name].labels),
+        "skipped": {split: part.skipped for split, part in read.items() if part.skipped},
+        **_distribution(task, labels),
+        "not_in_dev": _only_in(task, labels, data.dev[name].labels),
         "truncated": truncation(lengths, sequence_length, limit),
-        "repeated": len(train) - len(set(zip(train, data.train.labels, strict=True))),
-        "overlap": overlaps(
-            train,
-            {
-                split: _keys(parts[name])
-                for split, parts in (("dev", data.dev), ("test", data.test))
-                if name in parts and parts[name] is not data.train
-            },
-        ),
-        "contradictory": contradictory(train, data.train.labels) if task.labels else 0,
-        "baseline": baseline(task, data.train.labels),
-        "majority": majority(task, data.train.labels, data.dev[name].labels),
+        "baseline": baseline(task, labels),
+        "majority": majority(task, labels, data.dev[name].labels),
     }
 
 

@@ -14,8 +14,14 @@ from keras_bert.tasks.classification.data import (
     same_prediction,
     score,
 )
-from keras_bert.tasks.classification.multi_label import dense, most_frequent
-from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
+from keras_bert.tasks.classification.multi_label import (
+    choose_thresholds,
+    dense,
+    most_frequent,
+    parse_threshold,
+    probabilities,
+    threshold_text,
+)
 from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
 from tests.tasks.files import write
