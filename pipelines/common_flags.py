@@ -152,9 +152,9 @@ class TaskFlags(FinetuningFlags):
         example: a model to start from, for messages.
     """
 
-    task: typing.ClassVar = None
+    task: typing.ClassVar[str | None] = None
     Settings: typing.ClassVar[type]
-    texts: typing.ClassVar = None
+    texts: typing.ClassVar[str | None] = None
     example: typing.ClassVar = "google-bert/bert-base-uncased"
 
     @functools.cached_property

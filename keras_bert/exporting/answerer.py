@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count, hint, is_count
+from keras_bert.data import in_memory
 from keras_bert.data.rows import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
@@ -21,7 +22,7 @@ from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
-from keras_bert.tasks import in_memory, registry
+from keras_bert.tasks import registry
 from keras_bert.text.answer_settings import chosen_prompt
 from keras_bert.training.progress import is_live, quiet_tensorflow, track
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 from keras_bert.checkpoints.load import load_models, open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checks import check_choice, check_count, check_not_negative, hint
+from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
 from keras_bert.files import check_writable, one_writer
@@ -29,7 +30,7 @@ from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.run import Run
-from keras_bert.tasks import in_memory, registry
+from keras_bert.tasks import registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
