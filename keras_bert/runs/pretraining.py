@@ -28,11 +28,11 @@ from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.logits_cache import weights_fingerprint
+from keras_bert.training.evaluation import weights_fingerprint
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import announced
+from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule
-from keras_bert.training.snapshots import Snapshots
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")

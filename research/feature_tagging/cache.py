@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.data import Batches
 from keras_bert.files import read_json, replacing, write_json
-from keras_bert.training.logits_cache import rows_fingerprint
+from keras_bert.training.evaluation import rows_fingerprint
 from keras_bert.training.progress import track
 
 

@@ -8,7 +8,7 @@ import pathlib
 import keras_bert
 from keras_bert.data.bucketing import token_batches
 from keras_bert.tasks import TaggingTask
-from keras_bert.training.logits_cache import weights_fingerprint
+from keras_bert.training.evaluation import weights_fingerprint
 from research.feature_tagging.cache import FeatureBatches, FeatureCache
 from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
 

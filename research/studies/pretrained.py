@@ -9,7 +9,7 @@ from keras_bert.pretraining import Masking
 from keras_bert.runs.grid_runs import remove_snapshots
 from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings, open_held_out, open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged
-from keras_bert.training.snapshots import Snapshots
+from keras_bert.training.run_state import Snapshots
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
 
 _LOG = logging.getLogger("keras_bert")

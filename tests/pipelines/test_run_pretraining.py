@@ -23,7 +23,7 @@ from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.runs import pretraining  # noqa: E402
 from keras_bert.runs.pretraining import data_facts  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
-from keras_bert.training.logits_cache import weights_fingerprint  # noqa: E402
+from keras_bert.training.evaluation import weights_fingerprint  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, finish, flags_of, mistake, run, start  # noqa: E402

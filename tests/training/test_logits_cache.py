@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.logits_cache import cached_logits
+from keras_bert.training.evaluation import Evaluator, cached_logits
 
 LENGTHS = [4, 1, 7, 3, 7]
 

@@ -11,7 +11,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task, start_text
 from keras_bert.tasks.classification.task import texts
 from keras_bert.training.distillation import distillation_loss
-from keras_bert.training.logits_cache import cached_logits, weights_fingerprint
+from keras_bert.training.evaluation import cached_logits, weights_fingerprint
 from keras_bert.training.losses import regression_loss
 
 
