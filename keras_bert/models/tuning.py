@@ -73,7 +73,7 @@ def enable_lora(model: keras.Model, rank: int, *, alpha: float | None = None) ->
         enable_lora(model, rank=8)
     """
     blocks = [layer for layer in model._flatten_layers() if isinstance(layer, TransformerBlock)]
-    _check(model, blocks, rank, alpha)
+    _check_adaptable(model, blocks, rank, alpha)
     for layer in model._flatten_layers():
         if isinstance(layer, TokenEmbedding | BertEmbeddings):
             layer.trainable = False
@@ -121,7 +121,7 @@ def lora_layers(model):
     return [layer for layer in model._flatten_layers() if isinstance(layer, Quantizable) and layer.lora_enabled]
 
 
-def _check(model, blocks, rank, alpha):
+def _check_adaptable(model, blocks, rank, alpha):
     if not blocks or any(isinstance(layer, DecoderBlock) for layer in model._flatten_layers()):
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     if not is_count(rank):

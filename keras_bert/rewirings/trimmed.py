@@ -94,7 +94,7 @@ def build_packed(model: keras.Model) -> keras.Model:
     """
     # Layers
     description = describe(model)
-    _check(description)
+    _check_packable(description)
     layers, head = description.layers, head_named(description.head)
     packed_mask = PackedMask(description.causal, name="packed_mask")
     first_tokens = FirstTokens(dtype=description.dtype, name="first_tokens")
@@ -117,7 +117,7 @@ def build_packed(model: keras.Model) -> keras.Model:
     return keras.Model(inputs, outputs, name=f"packed_{model.name}")
 
 
-def _check(description):
+def _check_packable(description):
     """Raises for models without a packed form."""
     known = [head.name for head in HEADS if head.packs]
     if description.head not in known:

@@ -1,11 +1,17 @@
-"""Strategies, and errors for unavailable ones."""
+"""Strategies, errors for unavailable ones, and the batches of replicas."""
 
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_bert
 from keras_bert import create_strategy
+from keras_bert.data.batch_source import Stream
+from keras_bert.training.distribution import replica_dataset
+from keras_bert.training.losses import Loss
+from tests.training.small_run import linear
 
 
 def test_auto_is_one_device_here():
@@ -42,3 +48,32 @@ def test_a_worker_that_does_not_respond(two_addresses, monkeypatch):
     message = rf"the worker {two_addresses[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"
     with pytest.raises(ValueError, match=message):
         create_strategy("multi_worker", timeout_s=0.5)
+
+
+def test_each_row_goes_to_one_replica(mirrored):
+    numbers = tf.data.Dataset.range(5).map(lambda x: (x, x)).batch(5)
+    loss = Loss("count", None, None)
+    dataset = replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
+    ((inputs, _, weights, totals),) = dataset
+    found = [part.numpy().tolist() for part in mirrored.experimental_local_results(inputs)]
+    real = [part.numpy().tolist() for part in mirrored.experimental_local_results(weights)]
+    assert found == [[0, 1, 2, 3], [4, 4, 4, 4]]
+    assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
+    assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
+    batches = keras_bert.data.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
+    alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset)
+    assert alone.element_spec[2].shape == (2,)  # Static shapes, as TPUs and XLA need.
+
+
+def test_unsupported_batches():
+    run, x = linear(), np.ones((7, 3), "float32")
+    inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
+    with pytest.raises(ValueError, match="the weights of a batch must have one value per row"):
+        run.evaluate(tf.data.Dataset.from_tensors(({"x": x}, x[:, 0], x[:, :2])))
+    with pytest.raises(ValueError, match="`targets` are required by the loss. Received: batches without targets"):
+        run.fit(inputs)
+    with pytest.raises(ValueError, match=r"is infinite. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
+        run.predict(inputs.repeat())
+    message = "must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. Received: dict"
+    with pytest.raises(ValueError, match=message):
+        run.predict({"x": x})

@@ -1,12 +1,15 @@
-"""Progress lines on a terminal and in a pipe."""
+"""Progress lines on a terminal and in a pipe; `logging` stays as the program has configured it."""
 
 import io
+import logging
 import time
 from unittest import mock
 
 import pytest
+from absl import logging as absl_logging
 
 from keras_bert.training import progress
+from keras_bert.training.progress import quiet_tensorflow
 
 
 class Screen(io.StringIO):
@@ -98,3 +101,15 @@ def test_other_jobs_are_shown_after_two_seconds(clock, monkeypatch):
         with progress.announced("tracing the step", delay=delay):
             time.sleep(0.2)
         assert log.getvalue() == expected
+
+
+def test_logging_of_the_program(monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with quiet_tensorflow():
+        absl_logging.info("absl configures `logging` with its first message")
+        logging.getLogger("tensorflow").warning("5 out of the last 5 calls triggered tf.function retracing")
+        logging.getLogger("tensorflow").warning("Assets written to: .writing-1/assets")
+        logging.getLogger("tensorflow").warning("Using MirroredStrategy eagerly has significant overhead currently")
+        logging.getLogger("keras_bert").warning("shown")
+    assert logging.getLogger().handlers == []
+    assert capsys.readouterr().err == "keras_bert: shown\n"
