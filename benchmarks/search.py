@@ -29,7 +29,7 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
-from keras_bert.search import index_files
+from keras_bert.search import vector_files
 from keras_bert.search.data import Passage
 from keras_bert.search.index_files import IndexFacts, write_facts, write_passages
 from keras_bert.similarity import unit
@@ -79,10 +79,10 @@ def write_index(directory, path, options):
     for number in range(facts.blocks):
         rows = range(number * BLOCK, number * BLOCK + facts.rows(number))
         write_passages(directory, number, [Passage(str(row), f"passage {row}") for row in rows])
-        index_files.write_block(directory, number, stored[rows.start : rows.stop])
-    index_files.join_blocks(directory, facts)
+        vector_files.write_block(directory, number, stored[rows.start : rows.stop])
+    vector_files.join_blocks(directory, facts)
     write_facts(directory, facts)
-    return time.perf_counter() - start, index_files.vectors_path(directory).stat().st_size
+    return time.perf_counter() - start, vector_files.vectors_path(directory).stat().st_size
 
 
 def with_keras_bert(directory, *rest):
@@ -183,7 +183,7 @@ def main(_):
         seconds, memory = contest.in_own_process("build", build, _MODEL.value or contest.minilm(), texts, name)
         print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
         embedded = folder / "embedded"
-        index = index_files.open_vectors(embedded, keras_bert.search.open_index(embedded).facts)
+        index = vector_files.open_vectors(embedded, keras_bert.search.open_index(embedded).facts)
         stored = index.reconstruct_n(0, index.ntotal)
         np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
         graphs = {f"{dtype}, graph": (dtype, True) for dtype in exact}

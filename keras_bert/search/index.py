@@ -12,7 +12,8 @@ from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_count
 from keras_bert.heads.registry import head_named
 from keras_bert.runs.unchanged_inputs import differences
-from keras_bert.search import index_files
+from keras_bert.search import vector_files
+from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
 from keras_bert.similarity import unit
 
 SIMILARITIES = ("cosine", "dot")
@@ -58,9 +59,9 @@ class SearchIndex:
     """
 
     def __init__(self, directory: str | os.PathLike, bert: LoadedBert | None = None):
-        self.directory, self.facts = pathlib.Path(directory), index_files.find_facts(directory)
-        self._offsets = [index_files.open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
-        self._vectors = index_files.open_vectors(directory, self.facts)
+        self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
+        self._offsets = [open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
+        self._vectors = vector_files.open_vectors(directory, self.facts)
         self._given = bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
             self._check_model(bert)
@@ -114,7 +115,7 @@ class SearchIndex:
             raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")
         if not np.isfinite(vectors).all():
             raise ValueError("`vectors` must be finite. Received: NaN or infinity")
-        return index_files.nearest(self._vectors, vectors, min(top, len(self)))
+        return vector_files.nearest(self._vectors, vectors, min(top, len(self)))
 
     def passage(self, number):
         """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
@@ -122,18 +123,18 @@ class SearchIndex:
             raise ValueError(f"`number` must be that of a passage, 0 to {len(self) - 1}. Received: number={number}")
         block, row = divmod(number, self.facts.block)
         start, end = self._offsets[block][row : row + 2].tolist()
-        path = index_files.passages_path(self.directory, block)
+        path = passages_path(self.directory, block)
         with open(path, "rb") as file:
             file.seek(start)
-            return index_files.read_passage(path, row + 1, file.read(end - start))
+            return read_passage(path, row + 1, file.read(end - start))
 
     def ids(self):
         """Yields the ids of all passages in order."""
         for block in range(self.facts.blocks):
-            path = index_files.passages_path(self.directory, block)
+            path = passages_path(self.directory, block)
             with open(path, "rb") as file:
                 for line, content in enumerate(file, 1):
-                    yield index_files.read_passage(path, line, content)["id"]
+                    yield read_passage(path, line, content)["id"]
 
     @functools.cached_property
     def bert(self):

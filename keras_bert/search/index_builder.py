@@ -14,9 +14,17 @@ import numpy as np
 from keras_bert.bert import LoadedBert
 from keras_bert.checks import check_choice, check_count
 from keras_bert.runs.unchanged_inputs import differences
-from keras_bert.search import index_files
+from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index import SIMILARITIES, SearchIndex, embed, model_facts, model_similarity
+from keras_bert.search.index_files import (
+    IndexFacts,
+    check_folder,
+    passage_line,
+    read_facts,
+    write_facts,
+    write_passages,
+)
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 
@@ -83,18 +91,18 @@ def build_index(
         "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
     }
     approximate = count > EXACT if approximate is None else bool(approximate)
-    facts = index_files.IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
+    facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
     facts = _begin(directory, facts)
-    if not index_files.vectors_path(directory).is_file():
-        sizes = [facts.rows(n) for n in range(facts.blocks) if not index_files.block_path(directory, n).is_file()]
+    if not vector_files.vectors_path(directory).is_file():
+        sizes = [facts.rows(n) for n in range(facts.blocks) if not vector_files.block_path(directory, n).is_file()]
         work = _write_blocks(bert, read, directory, facts, batch_size)
         for _ in track(work, f"embedding, parts of {_PART}", sum(-(-size // _PART) for size in sizes)):
             pass
         with announced("joining the vectors"):
-            index_files.join_blocks(directory, facts)
+            vector_files.join_blocks(directory, facts)
     for number in range(facts.blocks):
-        index_files.block_path(directory, number).unlink(missing_ok=True)
-    index_files.write_facts(directory, dataclasses.replace(facts, complete=True))
+        vector_files.block_path(directory, number).unlink(missing_ok=True)
+    write_facts(directory, dataclasses.replace(facts, complete=True))
     return SearchIndex(directory, bert)
 
 
@@ -130,7 +138,7 @@ def _survey(read):
     """Reads the passages once. Returns their number and fingerprint; raises an error if two have the same id."""
     digest, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
     for passage in read():
-        digest.update(index_files.passage_line(passage))
+        digest.update(passage_line(passage))
         ids.append(hash(passage.id))
     hashes, counts = np.unique(np.asarray(ids), return_counts=True)
     if repeated := set(hashes[counts > 1].tolist()):
@@ -148,10 +156,10 @@ def _begin(directory, facts):
 
     A build without the name of the model keeps the one that the index has.
     """
-    index_files.check_folder(directory)
-    before = index_files.read_facts(directory)
+    check_folder(directory)
+    before = read_facts(directory)
     if before is None:
-        index_files.write_facts(directory, facts)
+        write_facts(directory, facts)
         return facts
     ignored = {"name": None, "complete": False}
     first, second = (_flat(dataclasses.replace(each, **ignored)) for each in (before, facts))
@@ -173,7 +181,7 @@ def _write_blocks(bert, read, directory, facts, batch_size):
     passages = iter(read())
     for number in range(facts.blocks):
         block = list(itertools.islice(passages, facts.rows(number)))
-        if index_files.block_path(directory, number).is_file():
+        if vector_files.block_path(directory, number).is_file():
             continue
         texts, vectors = [passage.content for passage in block], np.zeros([len(block), facts.width], "float32")
         order = sorted(range(len(block)), key=lambda row, texts=texts: len(texts[row]), reverse=True)
@@ -184,8 +192,8 @@ def _write_blocks(bert, read, directory, facts, batch_size):
             )
             _check_vectors(vectors[rows], [block[row] for row in rows])
             yield
-        index_files.write_passages(directory, number, block)
-        index_files.write_block(directory, number, vectors)
+        write_passages(directory, number, block)
+        vector_files.write_block(directory, number, vectors)
 
 
 def _check_vectors(vectors, block):
