@@ -21,8 +21,8 @@ import re
 import unicodedata
 
 from keras_bert.data import sources as files
+from keras_bert.data.squad import checked_object, field
 from keras_bert.files import replacing
-from keras_bert.tasks.questions.data import checked_object, field
 from pipelines import command
 from pipelines.arguments import CommandArguments, flag
 

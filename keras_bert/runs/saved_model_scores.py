@@ -2,38 +2,16 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
 
-from keras_bert.data import layouts
-from keras_bert.data.sources import source
 from keras_bert.exporting import assets
 from keras_bert.files import read_json
-from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import METRICS
-from keras_bert.tasks.classification.multi_label import dense, read_multi_label
-from keras_bert.tasks.examples import read_table
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions.metrics import score as squad_score
+from keras_bert.tasks.registry import TASKS
 
 _TOGETHER = 32  # Texts of similar length in a request.
-
-
-@dataclasses.dataclass(frozen=True)
-class Labelled:
-    """Labelled data for a SavedModel.
-
-    `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
-    dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
-    first.
-    """
-
-    inputs: dict
-    predictions: Callable
-    score: Callable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +56,7 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
                     f"{reference} must be the same model as {directory}. Received: {name}={other[name]!r} and "
                     f"{name}={facts[name]!r}"
                 )
-    data = _read(facts, directory, path, task, text, pair, label)
+    data = _read(directory, facts, path, task=task, text=text, pair=pair, label=label)
     predictions = data.predictions(answers(directory, data.inputs))
     scores, rows = data.score(predictions), len(predictions)
     if reference is None:
@@ -111,57 +89,13 @@ def _facts(directory):
     return read_json(path)
 
 
-def _read(facts, directory, path, task, text, pair, label):
-    if facts["head"] == "question_answering":
-        return _questions(path)
-    if facts["head"] != "classification":
+def _read(directory, facts, path, **options):
+    """Returns the `Labelled` data of the first task that such a model is of."""
+    found = (task.labelled(directory, facts, path, **options) for task in TASKS if task.head == facts["head"])
+    labelled = next(filter(None, found), None)
+    if labelled is None:
         raise ValueError(
             f"{directory}: labelled data is for classification, regression and question answering. "
             f"Received: head={facts['head']!r}"
         )
-    labels = facts["labels"]
-    if text is None and task is None:
-        text, usual = layouts.texts(source(path), [label])
-        pair = pair or usual
-    if task is not None:
-        if task not in glue.TASKS:
-            raise ValueError(f"`task` must be one of {', '.join(glue.TASKS)}. Received: task={task!r}")
-        if list(glue.TASKS[task].labels) != list(labels or ()):
-            raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
-        examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
-    elif facts["multi_label"]:
-        examples, metrics = read_multi_label(path, text, pair, label.split(","), labels), METRICS["multi_label"]
-    else:
-        kind = "classification" if labels else "regression"
-        examples, metrics = read_table(path, text, pair, label, labels, regression=not labels), METRICS[kind]
-    if (examples.pair is not None) != facts["pair"]:
-        raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
-    inputs = {"text": examples.text} if examples.pair is None else {"text": examples.text, "pair": examples.pair}
-    targets = dense(examples.labels, len(labels)) if facts["multi_label"] else examples.labels
-
-    def score(predictions):
-        guesses = np.array(predictions) if facts["multi_label"] else predictions
-        return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
-
-    return Labelled(inputs, _predictions, score)
-
-
-def _predictions(outputs):
-    if "value" in outputs:
-        return outputs["value"].astype(float).tolist()
-    if "predicted" in outputs:
-        return outputs["predicted"].tolist()
-    return outputs["probabilities"].argmax(-1).tolist()
-
-
-def _questions(path):
-    questions = squad.read(path)
-    inputs = {"question": questions.questions, "context": [questions.contexts[index] for index in questions.context]}
-
-    def score(texts):
-        predictions = dict(zip(questions.ids, texts, strict=True))
-        scores = squad_score(questions, predictions)
-        names = ("f1", "exact") if questions.version_2 else ("f1", "exact_match")
-        return {name: scores[name] for name in names}
-
-    return Labelled(inputs, lambda outputs: [text.decode() for text in outputs["answer"]], score)
+    return labelled

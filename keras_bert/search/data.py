@@ -8,10 +8,10 @@ import dataclasses
 import pathlib
 from typing import NamedTuple
 
+from keras_bert.data import squad
 from keras_bert.data.rows import finite_number
 from keras_bert.data.sources import source
 from keras_bert.data.tables import stream_lines, stream_rows, valid_text
-from keras_bert.tasks.questions import data
 
 _TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")
@@ -182,7 +182,7 @@ def read_squad(path):
     Repeated paragraphs are one passage; the ids of passages are their numbers. The only relevant passage of a question
     is its own paragraph, also for questions of SQuAD 2.0 without an answer.
     """
-    read = data.read(path)
+    read = squad.read(path)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(read.contexts))}
     passages = [Passage(str(number), text) for text, number in numbers.items()]
     queries = list(map(Query, read.ids, read.questions))

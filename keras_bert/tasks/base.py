@@ -72,6 +72,20 @@ class Findings:
             object.__setattr__(self, name, value)
 
 
+@dataclasses.dataclass(frozen=True)
+class Labelled:
+    """Labelled data for a SavedModel.
+
+    `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
+    dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
+    first.
+    """
+
+    inputs: dict
+    predictions: Callable
+    score: Callable
+
+
 def first_known(targets):
     """Returns the first target that is neither missing nor empty, or `None`."""
     return next((target for target in targets or () if target is not None and target != []), None)
@@ -186,6 +200,14 @@ class Task(abc.ABC):
     def signatures(cls, signatures, settings):
         """Returns more signatures of an export, given those of the head, a dict of `tf.function`s by name."""
         return {}
+
+    @classmethod
+    def labelled(cls, directory, facts, path, **options):
+        """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.
+
+        `options` are those of `saved_model_scores.compare`.
+        """
+        return None
 
     @property
     def held_out(self):

@@ -1,9 +1,9 @@
 """Reads texts to predict from files and lines, as dicts that `LoadedBert.predict` takes."""
 
+from keras_bert.data import choices as multiple_choice
 from keras_bert.data.rows import converted
 from keras_bert.data.sources import source
 from keras_bert.data.tables import is_blank
-from keras_bert.tasks.multiple_choice import data as multiple_choice
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -14,7 +14,7 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
 
     Other columns are ignored; texts may be empty, except for multiple choice. Of `allowed`, the inputs that the model
     takes, such as `[("text",), ("text", "pair")]`, the last one whose columns the rows have is read. Columns default to
-    the names of the inputs; for choices, see `multiple_choice.data.read`.
+    the names of the inputs; for choices, see `data.choices.read`.
     """
     path = source(path)
     if "choices" in allowed[0]:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from keras_bert.data import in_memory
+from keras_bert.data import squad as questions
 from keras_bert.data.sources import Memory
 from keras_bert.exporting.answerer import read_rows
 from keras_bert.runs.fit import rows_of
 from keras_bert.tasks import registry
-from keras_bert.tasks.questions import data as questions
 
 tf = pytest.importorskip("tensorflow")
 TEXTS, PAIRS = ["a", "b c"], [("a", "d"), ("b c", "e")]

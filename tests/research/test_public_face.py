@@ -9,6 +9,8 @@ MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search
 PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
 PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
 PRIVATE = {
+    "keras_bert.data.squad.checked_object",
+    "keras_bert.data.squad.field",
     "keras_bert.exporting.answerer.Answerer",
     "keras_bert.checkpoints.loaded.model_identity",
     "keras_bert.checkpoints.folder.Folder",
@@ -46,8 +48,6 @@ PRIVATE = {
     "keras_bert.tasks.classification.glue",
     "keras_bert.tasks.classification.leaderboard.table",
     "keras_bert.tasks.questions.data",
-    "keras_bert.tasks.questions.data.checked_object",
-    "keras_bert.tasks.questions.data.field",
     "keras_bert.tasks.tagging.data",
     "keras_bert.text.answer_settings.checked_labels",
     "keras_bert.text.tokenizer_options.LONGEST_WORD",

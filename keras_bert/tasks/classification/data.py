@@ -166,9 +166,8 @@ def own_data(
         path if path is None else source(path) for path in (train_file, dev_file, test_file)
     )
     if text is None:
-        text, usual = layouts.texts(train_file, [*columns, *([pair] if pair else [])])
-        pair = pair or usual
-    read = functools.partial(_read, kind, text, pair)
+        text, pair = usual_columns(train_file, [*columns, *([pair] if pair else [])], pair)
+    read = functools.partial(read_kind, kind, text, pair)
     train = read(columns, train_file, skip_bad_rows, labels)
     if labels is None:
         labels, train = _with_classes(kind, columns, train, train_file)
@@ -193,8 +192,14 @@ def _present(origin, columns, text, pair):
     return columns if any(row.get(name) not in (None, -1, "-1") for row in rows for name in columns) else []
 
 
-def _read(kind, text, pair, columns, path, skip_bad_rows, labels=None):
-    """Reads one file; without `columns`, it has no labels."""
+def usual_columns(origin, wanted, pair=None):
+    """Returns the columns of the text and of its pair, by their usual names; the source has the `wanted` columns."""
+    text, usual = layouts.texts(origin, wanted)
+    return text, pair or usual
+
+
+def read_kind(kind, text, pair, columns, path, skip_bad_rows, labels=None):
+    """Reads one file of a kind of labels, one of `OWN`; without `columns`, it has no labels."""
     if kind == "multi_label":
         return multi_label.read_multi_label(path, text, pair, columns, labels, skip_bad_rows)
     column = columns[0] if columns else None

@@ -6,19 +6,21 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from keras_bert.checks import check_not_negative
+from keras_bert.checks import check_choice, check_not_negative
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
+from keras_bert.data.sources import source
 from keras_bert.files import write_text
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
+from keras_bert.tasks.base import Findings, Labelled, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, submission
 from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import (
+    METRICS,
     ClassificationSettings,
     RegressionSettings,
     assign_folds,
@@ -26,10 +28,13 @@ from keras_bert.tasks.classification.data import (
     own_data,
     predict,
     predictions_table,
+    read_kind,
     same_prediction,
     score,
+    usual_columns,
     with_columns,
 )
+from keras_bert.tasks.classification.multi_label import dense
 from keras_bert.tasks.examples import Examples
 from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
@@ -93,6 +98,32 @@ class ClassificationTask(Task):
         pair = "pair" if "pair" in train.names() else None
         columns = {"text": "text" if pair else None, "pair": pair}
         return own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
+
+    @classmethod
+    def labelled(cls, directory, facts, path, task=None, text=None, pair=None, label="label"):
+        labels, several = facts["labels"], facts["multi_label"]
+        kind = "multi_label" if several else "classification" if labels else "regression"
+        if kind != cls.kind:
+            return None
+        if task is not None:
+            check_choice("task", task, glue.TASKS)
+        if task is None:
+            columns, metrics = label.split(",") if several else [label], METRICS[kind]
+            text, pair = (text, pair) if text else usual_columns(source(path), [label], pair)
+            examples = read_kind(kind, text, pair, columns, path, None, labels)
+        elif list(glue.TASKS[task].labels) != list(labels or ()):
+            raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
+        else:
+            examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
+        if (examples.pair is not None) != facts["pair"]:
+            raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
+        targets = dense(examples.labels, len(labels)) if several else examples.labels
+
+        def score(predictions):
+            guesses = np.array(predictions) if several else predictions
+            return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
+
+        return Labelled(dict(zip(("text", "pair"), examples.columns, strict=False)), _answered, score)
 
     def _split(self, name, examples, train=None):
         if train is not None and examples is train.examples:
@@ -298,6 +329,15 @@ class RegressionTask(ClassificationTask):
                 f"they are classes. Received: targets such as {first_known(targets)!r}"
             )
         return True
+
+
+def _answered(outputs):
+    """Returns the predictions of the outputs of a SavedModel: numbers, classes, or lists of 0 and 1."""
+    if "value" in outputs:
+        return outputs["value"].astype(float).tolist()
+    if "predicted" in outputs:
+        return outputs["predicted"].tolist()
+    return outputs["probabilities"].argmax(-1).tolist()
 
 
 def is_text(text):

@@ -13,10 +13,10 @@ passages. The columns of a table tell what it is:
 import dataclasses
 import re
 
+from keras_bert.data import squad
 from keras_bert.data.rows import Rows, TaskData, converted, finite_number, readable, text_cell
 from keras_bert.data.sources import source
 from keras_bert.tasks.class_names import class_name
-from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.settings import setting
 
 # Default names of the columns, the first one that a file has.

@@ -10,10 +10,10 @@ import numpy as np
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, own_data_set
+from keras_bert.tasks.base import Findings, Labelled, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import metrics, predictions
-from keras_bert.tasks.questions.data import QuestionSettings, read_all
+from keras_bert.tasks.questions.data import QuestionSettings, read, read_all
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import judge_answers
 from keras_bert.training.losses import span_loss
@@ -57,6 +57,18 @@ class QuestionAnsweringTask(Task):
     @classmethod
     def read(cls, train, dev, settings, labels=None):
         return read_all([train], dev)
+
+    @classmethod
+    def labelled(cls, directory, facts, path, **options):
+        questions = read(path)
+        contexts = [questions.contexts[index] for index in questions.context]
+
+        def score(texts):
+            scores = metrics.score(questions, dict(zip(questions.ids, texts, strict=True)))
+            return {name: scores[name] for name in ("f1", "exact" if questions.version_2 else "exact_match")}
+
+        inputs = {"question": questions.questions, "context": contexts}
+        return Labelled(inputs, lambda outputs: [text.decode() for text in outputs["answer"]], score)
 
     @property
     def held_out(self):

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import re
 
-from keras_bert.tasks.multiple_choice import keys
+from keras_bert.data import choice_keys as keys
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_bert.tasks.questions import data as squad
+from keras_bert.data import squad
 
 
 def qa(name="q", question="Who?", **rest):

@@ -1,0 +1,200 @@
+"""Reads questions about contexts, and the positions of their answers: SQuAD 1.1 and 2.0, and one question in each row.
+
+A row has `question`, `context` and `answers`: a dict of lists, `text` and `answer_start`, as on the hub; a list of
+dicts or of strings; one string; or nothing for a question without an answer. An answer without a position is at its
+first occurrence.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from keras_bert.data.rows import Rows
+from keras_bert.data.sources import source
+from keras_bert.data.tables import valid_text
+from keras_bert.files import fingerprint
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions(Rows):
+    """Questions about contexts, and their answers.
+
+    Args:
+        spans: the lists of the answers' positions: `(first byte, last byte + 1)` in the UTF-8 encoded context.
+        wrong: `(id, text, place)` of answers that are not at their `answer_start`. They are missing from `spans`.
+        contradicted: ids of questions with answers that are marked as impossible. Scores use the answers, as in the
+            official script of version 2.0; training uses the mark, as in Google's program.
+    """
+
+    contexts: list  # The paragraphs.
+    ids: list
+    questions: list
+    context: np.ndarray  # The index of the context of each question, `(questions,)`.
+    golds: list  # The answers of each question.
+    spans: list
+    version_2: bool  # Whether questions may have no answer.
+    wrong: list
+    contradicted: frozenset = frozenset()
+
+    content = ("ids", "questions", "context", "golds", "spans")
+
+    def first(self, count):
+        """Returns the first `count` questions, or all for `None`."""
+        if count is None:
+            return self
+        first = super().first(count)
+        wrong = [answer for answer in self.wrong if answer[0] in first.ids]
+        return dataclasses.replace(first, wrong=wrong, contradicted=self.contradicted & set(first.ids))
+
+    def fingerprint(self):
+        """Returns a hash of the questions, contexts and answers, to recognize changed data."""
+        context = self.context.tolist()
+        return fingerprint([self.contexts, self.ids, self.questions, context, self.golds, self.spans])
+
+
+def read(path, version_2=None):
+    """Reads `Questions` from a source, or the file of a path.
+
+    `version_2`, whether questions may have no answer, defaults to the version of the file. `False` ignores
+    `is_impossible`, which version 1.1 does not have. All errors other than those in `wrong` raise a ValueError that
+    names the question or paragraph.
+    """
+    origin = source(path)
+    paragraphs, says_2 = _paragraphs(origin)
+    contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
+    seen, wrong, contradicted = set(), [], set()
+    for place, paragraph, is_row in paragraphs:
+        text = valid_text(field(place, paragraph, "context", str))
+        if not text.strip():
+            raise ValueError(f"{place}: the context is empty. Expected a string")
+        bytes_before = _bytes_before(text)
+        for number, entry in enumerate(field(place, paragraph, "qas", list)):
+            name = _question_id(origin, place, number, entry, seen)
+            says_2 |= "is_impossible" in entry
+            own = place if is_row else f"{origin}: {name}"
+            answers = _answers(own, entry, text)
+            if answers and entry.get("is_impossible"):
+                contradicted.add(name)
+            found = [_locate(text, bytes_before, *answer) for answer in answers]
+            wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
+            ids.append(name)
+            questions.append(valid_text(field(own, entry, "question", str)))
+            context.append(len(contexts))
+            golds.append([answer for answer, _ in answers])
+            spans.append([span for span in found if span is not None])
+        contexts.append(text)
+    if not ids:
+        raise ValueError(f"{origin}: the file contains no questions")
+    version_2 = says_2 if version_2 is None else version_2
+    if not version_2 and says_2 and (unanswered := [name for name, gold in zip(ids, golds, strict=True) if not gold]):
+        raise ValueError(
+            f"{origin}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
+            "Received: version_2=False"
+        )
+    context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
+    return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
+
+
+def _paragraphs(origin):
+    """Returns place, paragraph and whether it is a row of each paragraph, and whether they are SQuAD 2."""
+    articles = (origin.document or {}).get("data")
+    nested = isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
+    if nested or (origin.document is not None and not isinstance(articles, list)):
+        content = checked_object(origin, origin.document, "SQuAD", "data")
+        return _nested(origin, articles), str(content.get("version", "")).lstrip("v").startswith("2")
+    rows = [_row(origin, number, row) for number, row in origin.values]
+    return rows, not all(row["qas"][0]["answers"] for _, row, _ in rows)
+
+
+def _row(origin, number, row):
+    """Returns the place of a row, and the paragraph with its question."""
+    if isinstance(row, ValueError):
+        raise row
+    place = origin.place(number)
+    if not isinstance(row, dict) or not {"question", "context"} <= set(row):
+        raise ValueError(f"{place}: expected a dict with `question` and `context`. Received: {row!r:.100}")
+    entry = {"question": row["question"], "answers": _listed(row.get("answers")), "id": str(row.get("id", number))}
+    if "is_impossible" in row:
+        entry["is_impossible"] = row["is_impossible"]
+    return place, {"context": row["context"], "qas": [entry]}, True
+
+
+def _listed(answers):
+    """Returns the answers of a row as a list of dicts with `text` and `answer_start`."""
+    if isinstance(answers, dict) and isinstance(answers.get("text"), list):  # As on the hub.
+        starts = answers.get("answer_start") or [None] * len(answers["text"])
+        return [{"text": text, "answer_start": start} for text, start in zip(answers["text"], starts, strict=True)]
+    answers = answers if isinstance(answers, list) else [answers]
+    return [
+        answer if isinstance(answer, dict) else {"text": answer, "answer_start": None}
+        for answer in answers
+        if answer not in (None, "")
+    ]
+
+
+def _question_id(origin, place, number, entry, seen):
+    name = entry.get("id") if isinstance(entry, dict) else None
+    if name in (None, ""):
+        raise ValueError(f"{place}: question {number} has no `id`")
+    if str(name) in seen:
+        raise ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
+    seen.add(str(name))
+    return str(name)
+
+
+def checked_object(place, content, name, key):
+    """Returns a JSON object with a list under `key`, in the format of the data set `name`."""
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        raise ValueError(f"{place}: expected {name}'s format, an object with a list `{key}`")
+    return content
+
+
+def _nested(origin, articles):
+    for number, article in enumerate(articles):
+        title = article.get("title", "") if isinstance(article, dict) else ""
+        place = f"{origin}: article {number}" + (f" ({title})" if title else "")
+        paragraphs = field(place, article, "paragraphs", list)
+        if not paragraphs:
+            raise ValueError(f"{place} has no paragraphs")
+        for index, paragraph in enumerate(paragraphs):
+            yield f"{place}, paragraph {index}", paragraph, False
+
+
+def field(place, entry, name, kind, default=None):
+    """Returns a value of a JSON object, or raises an error with its place in the file if the type is wrong."""
+    value = entry.get(name, default) if isinstance(entry, dict) else None
+    if not isinstance(value, kind):
+        expected = {str: "a string", list: "a list", dict: "an object", int: "an integer"}[kind]
+        raise ValueError(f"{place}: `{name}` must be {expected}. Received: {value!r:.80}")
+    return value
+
+
+def _answers(place, entry, context):
+    """Returns `(text, first character)` of each answer; answers are optional."""
+    if "answers" not in entry:
+        return []
+    return [_answer(place, answer, context) for answer in field(place, entry, "answers", list)]
+
+
+def _answer(place, answer, context):
+    text = valid_text(field(place, answer, "text", str))
+    if "answer_start" in answer and answer["answer_start"] is None:
+        if text not in context:
+            raise ValueError(f"{place}: the answer {text!r:.100} is not in the context of its question")
+        return text, context.index(text)
+    return text, field(place, answer, "answer_start", int)
+
+
+def _bytes_before(text):
+    """Returns the number of UTF-8 bytes before each character, and the total."""
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    sizes = 1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF)
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _locate(text, bytes_before, answer, start):
+    """Returns the byte range of an answer, stripped of white space; `None` if the answer is not at `start`."""
+    if start < 0 or not answer.strip() or text[start : start + len(answer)] != answer:
+        return None
+    first = start + len(answer) - len(answer.lstrip())
+    return int(bytes_before[first]), int(bytes_before[first + len(answer.strip())])
