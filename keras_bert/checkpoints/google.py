@@ -1,5 +1,6 @@
 """Google's TensorFlow 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`."""
 
+import logging
 import re
 
 import numpy as np
@@ -15,6 +16,8 @@ from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import LONGEST_WORD, VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"
+_LOG = logging.getLogger("keras_bert")
+_WITHOUT_PLACE = ("labels", "task", "pair", "sequence_length", "null_threshold", "task_settings")
 # Our names of tensors, Google's: those of run_classifier.py, run_squad.py and of pre-training; endings of the others.
 _NAMES = {
     "cls.predictions.bias": "cls/predictions/output_bias",
@@ -70,9 +73,9 @@ def _tensor(name, shapes, fetch):
     return Tensor(name, shape, lambda: fetch(name).T if transposed else fetch(name))
 
 
-def write(description, vocabulary, directory):
-    """Writes `bert_config.json`, `bert_model.ckpt.*` and, unless the vocabulary is None, `vocab.txt`."""
-    tf = _tensorflow()
+def write(description, metadata, directory):
+    """Writes `bert_config.json`, `bert_model.ckpt.*` and, if there is a vocabulary, `vocab.txt`."""
+    tf, vocabulary = _tensorflow(), metadata.vocabulary
     _check(description, vocabulary)
     tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
     arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
@@ -85,6 +88,11 @@ def write(description, vocabulary, directory):
     )
     if vocabulary is not None:
         vocabulary.save(directory / "vocab.txt")
+    lost = [name for name in _WITHOUT_PLACE if getattr(metadata, name) is not None]
+    # `load` infers it from the vocabulary.
+    lost += ["lowercase"] if vocabulary is not None and bool(metadata.lowercase) == vocabulary.cased else []
+    if lost:
+        _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
 
 
 def _check(description, vocabulary):

@@ -44,8 +44,8 @@ def read_all(folder, options):
     folder = folder.transformer
     checkpoint = read_model(folder, options.head)
     longest_word = LONGEST_WORD if folder.is_ours else None
-    metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
-    return dataclasses.replace(checkpoint, metadata=metadata)
+    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
+    return checkpoint
 
 
 def read_model(folder, head=None):

@@ -13,8 +13,6 @@ from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
-# What a description and the metadata of a checkpoint have alike.
-_DESCRIBED = ("head", "causal", "positions", "tied", "multi_label", "score_activation")
 
 
 def fits(folder):
@@ -38,9 +36,16 @@ def read(folder, options):
             raise other_models.OtherModelError(file, models) from None
         raise
     metadata = huggingface.read_config(folder)[1] if folder.has(CONFIG) else Metadata()
-    stored = {name: description.options[name] for name in head_named(description.head).saved}
-    settings = {name: getattr(description, name) for name in _DESCRIBED}
-    metadata = metadata.replace(**settings, head_options=stored or None)
+    options_to_store = {name: description.options[name] for name in head_named(description.head).saved}
+    metadata = metadata.replace(
+        head=description.head,
+        causal=description.causal,
+        positions=description.positions,
+        tied=description.tied,
+        multi_label=description.multi_label,
+        score_activation=description.score_activation,
+        head_options=options_to_store or None,
+    )
     if embedding := description.embedding:
         length = metadata.sequence_length or embedding["sequence_length"]
         metadata = sentence_transformers.read_settings(folder, metadata)

@@ -17,31 +17,18 @@ _OF_BERT = ("BertForPreTraining", "BertForNextSentencePrediction")  # Others hav
 
 @dataclasses.dataclass(frozen=True)
 class ModelType:
-    """The layout of a model of transformers.
+    """The layout of a model of transformers; names are BERT's to its own."""
 
-    Args:
-        title: str, what its classes begin with.
-        prefix: str, what the encoder's tensors begin with in models with a head.
-        names: dict of parts of the names of tensors, BERT's to its own, in the order in which they are replaced.
-        head_names: dict of more of them by transformers' class, without what it begins with, which come first.
-        config_names: dict of keys of `config.json`, BERT's to its own.
-        fixed: dict of its other keys of `config.json` with the values that are supported, the first one is written.
-        implied: dict of settings of `BertConfig` that it always has.
-        padding: int, the id of padding by default if positions are counted from it, `None` otherwise.
-        pooled: bool, whether the encoder alone has the pooler, as models with a head on it have.
-        gelu: bool, whether the masked-LM head has a GELU whatever `hidden_act` is.
-    """
-
-    title: str
-    prefix: str
-    names: dict
-    head_names: dict
-    config_names: dict = dataclasses.field(default_factory=dict)
-    fixed: dict = dataclasses.field(default_factory=dict)
-    implied: dict = dataclasses.field(default_factory=dict)
-    padding: int | None = None
-    pooled: bool = False
-    gelu: bool = True
+    title: str  # What its classes begin with.
+    prefix: str  # What the encoder's tensors begin with in models with a head.
+    names: dict  # Parts of the names of tensors, in the order in which they are replaced.
+    head_names: dict  # More of them by transformers' class without its title, which come first.
+    config_names: dict = dataclasses.field(default_factory=dict)  # Keys of `config.json`.
+    fixed: dict = dataclasses.field(default_factory=dict)  # Its other keys: supported values, first the written one.
+    implied: dict = dataclasses.field(default_factory=dict)  # Settings of `BertConfig` that it always has.
+    padding: int | None = None  # The default id of padding, if positions are counted from it.
+    pooled: bool = False  # Whether the encoder alone has the pooler, as models with a head on it have.
+    gelu: bool = True  # Whether the masked-LM head has a GELU whatever `hidden_act` is.
 
     def config(self, values):
         """Returns the content of a `config.json` with BERT's keys and classes."""

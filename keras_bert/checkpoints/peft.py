@@ -16,7 +16,7 @@ import safetensors.numpy
 from keras_bert.checkpoints import adapter_config, huggingface, locations, tokenizer_files
 from keras_bert.checkpoints.adapter_config import CONFIG
 from keras_bert.checkpoints.folder import Folder
-from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, slots
+from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, listing, slots
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
@@ -144,7 +144,7 @@ def _check_complete(folder, settings, base, head, whole, pairs):
     if missing:
         raise ValueError(
             f"{folder / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
-            f"{CONFIG} specify for head={head!r}: {_listing(missing)}. Expected a complete file, or the head of the "
+            f"{CONFIG} specify for head={head!r}: {listing(missing)}. Expected a complete file, or the head of the "
             "adapter in load(..., head=)"
         )
 
@@ -167,12 +167,8 @@ def _check_unused(folder, head, whole):
     if unused := sorted(name for name in whole if is_of_head(name) and not name.startswith(ours)):
         raise ValueError(
             f"{folder / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
-            f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
+            f"{listing(unused)}. Pass the head of the adapter, load(..., head=)"
         )
-
-
-def _listing(names):
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _open(folder):

@@ -105,14 +105,7 @@ def save(
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
         if chosen == "google":
-            google.write(description, vocabulary, temporary)
-            without = ("labels", "task", "pair", "sequence_length", "null_threshold", "task_settings")
-            lost = [name for name in without if getattr(metadata, name) is not None]
-            # `load` infers it from the vocabulary.
-            lost += ["lowercase"] if vocabulary is not None and bool(lowercase) == vocabulary.cased else []
-            if lost:
-                _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
-            return
+            return google.write(description, metadata, temporary)
         _write_settings(description, metadata, temporary)
         if chosen == "keras":
             model.save(temporary / KERAS_FILE)

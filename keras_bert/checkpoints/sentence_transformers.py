@@ -87,14 +87,13 @@ def with_modules(folder, checkpoint, head=None):
             f"this order. Received: {', '.join(kinds)}; {_OMIT} them"
         )
     folders = {kind: folder.of_module(module) for kind, module in zip(kinds, folder.modules, strict=True)}
-    checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
-    pooling = _checked(folders["Pooling"], CONFIG, "Pooling", needed=True)
-    metadata = read_settings(folder, checkpoint.metadata).replace(
-        head=embedding, pooling=_pooling(folders["Pooling"] / CONFIG, pooling), normalize="Normalize" in kinds
+    metadata = _with_length(folders["Transformer"], checkpoint)
+    pooling = _read_pooling(folders["Pooling"])
+    checkpoint.metadata = read_settings(folder, metadata).replace(
+        head=embedding, pooling=pooling, normalize="Normalize" in kinds
     )
     if "Normalize" in kinds:
         _checked(folders["Normalize"], CONFIG, "Normalize")
-    checkpoint = dataclasses.replace(checkpoint, metadata=metadata)
     return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
 
 
@@ -122,7 +121,8 @@ def _cross_encoder(folder, checkpoint):
             metadata = head_named(opened_by("CrossEncoder")).read_config(config, metadata)
         except ValueError as error:
             raise ValueError(f"{folder / SETTINGS}: {error}") from None
-    return dataclasses.replace(checkpoint, metadata=metadata)
+    checkpoint.metadata = metadata
+    return checkpoint
 
 
 def _kinds(modules):
@@ -187,13 +187,14 @@ def read_settings(folder, metadata):
     return metadata.replace(**settings)
 
 
-def _pooling(path, values):
+def _read_pooling(folder):
     """Returns the pooling, or a tuple of several."""
+    values = _checked(folder, CONFIG, "Pooling", needed=True)
     modes = values.get("pooling_mode") or [mode for key, mode in _MODES.items() if values.get(key)]
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(_MODES.values()):
         raise ValueError(
-            f"{path}: the pooling must be one of {', '.join(_MODES.values())}, or several different ones. "
+            f"{folder / CONFIG}: the pooling must be one of {', '.join(_MODES.values())}, or several different ones. "
             f"Received: {', '.join(modes) or 'none'}; {_OMIT} it"
         )
     return modes[0] if len(modes) == 1 else modes

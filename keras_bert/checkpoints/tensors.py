@@ -234,10 +234,7 @@ def check_known(checkpoint, description):
 
 
 def fill(checkpoint, wanted, optional=()):
-    """Copies tensors into slots, after names and shapes are checked; returns whether all were filled.
-
-    The checkpoint may lack the tensors with the names `optional`.
-    """
+    """Copies tensors into slots, after names and shapes are checked; those with the names `optional` may be missing."""
     tensors = checkpoint.tensors
     missing = [slot for slot in wanted if slot.name not in tensors and slot.name not in optional]
     if missing:
@@ -254,12 +251,15 @@ def fill(checkpoint, wanted, optional=()):
         if slot.part == slot.parts - 1:
             slot.variable.assign(np.concatenate(columns, axis=-1).astype("float32"))
             columns = []
-    return len(present) == len(wanted)
 
 
 def _listing(items):
-    shown = ", ".join(f"{item.name} {tuple(item.shape)}" for item in items[:5])
-    return shown + (f" and {len(items) - 5} more" if len(items) > 5 else "")
+    return listing([f"{item.name} {tuple(item.shape)}" for item in items])
+
+
+def listing(names):
+    """Returns the first names, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def with_words(checkpoint, words):
