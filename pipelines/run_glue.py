@@ -37,7 +37,7 @@ import typing
 from keras_bert import other_models
 from keras_bert.comparisons import compared
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.classification import glue, leaderboard, submission
+from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification.data import (
     OWN,
     ClassificationSettings,
@@ -276,7 +276,7 @@ def _zip(output):
     """Writes the archive for the GLUE server if all files exist."""
     if any((output / "submission").glob("*.tsv")):
         try:
-            submission.zip_submission(output / "submission", output / "submission.zip")
+            leaderboard.zip_submission(output / "submission", output / "submission.zip")
         except ValueError as error:
             logging.getLogger("keras_bert").warning("no submission.zip: %s", error)
 

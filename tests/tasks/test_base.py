@@ -130,6 +130,7 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatc
     findings = task.conclude(logits, test, tmp_path / "out")
     assert findings.measured[task.metric] == pytest.approx(scores[task.metric])
     assert {len(row) for row in findings.errors} == {len(findings.errors[0])}
+    assert task.judge(logits).errors() == findings.errors
     assert case.predictions is None or (tmp_path / "out" / case.predictions).is_file()
 
     options = {"sequence_length": task.sequence_length, **task.save_options(logits)}

@@ -58,6 +58,9 @@ class DistillationTask(Task):
     def summarize(self):
         return self._inner.summary
 
+    def judge(self, logits):
+        return self._inner.judge(logits)
+
     def data_warnings(self):
         return self._inner.data_warnings()
 

@@ -17,7 +17,7 @@ from keras_bert.rewirings.joined import add_language_model_loss, without_languag
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Labelled, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import class_name, some
-from keras_bert.tasks.classification import glue, submission
+from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import (
     METRICS,
@@ -292,7 +292,7 @@ class ClassificationTask(Task):
         for name, examples in data.test.items():
             if name in glue.TASKS:
                 predictions = predict(self.spec, logits[name])
-                submission.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
+                leaderboard.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
                 continue
             if examples.labels is not None:
                 scores = score(self.spec, examples.labels, logits[name], thresholds)

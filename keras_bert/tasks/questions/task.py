@@ -201,19 +201,24 @@ class QuestionAnsweringTask(Task):
 
     def conclude(self, dev, test, output):
         answers, threshold, scores = self._scored(dev)
-        questions, version_2 = self._dev.questions, self.settings.version_2
         predictions.write(output / "dev", answers, threshold)
         if self._test is not None:
             predictions.write(output / "test", self._answers(self._test, test), threshold)
-        rows = predictions.report_rows(questions, answers, threshold)
         return Findings(
             {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")},
-            *judge_answers(rows, version_2).report(),
+            *self._judged(answers, threshold).report(),
             results={"scores": scores},
             scores=_listed(scores),
-            facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if version_2 else {},
+            facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if self.settings.version_2 else {},
             tables=compared(self, scores)[1],
         )
+
+    def judge(self, logits):
+        return self._judged(*self._scored(logits)[:2])
+
+    def _judged(self, answers, threshold):
+        rows = predictions.report_rows(self._dev.questions, answers, threshold)
+        return judge_answers(rows, self.settings.version_2)
 
 
 def _card(dev_file):

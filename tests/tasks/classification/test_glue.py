@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_bert.tasks.classification import glue, submission
+from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification.glue import TASKS, read
 from keras_bert.tasks.examples import Examples
 from tests.tasks.files import write
@@ -203,11 +203,11 @@ def test_submission_files(tmp_path):
         ("wnli", [0, 1, 0], "010"),
         ("stsb", [-0.1, 2.71828, 7.0], ["0.000", "2.718", "5.000"]),
     ):
-        path = submission.write_submission(TASKS[name], predictions, tmp_path / "out")
+        path = leaderboard.write_submission(TASKS[name], predictions, tmp_path / "out")
         assert path.name == TASKS[name].server_file
         rows = "".join(f"{index}\t{value}\n" for index, value in enumerate(expected))
         assert path.read_bytes() == f"index\tprediction\n{rows}".encode()
-        reordered = submission.write_submission(TASKS[name], predictions[::-1], tmp_path / "other", ids=[2, 1, 0])
+        reordered = leaderboard.write_submission(TASKS[name], predictions[::-1], tmp_path / "other", ids=[2, 1, 0])
         assert reordered.read_bytes() == path.read_bytes()
     for name, predictions, ids, message in (
         ("rte", [0, 2], None, "`predictions` of rte must be class numbers below 2. Received: 2"),
@@ -215,15 +215,15 @@ def test_submission_files(tmp_path):
         ("rte", [0, 1], [0], "`ids` and `predictions` must be equally long. Received: 1 and 2"),
     ):
         with pytest.raises(ValueError, match=message):
-            submission.write_submission(TASKS[name], predictions, tmp_path, ids)
+            leaderboard.write_submission(TASKS[name], predictions, tmp_path, ids)
 
 
 def test_submission_archive(tmp_path, caplog):
     rows = dict.fromkeys(TASKS, 3)
     present = {name: task for name, task in TASKS.items() if name not in ("qqp", "stsb", "ax", "qnli")}
     for task in present.values():
-        submission.write_submission(task, [0, 1, 1], tmp_path)
-    assert submission.zip_submission(tmp_path, tmp_path / "all.zip", rows) == ["stsb", "qqp", "qnli", "ax"]
+        leaderboard.write_submission(task, [0, 1, 1], tmp_path)
+    assert leaderboard.zip_submission(tmp_path, tmp_path / "all.zip", rows) == ["stsb", "qqp", "qnli", "ax"]
     assert "filled with the majority label: stsb, qqp, qnli, ax" in caplog.text
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
@@ -247,7 +247,7 @@ def test_submission_archive(tmp_path, caplog):
 def test_archive_rejects_invalid_files(tmp_path, name, rows, message):
     write(tmp_path / TASKS[name].server_file, tabs(*rows))
     with pytest.raises(ValueError, match=message):
-        submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
+        leaderboard.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
     assert not (tmp_path / "all.zip").exists()
 
 
