@@ -199,11 +199,12 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
         def split(inputs, targets, weights):
             totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
             batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
-            batch = tf.nest.map_structure(lambda value: value[first : first + here], batch)
-            return *batch, tf.broadcast_to(totals, [here, len(losses) or 1])
+            batch = (*batch, tf.broadcast_to(totals, [replicas, len(losses) or 1]))
+            rows = slice(first, first + here) if here > 1 else first
+            return tf.nest.map_structure(lambda value: value[rows], batch)
 
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
-        dataset = dataset.unbatch() if here > 1 else dataset.map(_only)
+        dataset = dataset.unbatch() if here > 1 else dataset
         options = tf.data.Options()
         # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it: an
         # epoch of a few seconds could take a minute. The numbers of threads and of prefetched batches are set here
@@ -212,11 +213,6 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
         return dataset.prefetch(2 * here).with_options(options)
 
     return strategy.distribute_datasets_from_function(make)
-
-
-@tf.autograph.experimental.do_not_convert
-def _only(*batch):
-    return tf.nest.map_structure(lambda value: value[0], batch)
 
 
 def _divided(batch, replicas, micro_batches):

@@ -246,8 +246,6 @@ def test_a_saved_model(bert, model, exported):
     ranks, above = expected(model, bert.preprocessor(20, padding="longest"))
     assert outputs["grade"].numpy().tolist() == [GRADES[rank].encode() for rank in ranks]
     np.testing.assert_allclose(outputs["above"], above, atol=1e-5)
-    (report,) = verify([exported])
-    assert report.problems == []
 
 
 def test_the_server_and_its_client(bert, exported, running):  # noqa: F811
@@ -275,10 +273,9 @@ def test_commands(bert, model, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_int8(bert, exported, tmp_path):
+def test_int8_and_verification(bert, exported, tmp_path):
     bert.export(tmp_path / "1", precision="int8")
-    (report,) = verify([tmp_path / "1"])
-    assert report.problems == []
+    assert [report.problems for report in verify([tmp_path / "1", exported])] == [[], []]
     served, whole = (
         tf.saved_model.load(str(path)).signatures["serving_default"] for path in (tmp_path / "1", exported)
     )

@@ -105,10 +105,10 @@ class CutError(RuntimeError):
 @contextlib.contextmanager
 def cut_if(condition):
     """Ends training in this process before a step; `condition` is a function of the name of its folder and the step."""
-    from keras_bert.training.step_loop import Calls
+    from keras_bert.training.step_loop import StepLoop
     from keras_bert.training.trainer import Trainer
 
-    train, fit, folders = Calls._call, Trainer.fit, []
+    train, fit, folders = StepLoop._call, Trainer.fit, []
 
     def noted(self, *batches, **options):
         folders.append(self.directory.name if self.directory else "")
@@ -121,7 +121,7 @@ def cut_if(condition):
 
     with (
         mock.patch.object(Trainer, "fit", noted),
-        mock.patch.object(Calls, "_call", cut),
+        mock.patch.object(StepLoop, "_call", cut),
         pytest.raises(CutError),
     ):
         yield

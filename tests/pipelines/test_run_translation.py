@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.step_loop import Calls
+from keras_bert.training.step_loop import StepLoop
 from keras_bert.translation import run as translation
 from tests.conftest import SEED, eagerly
 from tests.pipelines.programs import call, cut_if, flags_of, mistake
@@ -117,7 +117,7 @@ def trained(made, shared_folder):
     def fill(folder):
         with (
             mock.patch.object(translation, "export") as export,
-            mock.patch.object(Calls, "_call", steps_in_graph(Calls._call)),
+            mock.patch.object(StepLoop, "_call", steps_in_graph(StepLoop._call)),
             eagerly(),
         ):
             printed = call(PROGRAM, *arguments(made, folder))

@@ -197,7 +197,8 @@ def test_equal_settings(start):
 def test_default_learning_rate_and_advice(start, caplog):
     fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, verbose=False, batch_size=4)
     with caplog.at_level("INFO", "keras_bert"):
-        assert fit(epochs=1).results["setting"]["learning_rate"] == 3e-4
+        with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
+            fit(epochs=1)
         assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
         with mock.patch("keras_bert.runs.run.read_lines", return_value=lines):
@@ -209,7 +210,8 @@ def test_default_learning_rate_and_advice(start, caplog):
 def test_messages_name_arguments_of_python(start, caplog):
     broken = [["S-K" if word in "aeg" else "I-K" for word in words] for words in WORDS]
     fit = functools.partial(keras_bert.load(start).fit, WORDS, epochs=1, batch_size=4, verbose=False)
-    fit(broken)
+    with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
+        fit(broken)
     (message,) = [text for text in caplog.messages if "break the scheme" in text]
     assert re.match(
         r"texts: \d+ tag\(s\) break the scheme IOBES .*: I-K in row 0, I-K in row 0, I-K in row 1,", message
@@ -238,6 +240,7 @@ def test_state_of_the_program(start):
     finally:
         keras.config.set_dtype_policy("float32")
     assert trained.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
+    assert trained.results["setting"]["learning_rate"] == 3e-4  # The default for a width of 32.
 
 
 def test_threads(start):

@@ -34,13 +34,14 @@ class Calls(keras.callbacks.Callback):
 
 
 @pytest.fixture
-def train(config, tmp_path):
+def train(tmp_path):
     inputs = {"token_ids": np.arange(5, 35).reshape(10, 3).astype("int32")}
-    inputs |= {"segment_ids": 0 * inputs["token_ids"], "padding_mask": 1 + 0 * inputs["token_ids"]}
     labels = np.arange(10, dtype="int32") % 2
 
     def build():
-        return keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+        tokens = keras.Input((None,), name="token_ids", dtype="int32")
+        mean = keras.ops.mean(keras.layers.Embedding(35, 2, name="table")(tokens), axis=1)
+        return keras.Model({"token_ids": tokens}, {"logits": keras.layers.Dense(2, name="dense")(mean)})
 
     def trainer(callbacks, epochs=2, directory=tmp_path):
         made = Trainer(
