@@ -13,7 +13,7 @@ from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.registry import head_named
 from keras_bert.metadata import Metadata
-from keras_bert.text.tokenizer_options import LONGEST_WORD, VOCABULARY_OPTIONS
+from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"
 _LOG = logging.getLogger("keras_bert")
@@ -45,9 +45,7 @@ def fits(folder):
 def read(folder, options):
     """Opens a folder of Google's program or of the Model Garden."""
     checkpoint = read_weights(folder.transformer.path)
-    checkpoint.metadata = tokenizer_files.read_chosen(
-        options.tokenizer, folder.transformer, checkpoint.metadata, LONGEST_WORD
-    )
+    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder.transformer, checkpoint.metadata)
     return with_head(checkpoint, options.head)
 
 

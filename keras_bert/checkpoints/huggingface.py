@@ -26,7 +26,6 @@ from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.heads.transformers_config import count_classes
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_thresholds
-from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 
 def fits(folder):
@@ -43,8 +42,9 @@ def read_all(folder, options):
     """Opens a folder with its tokenizer, and with tensors of heads that are not wanted."""
     folder = folder.transformer
     checkpoint = read_model(folder, options.head)
-    longest_word = LONGEST_WORD if folder.is_ours else None
-    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
+    checkpoint.metadata = tokenizer_files.read_chosen(
+        options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
+    )
     return checkpoint
 
 

@@ -10,7 +10,6 @@ from keras_bert.checkpoints.weight_files import WEIGHTS
 from keras_bert.checks import first_line
 from keras_bert.heads.registry import describe, head_named
 from keras_bert.metadata import Metadata
-from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
 
@@ -52,7 +51,7 @@ def read(folder, options):
         metadata = metadata.replace(**{**embedding, "sequence_length": length})
     arrays = tensors_of(description)
     tensors = {name: Tensor(name, array.shape, lambda array=array: array) for name, array in arrays.items()}
-    metadata = tokenizer_files.read_chosen(options.tokenizer, folder, metadata, LONGEST_WORD)
+    metadata = tokenizer_files.read_chosen(options.tokenizer, folder, metadata)
     return Checkpoint(str(file), description.config, tensors, metadata)
 
 

@@ -22,7 +22,6 @@ from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.tuning import lora_layers
-from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 WEIGHTS = "adapter_model.safetensors"
 _TORCH = "adapter_model.bin"
@@ -40,8 +39,9 @@ def read(folder, options):
     """Opens an adapter, merged into the model that it was trained on."""
     settings = adapter_config.read(folder)
     checkpoint = _merged(folder, settings, _open_base(folder, settings, options), options.head)
-    longest_word = LONGEST_WORD if folder.is_ours else None
-    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder, checkpoint.metadata, longest_word)
+    checkpoint.metadata = tokenizer_files.read_chosen(
+        options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
+    )
     return checkpoint
 
 

@@ -23,7 +23,7 @@ from keras_bert.checkpoints.folder import Folder
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
-from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
+from keras_bert.text.tokenizer_options import FILE_OPTIONS, LONGEST_WORD, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
 MODELS = "sentencepiece.bpe.model", "spiece.model"
@@ -293,12 +293,15 @@ def write(vocabulary, lowercase, max_length, directory):
     write_json(directory / _SETTINGS, values)
 
 
-def read_chosen(tokenizer, folder, metadata, longest_word=None):
-    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another."""
+def read_chosen(tokenizer, folder, metadata, for_transformers=False):
+    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another.
+
+    `for_transformers` tells that the folder was made for it.
+    """
     if tokenizer not in (_AUTO, _WORDS):
         return metadata
     try:
-        return read(folder, metadata, longest_word, tokenizer == _WORDS)
+        return read(folder, metadata, None if for_transformers else LONGEST_WORD, tokenizer == _WORDS)
     except ValueError as error:
         place = "" if str(folder) in str(error) else f"{folder}: "
         raise ValueError(f"{place}{error}; load(..., tokenizer=None) opens the weights alone") from None
