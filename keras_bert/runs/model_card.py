@@ -30,7 +30,7 @@ def text(name, task, evaluated_on, settings, scores, title="BERT", package="kera
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
     note = f"\n{escaped(task.card['note'])}\n" if "note" in task.card else ""
-    trained = "fine-tuned" if "auto_class" in task.card else "trained"
+    trained = "fine-tuned" if task.auto_class else "trained"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {escaped(name)}\n",
@@ -39,7 +39,7 @@ def text(name, task, evaluated_on, settings, scores, title="BERT", package="kera
         f"{escaped(headline(task, scores, evaluated_on).text)}\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
-        f"## Use\n\n{_use(task.card, title, package)}",
+        f"## Use\n\n{_use(task.card, task.auto_class, title, package)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",
     ]
@@ -56,7 +56,7 @@ def _metadata(name, task, start, evaluated_on, scores, title):
         }
         for metric, value in scores.items()
     ]
-    library = "transformers" if "auto_class" in card and title == "BERT" else "keras_bert"
+    library = "transformers" if task.auto_class and title == "BERT" else "keras_bert"
     if card["pipeline_tag"] == "sentence-similarity":
         library = "sentence-transformers"
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
@@ -124,7 +124,7 @@ def _table(heads, rows):
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())]) + "\n"
 
 
-def _use(card, title, package):
+def _use(card, auto_class, title, package):
     own = (
         f"With keras_bert:\n\n```python\nimport {package}\n\n"
         f'bert = {package}.load("path/to/this/folder")\n'
@@ -138,8 +138,8 @@ def _use(card, title, package):
             "from sentence_transformers import SentenceTransformer\n\n"
             f'print(SentenceTransformer("path/to/this/folder").encode({card["example"]}))\n```\n'
         )
-    model = card.get("auto_class", "AutoModel")
-    head = "With transformers" if "auto_class" in card else "With transformers, the encoder alone"
+    model = auto_class or "AutoModel"
+    head = "With transformers" if auto_class else "With transformers, the encoder alone"
     call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.packed_batches import PackedBatches
+from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.learning_rates import for_width
@@ -140,9 +141,9 @@ class Task(abc.ABC):
         card: dict for the model card: `pipeline_tag`; `dataset` (the metadata of the hub: `type`, `name`, `config`,
             `split`); `datasets` (names of data sets on the hub); `purpose` and `trained_on` (for the first sentence);
             `example` (Python code, the texts to predict); `arguments` (Python code, the arguments of the tokenizer).
-            Optional: `auto_class` (the class of transformers that opens the model with its head), `hub_metrics` (the
-            hub's names of scores that differ), `hub_percent` (whether the hub has these scores in percent), `imports`
-            and `outputs` (lines of Python code for the outputs of transformers), `note` (a sentence on the scores).
+            Optional: `hub_metrics` (the hub's names of scores that differ), `hub_percent` (whether the hub has these
+            scores in percent), `imports` and `outputs` (lines of Python code for the outputs of transformers), `note`
+            (a sentence on the scores).
         predictions_file: string, the file with the predictions of the data to predict.
         combine: function that combines the logits of several runs, a list of arrays.
         compares_start: bool, whether the model is evaluated before training, too.
@@ -275,6 +276,12 @@ class Task(abc.ABC):
         """The settings that a checkpoint keeps for `evaluate`, `predict` and `export`."""
         names = [field.name for field in dataclasses.fields(self.settings) if field.metadata.get("stored")]
         return {name: getattr(self.settings, name) for name in names}
+
+    @property
+    def auto_class(self):
+        """The class of transformers that opens the model with its head, for the model card; `None` without one."""
+        names = head_named(self.head).architectures
+        return f"AutoModel{names[0].removeprefix('Bert').removeprefix('Model')}" if names else None
 
     @property
     def train(self):

@@ -49,6 +49,7 @@ class TranslationTask(Task):
     """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
 
     title, metric = "Translation", "bleu"
+    auto_class = None
     origins = types.MappingProxyType({})  # Models are new.
 
     def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):

@@ -32,6 +32,7 @@ class FeatureTaggingTask(TaggingTask):
     the `Start` has the function that loads the checkpoint again. `bilstm` defaults to the paper's size.
     """
 
+    auto_class = None  # transformers has no such head.
     can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False
 
     def __init__(self, data, start, settings, folder, bilstm=None):
@@ -39,7 +40,6 @@ class FeatureTaggingTask(TaggingTask):
         self._folder, self._bilstm = pathlib.Path(folder), bilstm or BiLSTMSettings()
         self._features, self._caches, self._seconds = None, {}, {}
         self.card["purpose"] += " by a BiLSTM on features of BERT"
-        del self.card["auto_class"]  # transformers has no such head.
         self.options = {**self.options, "bilstm": dataclasses.asdict(self._bilstm)}
 
     def select(self, setting):

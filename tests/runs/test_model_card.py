@@ -27,12 +27,11 @@ ODD = ["<img src=x onerror=alert(1)>", "</td></table><script>x</script>", "<!-- 
 ODD += ["`c`", "*", "_d_", "__e_f__", "[g](http://h)", "![i](j)", "<http://k.l>", "~~m~~", "\\", "\\<b>", "a_b", "#"]
 
 
-def task(metric="f1", **card):
+def task(metric="f1", auto_class="AutoModelForSequenceClassification", **card):
     card = {"pipeline_tag": "text-classification", "example": '["A text."]', "arguments": '"A text."', **card}
     card |= {"purpose": "text classification", "trained_on": "MRPC", "hub_metrics": {"spearman": "spearmanr"}}
-    card.setdefault("auto_class", "AutoModelForSequenceClassification")
     facts = {"start": "/home/user/bert, 2 layers", "training examples": "3,668; equivalent: 2,474 (67.4%)"}
-    about = {"facts": facts, "summary": SUMMARY, "warnings": [OVERLAP]}
+    about = {"auto_class": auto_class, "facts": facts, "summary": SUMMARY, "warnings": [OVERLAP]}
     return types.SimpleNamespace(title="MRPC", metric=metric, model="google-bert/bert", card=card, **about)
 
 

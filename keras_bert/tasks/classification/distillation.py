@@ -32,7 +32,7 @@ class DistillationTask(Task):
     def __init__(self, task, name, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
         super().__init__(task.data, task.start, task.settings)
         self.spec, self.title, self.metric, self.combine = task.spec, task.title, task.metric, task.combine
-        self.splits = task.splits
+        self.splits, self.head = task.splits, task.head
         self.learning_rates, self.batch_size, self.epochs = task.learning_rates, task.batch_size, task.epochs
         task.new_head = True  # The student learns its head from the teacher's answers.
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled

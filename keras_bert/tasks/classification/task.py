@@ -74,8 +74,6 @@ class ClassificationTask(Task):
             **({"language_model_weight": self._language_model_weight} if self._language_model_weight else {}),
         }
         self.card = _card(data)
-        if not head_named(self.head).architectures:
-            del self.card["auto_class"]
 
     @classmethod
     def fits(cls, bert):
@@ -411,7 +409,6 @@ def _card(data):
     card["trained_on"] = data.train_source or task.title
     return {
         "pipeline_tag": "text-classification",
-        "auto_class": "AutoModelForSequenceClassification",
         "hub_metrics": {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
         "example": example,
         "arguments": arguments,

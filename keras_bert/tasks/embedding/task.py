@@ -34,6 +34,7 @@ class EmbeddingTask(Task):
     name, head, Settings = "embedding", "embedding", EmbeddingSettings
     expects = "pairs of query and passage, alone or with scores"
     needs_targets, columns = False, ({"query", "passage"}, {"anchor", "positive"})
+    auto_class = "AutoModel"
     compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
 
     @staticmethod
@@ -279,7 +280,6 @@ def _described(examples):
 def _card(names):
     return {
         "pipeline_tag": "sentence-similarity",
-        "auto_class": "AutoModel",
         "hub_metrics": {"pearson": "pearsonr", "spearman": "spearmanr"},
         "datasets": [],
         "dataset": own_data_set(names["dev"]),

@@ -129,7 +129,6 @@ def _card(data):
         dataset = {"type": "allenai/swag", "name": "SWAG", "config": "regular", "split": "validation"}
     return {
         "pipeline_tag": "multiple-choice",
-        "auto_class": "AutoModelForMultipleChoice",
         "datasets": ["allenai/swag"] if official else [],
         "dataset": dataset,
         "purpose": "multiple choice",

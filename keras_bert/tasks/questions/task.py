@@ -228,7 +228,6 @@ def _card(dev_file):
     data_set = {"type": official, "name": "SQuAD", "split": "validation"}
     return {
         "pipeline_tag": "question-answering",
-        "auto_class": "AutoModelForQuestionAnswering",
         "hub_metrics": {"exact": "exact_match"},
         "hub_percent": True,
         "datasets": [official] if official else [],

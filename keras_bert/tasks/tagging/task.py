@@ -241,7 +241,6 @@ def _problems(windows):
 def _card(train, dev):
     return {
         "pipeline_tag": "token-classification",
-        "auto_class": "AutoModelForTokenClassification",
         "datasets": [],
         "dataset": own_data_set(dev.origin.name, "text"),
         "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
