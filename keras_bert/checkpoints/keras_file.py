@@ -35,7 +35,6 @@ def read(folder, options):
             raise other_models.OtherModelError(file, models) from None
         raise
     metadata = huggingface.read_config(folder)[1] if folder.has(CONFIG) else Metadata()
-    options_to_store = {name: description.options[name] for name in head_named(description.head).saved}
     metadata = metadata.replace(
         head=description.head,
         causal=description.causal,
@@ -43,7 +42,7 @@ def read(folder, options):
         tied=description.tied,
         multi_label=description.multi_label,
         score_activation=description.score_activation,
-        head_options=options_to_store or None,
+        head_options=head_named(description.head).options_to_store(description),
     )
     if embedding := description.embedding:
         length = metadata.sequence_length or embedding["sequence_length"]

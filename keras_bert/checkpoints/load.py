@@ -89,13 +89,13 @@ def download(name, revision=None, tried=(), check=None):
 @explaining
 def _open_path(path, options):
     folder = Folder(path)
-    found = next((each for each in FORMATS if each.fits(folder)), None)
-    if found is not peft:
+    if not peft.fits(folder):
         if options.base is not None:
             raise ValueError(
                 f"`base` is only for adapters, folders with {peft.CONFIG}. Received: base={options.base!r} for {path}"
             )
         other_models.check_folder(folder.transformer)
+    found = next((each for each in FORMATS if each.fits(folder)), None)
     if found is None:
         _refuse(path)
     return found.read(folder, options)

@@ -176,6 +176,7 @@ def _check_no_settings(description, metadata, strip_accents):
 def _checked_metadata(description, metadata):
     """Returns the `Metadata` of a described model, after checks: the given settings, and what the model tells."""
     vocabulary, embedding = metadata.vocabulary, description.embedding
+    head = next((head for head in HEADS if head.name == description.head), None)  # Other models have their own.
     classes = description.num_classes if description.multi_label else None
     metadata = metadata.replace(
         head=description.head,
@@ -185,7 +186,7 @@ def _checked_metadata(description, metadata):
         thresholds=checked_thresholds(metadata.thresholds, classes),
         prompts=metadata.prompts or None,
         positions=description.positions,
-        head_options=_options_to_store(description),
+        head_options=head and head.options_to_store(description),
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
     if "huggingface" in description.formats:
@@ -194,12 +195,6 @@ def _checked_metadata(description, metadata):
         )
     _check_metadata(description, metadata)
     return metadata
-
-
-def _options_to_store(description):
-    """Returns the options of a head that only `config.json` tells, or `None`."""
-    names = next((head.saved for head in HEADS if head.name == description.head), ())
-    return {name: description.options[name] for name in names} or None
 
 
 def _write_settings(description, metadata, directory):

@@ -88,6 +88,10 @@ class Head:
         names = list(inspect.signature(self.build).parameters)[1:]
         return {name: values[name] for name in names if values.get(name) is not None}
 
+    def options_to_store(self, description) -> dict | None:
+        """Returns the options of `build` that `config.json` stores, or `None`."""
+        return {name: description.options[name] for name in self.saved} or None
+
     def parts(self, layers: dict) -> dict:
         """Returns layers, variables and parts of layers by the names of their tensors."""
         paths = [(tensor, *path.partition(".")[::2]) for path, tensor in self.tensors.items()]
