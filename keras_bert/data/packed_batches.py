@@ -123,7 +123,8 @@ class PackedBatches(BatchSource):
             take = functools.partial(_in_rows, packed=packed, size=self.sequence_length, padding=-1)
             weights = tf.reduce_any(present, 1)
         else:
-            take, weights = functools.partial(tf.gather, indices=_slots(packed)), tf.reshape(present, [-1])
+            take = functools.partial(tf.gather, indices=tf.reshape(tf.maximum(packed, 0), [-1]))
+            weights = tf.reshape(present, [-1])
         targets = None if self._targets is None else tf.nest.map_structure(take, self._targets)
         return inputs, targets, tf.cast(weights, tf.float32)
 
@@ -212,7 +213,3 @@ def _padded(feature, lengths, padding):
         return feature
     pad_values = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
     return tf.concat([feature, tf.RaggedTensor.from_row_lengths(pad_values, missing)], 1)
-
-
-def _slots(packed):
-    return tf.reshape(tf.maximum(packed, 0), [-1])

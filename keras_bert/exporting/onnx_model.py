@@ -225,19 +225,11 @@ def _writers(graph, sources, own):
     return writers
 
 
-def _dense(graph, layer, name, hidden):
-    return graph.dense(hidden, layer, name)
-
-
 def _positions(graph, layer, name, ids):
     add = graph.add
     is_padding = add("Equal", graph.cast(ids, "int64"), layer.padding_id)
     is_token = graph.cast(add("Not", is_padding), "int64")
     return add("Add", add("Mul", add("CumSum", is_token, 1), is_token), layer.padding_id)
-
-
-def _dropout(graph, layer, name, hidden):
-    return hidden
 
 
 def _pooler(graph, layer, name, hidden, mask):
@@ -255,6 +247,6 @@ _WRITERS = (
     (layers.PositionIds, _positions),
     (layers.TransformerBlock, block),
     (layers.Pooler, _pooler),
-    (layers.Dense, _dense),
-    (layers.Dropout, _dropout),
+    (layers.Dense, lambda graph, layer, name, hidden: graph.dense(hidden, layer, name)),
+    (layers.Dropout, lambda graph, layer, name, hidden: hidden),
 )

@@ -185,8 +185,4 @@ def small_encoder(description, encoder):
     return build_encoder(config, causal=description.causal, positions=description.positions, **requested)
 
 
-def _read(layers):
-    return read(layers, "encoder", {})
-
-
-_ENCODERS = Family(BUILDERS, layers_of, _read, small_encoder, hint)
+_ENCODERS = Family(BUILDERS, layers_of, lambda layers: read(layers, "encoder", {}), small_encoder, hint)

@@ -91,7 +91,8 @@ def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimm
     row, `None` if all positions have logits; `trimmed` tells that the last block computes these and the first position
     alone.
     """
-    blocks = [layer for layer in model._flatten_layers() if hasattr(layer, "num_heads") and _is_trained_block(layer)]
+    blocks = [layer for layer in model._flatten_layers() if layer.trainable_weights and hasattr(layer, "num_heads")]
+    blocks = [layer for layer in blocks if hasattr(layer, "intermediate_size")]  # Not attention alone.
     kept = largest = 0
     for rows, length in sequences:
         queries = [length] * len(blocks)
@@ -120,10 +121,6 @@ def block_bytes(block, rows: int, length: int, queries: int):
     feed_forward = rows * queries * (2 * width * block.intermediate_size + (masks * width + 4) * block.hidden_size)
     scores *= rows * block.num_heads * queries * length
     return attentions * (values * block.hidden_size + scores) + feed_forward
-
-
-def _is_trained_block(layer):
-    return hasattr(layer, "intermediate_size") and bool(layer.trainable_weights)
 
 
 def _width(block):
