@@ -41,17 +41,11 @@ EXTENDABLE = ("phases", "examples")  # Settings that an extension adds to.
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`.
+    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`."""
 
-    Args:
-        next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
-        causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
-        masking: a `Masking` of records without masks. Defaults to that of their settings.
-    """
-
-    next_sentence: bool = True
-    causal: bool = False
-    masking: Masking | None = None
+    next_sentence: bool = True  # Whether to train next sentence prediction.
+    causal: bool = False  # Whether to train a left-to-right language model instead of a masked one.
+    masking: Masking | None = None  # Of records without masks, by default that of their settings.
 
     records: ClassVar[type | None] = None
 
@@ -63,51 +57,30 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings:
-    """Settings of a pre-training run. Defaults follow the paper.
+    """Settings of a pre-training run. Defaults follow the paper."""
 
-    Args:
-        phases: list of dicts with `length`, `steps` and `batch`.
-        objective: an `Objective`.
-        config: name of a size or path of a config file; for another model than a BERT, an object whose methods `config`
-            and `build` take the size of the vocabulary; `None` if `model` is given.
-        model: directory or name of a checkpoint to start from; `None` if `config` is given.
-        add_words: list of words to add to `model`, see `LoadedBert.add_words`; those that it has are skipped.
-        positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
-        optimizer: str, "adamw" or "lamb".
-        learning_rate: float, peak learning rate.
-        warmup: float, fraction of the steps used for learning rate warmup.
-        bias_correction: bool, whether the optimizer corrects the bias of its moments; Google's does not.
-        gradient_accumulation: int, number of micro-batches per batch.
-        precision: str, name of a Keras dtype policy.
-        remat: bool, whether to recompute activations, to save memory.
-        seed: int, random seed of weights and dropout.
-        save_every: int, steps between snapshots and between evaluations.
-        student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
-        teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
-        temperature, alpha: see `distillation_loss`.
-        pack: bool, whether the rows of a batch contain several examples each, see `PackedRecords`.
-    """
-
-    phases: list
+    phases: list  # Dicts with `length`, `steps` and `batch`.
     objective: Objective
+    # The name of a size or a config file, or `None` to start from `model`, a directory or a name. For another model
+    # than a BERT, an object whose methods `config` and `build` take the size of the vocabulary.
     config: Any = None
     model: str | None = None
-    add_words: list | None = None
-    positions: str | None = None
-    optimizer: str = "adamw"
-    learning_rate: float = 1e-4
-    warmup: float = 0.01
-    bias_correction: bool = False
-    gradient_accumulation: int = 1
-    precision: str = "float32"
-    remat: bool = False
-    seed: int = 1
-    save_every: int = 1000
-    student_layers: int | None = None
-    teacher: str | None = None
-    temperature: float = 2.0
+    add_words: list | None = None  # Words to add to `model`, see `LoadedBert.add_words`; those it has are skipped.
+    positions: str | None = None  # See `build_encoder`; `None` for those of `model`, or else "learned".
+    optimizer: str = "adamw"  # Or "lamb".
+    learning_rate: float = 1e-4  # The peak.
+    warmup: float = 0.01  # Fraction of the steps.
+    bias_correction: bool = False  # Of the moments of the optimizer; Google's has none.
+    gradient_accumulation: int = 1  # Micro-batches per batch.
+    precision: str = "float32"  # A Keras dtype policy.
+    remat: bool = False  # Whether to recompute activations, to save memory.
+    seed: int = 1  # Of weights and dropout.
+    save_every: int = 1000  # Steps between snapshots and between evaluations.
+    student_layers: int | None = None  # Number of evenly spaced layers of `model` to start from; `None` for all.
+    teacher: str | None = None  # A checkpoint with a masked-LM head, whose predictions the model learns.
+    temperature: float = 2.0  # These two: see `distillation_loss`.
     alpha: float = 0.5
-    pack: bool = False
+    pack: bool = False  # Whether the rows of a batch contain several examples each, see `PackedRecords`.
 
     @property
     def encoder_options(self):
