@@ -78,6 +78,7 @@ assert sorted(path.name for path in folder.iterdir()) == ["file", "filled", "swa
 
 
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    """The folder of the one that ends last replaces that of the other."""
     code = """
 (folder / "kept").mkdir()
 (folder / "kept" / "file").touch()
@@ -154,14 +155,6 @@ for name, write in {"file": replacing, "swapped": replacing, "filled": adding_to
     assert (tmp_path / "file").read_text() == "old"
     with pytest.raises(OSError, match=r"No space left on device, nothing was written: '/dev/full'$"):
         write_text("/dev/full", "text")
-
-
-def test_a_folder_replaces_a_folder(tmp_path):
-    for name in ("old", "new"):
-        with replacing(tmp_path / "model") as temporary:
-            temporary.mkdir()
-            (temporary / name).touch()
-    assert names(tmp_path) == ["model", "model/new"]
 
 
 @pytest.mark.parametrize("name", ["a" * 250, "☃" * 85, "\udcff" * 250])

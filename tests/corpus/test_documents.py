@@ -158,9 +158,6 @@ def test_invalid_json_lines(tmp_path, line, message):
             documents([(path, 18, 99)], "jsonl")
 
 
-pytestmark = pytest.mark.tensorflow
-
-
 def test_manually_split_paragraphs():
     for paragraph in PARAGRAPHS.strip().splitlines():
         expected = [sentence.strip() for sentence in paragraph.split("|")]

@@ -25,29 +25,21 @@ def pairs(data):
     return data.train.text, data.train.pair, [data.task.labels[number] for number in data.train.labels]
 
 
+def pair_layout(text, pair, **more):
+    """A layout of pairs of texts with two classes, whose first row has more columns."""
+    rows = [{text: "a", pair: "b", "label": 1, **more}, {text: "c", pair: "d", "label": 0}]
+    return rows, {"label": CLASSES}, "classification", pairs, (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"])
+
+
+def tags(data):
+    return data.train.words, [[(found.type, found.start) for found in row] for row in data.train.entities]
+
+
 # Rows as they are on the hub, the features of their columns, the task, and what is read.
 LAYOUTS = {
-    "mrpc": (
-        [{"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0}, {"sentence1": "c", "sentence2": "d", "label": 0}],
-        {"label": CLASSES},
-        "classification",
-        pairs,
-        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
-    ),
-    "qqp": (
-        [{"question1": "a", "question2": "b", "label": 1}, {"question1": "c", "question2": "d", "label": 0}],
-        {"label": CLASSES},
-        "classification",
-        pairs,
-        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
-    ),
-    "mnli": (
-        [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "hypothesis": "d", "label": 0}],
-        {"label": CLASSES},
-        "classification",
-        pairs,
-        (["a", "c"], ["b", "d"], ["equivalent", "not_equivalent"]),
-    ),
+    "mrpc": pair_layout("sentence1", "sentence2", idx=0),
+    "qqp": pair_layout("question1", "question2"),
+    "mnli": pair_layout("premise", "hypothesis"),
     "sst2": (
         [{"sentence": "a", "label": 1}, {"sentence": "c", "label": 0}],
         {"label": CLASSES},
@@ -76,14 +68,14 @@ LAYOUTS = {
         [{"tokens": ["a", "b"], "ner_tags": [0, 1]}, {"tokens": ["c"], "ner_tags": [0]}],
         {"ner_tags": TAGS},
         "tagging",
-        lambda data: (data.train.words, [[(found.type, found.start) for found in row] for row in data.train.entities]),
+        tags,
         ([["a", "b"], ["c"]], [[("PER", 1)], []]),
     ),
     "words": (
         [{"words": ["a", "b"], "ner": ["O", "B-PER"]}, {"words": ["c"], "ner": ["O"]}],
         {},
         "tagging",
-        lambda data: (data.train.words, [[(found.type, found.start) for found in row] for row in data.train.entities]),
+        tags,
         ([["a", "b"], ["c"]], [[("PER", 1)], []]),
     ),
     "swag": (
@@ -166,9 +158,7 @@ def test_translations(tmp_path):
         translation.read(tmp_path / "a.jsonl", languages=["en"])
     with pytest.raises(ValueError, match=r"texts\[0\]: no column `translation`. It has: 'en'"):
         translation.read(Memory("texts", [{"en": "a"}]))
-    with pytest.raises(
-        ValueError, match=r'`languages` are those of rows such as {"translation": {"en": ...}}. Received'
-    ):
+    with pytest.raises(ValueError, match=r'`languages` are those of rows such as {"translation": {"en": ...}}. '):
         translation.read(write(tmp_path / "c.txt", "[a]\n"), languages=["en", "ro"])
 
 

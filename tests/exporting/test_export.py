@@ -13,6 +13,7 @@ import math
 import keras
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import keras_bert
 
@@ -85,11 +86,6 @@ def served(model_of, preprocessor, exported):
     return make
 
 
-def softmax(logits):
-    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
-    return exponentials / exponentials.sum(-1, keepdims=True)
-
-
 def strings(values):
     """Decodes nested lists to `str`."""
     return [strings(value) for value in values] if isinstance(values, list) else values.decode()
@@ -117,7 +113,7 @@ def slow_tags(model, preprocessor, words, stride):
     pieces = preprocessor.tokenizer(tf.constant(words, tf.string)).to_list()
     first = np.cumsum([0, *map(len, pieces)])[:-1].astype(int)
     logits = slow_logits(model, preprocessor, [index for word in pieces for index in word], stride)
-    probabilities = softmax(logits)[first]
+    probabilities = softmax(logits, axis=-1)[first]
     return [TAGS[index] for index in probabilities.argmax(-1)], probabilities.max(-1)
 
 
@@ -212,13 +208,13 @@ def test_a_classifier(served):
     answers = classifier(text=TEXTS)
     inputs = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
     logits = classifier.model(inputs)["logits"].numpy()
-    close(answers["probabilities"], softmax(logits))
+    close(answers["probabilities"], softmax(logits, axis=-1))
     assert strings(answers["label"].tolist()) == [LABELS[index] for index in logits.argmax(-1)]
     assert strings(answers["labels"].tolist()) == [LABELS] * 4
     close(classifier("tokens", **inputs)["logits"], logits)
     # The Classify API takes tf.Examples.
     classified = classifier("classify", inputs=examples({"text": TEXTS}))
-    close(classified["scores"], softmax(logits))
+    close(classified["scores"], softmax(logits, axis=-1))
     assert strings(classified["classes"].tolist()) == [LABELS] * 4
     saved = saved_model_pb2.SavedModel.FromString((classifier.directory / "saved_model.pb").read_bytes())
     methods = {name: signature.method_name for name, signature in saved.meta_graphs[0].signature_def.items()}
@@ -242,7 +238,7 @@ TWO, LABELS_3 = {"text": TEXTS, "pair": PAIRS}, [["LABEL_0", "LABEL_1", "LABEL_2
 FORMULAS = {
     "regression": ({"text": TEXTS}, lambda outputs, mask: {"value": outputs["logits"][:, 0]}),
     "multi_label": (TWO, lambda outputs, mask: {"probabilities": 1 / (1 + np.exp(-outputs["logits"]))}),
-    "next_sentence": (TWO, lambda outputs, mask: {"probability": softmax(outputs["nsp_logits"])[:, 0]}),
+    "next_sentence": (TWO, lambda outputs, mask: {"probability": softmax(outputs["nsp_logits"], axis=-1)[:, 0]}),
     "embedding": ({"text": TEXTS}, lambda outputs, mask: {"embedding": outputs["embedding"]}),
     "encoder": ({"text": TEXTS}, lambda outputs, mask: {"embedding": numpy_pool(outputs, mask, "mean", [-1], False)}),
 }
@@ -314,7 +310,7 @@ def test_multiple_choice(served):
         return float(model.model(inputs)["logits"][0, 0])
 
     logits = np.array([[alone(text, choice) for choice in row] for text, row in zip(TEXTS, choices, strict=True)])
-    close(answers["probabilities"], softmax(logits))
+    close(answers["probabilities"], softmax(logits, axis=-1))
     assert answers["choice"].tolist() == logits.argmax(-1).tolist()
     assert answers["probabilities"][1, 1] == 0
     with pytest.raises(tf.errors.InvalidArgumentError, match="`choices` must not be empty lists"):
@@ -396,7 +392,7 @@ def test_top_answers_over_windows_and_null_threshold(served):
         scores = np.array([span[0] for span in spans[:3]])
         np.testing.assert_allclose(answers["scores"][row], scores, rtol=1e-5)
         np.testing.assert_allclose(answers["null_score"][row], null, rtol=1e-5)
-        np.testing.assert_allclose(answers["probabilities"][row], softmax(scores), rtol=1e-4)
+        np.testing.assert_allclose(answers["probabilities"][row], softmax(scores, axis=-1), rtol=1e-4)
         found = list(zip(answers["starts"][row], answers["ends"][row], answers["answers"][row], strict=True))
         expected = [(start, end, context.encode()[start:end]) for _, start, end in spans[:3]]
         if null - scores[0] > NULL_THRESHOLD:
@@ -436,7 +432,7 @@ def test_fill_mask(served, pieces):
         ids = np.array([[pieces.index(word) for word in words]], "int32")
         inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 1 + 0 * ids}
         logits = model.model({**inputs, "mask_positions": np.array([places or [0]], "int32")})["mlm_logits"].numpy()[0]
-        probabilities = softmax(logits)[: len(places)]
+        probabilities = softmax(logits, axis=-1)[: len(places)]
         best = np.argsort(-probabilities, -1, kind="stable")[:, :5]
         assert strings(answers["tokens"][row, : len(places)].tolist()) == [[pieces[i] for i in line] for line in best]
         expected = np.take_along_axis(probabilities, best, -1)
@@ -449,7 +445,7 @@ def test_next_sentence_of_a_pretrainer(served):
     model = served("pretraining")
     inputs = model.preprocessor((TEXTS, PAIRS))
     logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
-    close(model("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
+    close(model("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits, axis=-1)[:, 0])
 
 
 def numpy_pool(outputs, mask, pooling, layers, normalize):

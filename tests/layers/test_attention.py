@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from keras_bert import layers
 from tests.conftest import to_numpy as numpy
 from tests.layers.random_weights import randomize
-
-
-def softmax(scores):
-    exponents = np.exp(scores - scores.max(-1, keepdims=True))
-    return exponents / exponents.sum(-1, keepdims=True)
 
 
 def attention_oracle(query, memory, weights, heads, allowed):
@@ -18,7 +14,7 @@ def attention_oracle(query, memory, weights, heads, allowed):
     (wq, wk, wv, wo), (bq, bk, bv, bo) = weights
     q, k, v = (np.split(x, heads, -1) for x in (query @ wq + bq, memory @ wk + bk, memory @ wv + bv))
     scores = [q[head] @ k[head].swapaxes(-1, -2) / np.sqrt(q[head].shape[-1]) for head in range(heads)]
-    probabilities = [softmax(np.where(allowed, score, -np.inf)) for score in scores]
+    probabilities = [softmax(np.where(allowed, score, -np.inf), axis=-1) for score in scores]
     contexts = [probabilities[head] @ v[head] for head in range(heads)]
     return np.concatenate(contexts, -1) @ wo + bo, np.stack(probabilities, 1)
 

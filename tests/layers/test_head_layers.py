@@ -1,21 +1,9 @@
 """Layers of the heads; poolings against NumPy."""
 
-import keras
 import numpy as np
 
 from keras_bert import layers
 from tests.conftest import to_numpy as numpy
-
-
-def test_choices_without_tokens_are_masked():
-    scores = np.array([[0.5], [2.0], [1.0], [3.0], [4.0], [5.0]], "float32")
-    mask = np.array([[[1, 1], [0, 0], [1, 0]], [[0, 0], [0, 0], [0, 0]]], "int32")
-    logits = numpy(layers.UnfoldChoices()(scores, mask))
-    assert logits.tolist() == [[0.5, -1e9, 1.0], [-1e9, -1e9, -1e9]]
-    probabilities = numpy(keras.ops.softmax(logits))
-    np.testing.assert_allclose(probabilities[0], [1 / (1 + np.exp(0.5)), 0, 1 / (1 + np.exp(-0.5))], rtol=1e-6)
-    assert probabilities[0, 1] == 0
-    np.testing.assert_allclose(probabilities[1], 1 / 3, rtol=1e-6)
 
 
 def test_masked_positions_are_gathered():

@@ -14,6 +14,7 @@ from keras_bert.pretraining.sentence_pairs import choose_others, make_keys, pack
 from keras_bert.pretraining.token_store import Tokens, following, stretches
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents
+from tests.text.test_packing import truncate
 
 LENGTH = 64
 
@@ -157,16 +158,6 @@ def test_single_sentences_are_split_uniformly_between_words():
     assert stats.chisquare(np.bincount(cuts)[[1, 3, 4]]).pvalue > 1e-4
 
 
-def cut_like_google(first, second, room):
-    """`truncate_seq_pair` of Google's program: removes single tokens from the longer text."""
-    while first + second > room:
-        if first > second:
-            first -= 1
-        else:
-            second -= 1
-    return first, second
-
-
 @pytest.mark.parametrize("length", [8, 33])
 def test_long_texts_are_truncated_at_both_ends(length):
     source = Numbered(random_documents(1, documents=12, sentences=20, words=(2, 14)))
@@ -189,7 +180,7 @@ def test_long_texts_are_truncated_at_both_ends(length):
             a, b = ids[1 : first - 1], ids[first : size - 1]
             assert (ids[0], ids[first - 1], ids[size - 1]) == (CLS, SEP, SEP)
             assert (ids[size:] == PAD).all()
-            assert (len(a), len(b)) == cut_like_google(len(whole_a), len(whole_b), length - 3)
+            assert (len(a), len(b)) == tuple(map(len, truncate(whole_a, whole_b, length - 3)))
             for part, whole in ((a, whole_a), (b, whole_b)):
                 assert set(part) <= set(whole)
                 assert (np.diff(part) == 1).all()

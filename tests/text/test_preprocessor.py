@@ -51,6 +51,17 @@ def test_input_types(preprocessor, inputs, expected):
     assert ids(preprocessor(inputs)) == expected
 
 
+def test_segments_and_masks(preprocessor):
+    packed = preprocessor((["hello", "", "a", ""], ["a b", "a b", "", ""]))
+    segments = [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 1], [0, 0, 1]]
+    assert packed["segment_ids"].numpy().tolist() == [row + [0] * (8 - len(row)) for row in segments]
+    assert packed["padding_mask"].numpy().tolist() == [[1] * len(row) + [0] * (8 - len(row)) for row in segments]
+    alone = preprocessor(["a", ""])
+    assert (alone["segment_ids"].numpy() == 0).all()
+    assert alone["padding_mask"].numpy().sum(1).tolist() == [3, 2]
+    assert {value.dtype for value in (packed | alone).values()} == {tf.int32}
+
+
 def test_one_tokenizer_of_a_vocabulary(preprocessor):
     """Graphs of a tokenizer are traced once for all lengths; other settings have their own."""
     assert TextPreprocessor(Vocabulary(PIECES), 4, padding="longest").tokenizer is preprocessor.tokenizer
@@ -124,8 +135,6 @@ def test_functional_model_keras_file_and_saved_model(preprocessor, tmp_path):
     model = keras.Model(inputs, preprocessor(inputs))
     data = {"text": tf.constant(["hello"]), "pair": tf.constant(["a b"])}
     assert {value.shape for value in model.outputs} == {(None, 8)}
-    assert preprocessor(data)["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 1, 0, 0]]
-    assert preprocessor(data)["padding_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 1, 0, 0]]
     assert ids(model(data)) == model.predict(data, verbose=0)["token_ids"].tolist() == [PAIR]
     model.save(tmp_path / "model.keras")
     assert ids(keras.models.load_model(tmp_path / "model.keras")(data)) == [PAIR]

@@ -196,10 +196,7 @@ ZEROS, ROOM = np.zeros([1, 9], "float32"), "`room` must be at least 1, but a que
         (lambda: sliding_windows([4, 4], [3, -1], 2), rf"{ROOM}. Received: room=\[ 3 -1\]"),
         (lambda: spans_of_zeros(3, count=0), "`count` must be at least 1. Received: count=0"),
         (lambda: spans_of_zeros(3, max_answer_length=0), "`max_answer_length` must be at least 1. Received: .*=0"),
-        (
-            lambda: spans_of_zeros(6),
-            r"`offset` must leave all tokens .* inside the sequence of the logits.* offset=\[6\]",
-        ),
+        (lambda: spans_of_zeros(6), r"`offset` must leave all tokens .* the sequence of the logits.* offset=\[6\]"),
     ],
 )
 def test_errors(call, message):

@@ -27,18 +27,8 @@ STEPS = {
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]},
 }
 PIECES = ["▁", *"abc", "▁a", "ab", "bc", "▁ab", "abc", "ca", "▁cab", "cb", "(", ")", "a▁a"]
-SPACES = [
-    " ",
-    "  ",
-    "\t\n",
-    "\v",
-    "\x85",
-    "\xa0",
-    "\u1680",
-    "\u2007",
-    "\u2028",
-    "\u3000 ",
-]  # The table leaves all of them.
+# The table leaves all of them.
+SPACES = [" ", "  ", "\t\n", "\v", "\x85", "\xa0", "\u1680", "\u2007", "\u2028", "\u3000 "]
 MASK = keras_bert.AddedToken("<mask>", False, True, True)
 
 
@@ -183,10 +173,8 @@ def test_files(golden, tmp_path):
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAQAAA=="}}, "is damaged: it has no end"),
         (table({0: 1 << 31}), "it points outside"),  # The root is followed though it is no inner unit.
         (table({1: 256 | 1}), "it points outside"),  # A string, at the base of a unit.
-        (
-            table({0: 128 << 10, 128 ^ 97: 97 << 10 | 256 | 97, 128: 1 << 31}),
-            "its keys are too long",
-        ),  # a, aa, aaa, ...
+        # a, aa, aaa, ...
+        (table({0: 128 << 10, 128 ^ 97: 97 << 10 | 256 | 97, 128: 1 << 31}), "its keys are too long"),
     ],
 )
 def test_settings_that_are_refused(scores, options, message):

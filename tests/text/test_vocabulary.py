@@ -32,6 +32,7 @@ def test_vocabulary_from_list_file_or_vocabulary(tmp_path):
         ([*SPECIAL, 7], "id 5: a piece must be a string. Received: 7"),
         ([*SPECIAL, "a\n"], r"id 5: a piece must be non-empty and stripped. Received: 'a\\n'"),
         ([*SPECIAL, ""], "id 5: a piece must be non-empty and stripped. Received: ''"),
+        ({"[PAD]": 0, "[UNK]": 1}, "`pieces` must be a path, a list of strings, or a dict from `get_config`"),
     ],
 )
 def test_invalid_pieces(pieces, message):
@@ -58,11 +59,6 @@ def test_invalid_files(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         Vocabulary(tmp_path / name)
-
-
-def test_ids_by_piece_are_refused():
-    with pytest.raises(ValueError, match="`pieces` must be a path, a list of strings, or a dict from `get_config`"):
-        Vocabulary({"[PAD]": 0, "[UNK]": 1})
 
 
 def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):

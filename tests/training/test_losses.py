@@ -31,8 +31,11 @@ def test_targets_may_have_an_extra_dimension(shape):
     next_sentence = {"next_sentence_labels": tf.cast(targets, tf.int32)}
     assert mean(losses.pretraining_losses()[1], next_sentence, outputs) == pytest.approx(expected)
     assert mean(losses.pretraining_metrics()[2], next_sentence, outputs) == 1
-    spans = {name: tf.reshape(tf.constant([1, 2]), shape) for name in ("start", "end")}
-    assert mean(losses.span_loss(), spans, {"start_logits": LOGITS, "end_logits": LOGITS}) == pytest.approx(expected)
+    spans = {name: tf.reshape(tf.constant(places), shape) for name, places in (("start", [0, 1]), ("end", [1, 2]))}
+    expected = cross_entropy(LOGITS[0], 0) + cross_entropy(LOGITS[1], 1)
+    expected += cross_entropy(LOGITS[1], 1) + cross_entropy(LOGITS[0], 2)
+    outputs = {"start_logits": LOGITS, "end_logits": LOGITS[::-1]}
+    assert mean(losses.span_loss(), spans, outputs) == pytest.approx(expected / 4)
 
 
 def test_losses_are_not_those_of_keras():
@@ -64,14 +67,8 @@ def test_several_labels():
     )
 
 
-def test_tokens():
-    labels = tf.constant([[0, -1], [-1, -1]])
-    outputs = {"logits": np.stack([LOGITS, LOGITS])}
-    assert mean(losses.token_loss(), labels, outputs) == pytest.approx(cross_entropy(LOGITS[0], 0))
-
-
-@pytest.mark.parametrize("smoothing", [0.1, 0.9, 1.0])
-def test_label_smoothing(smoothing):
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9, 1.0])
+def test_tokens_and_label_smoothing(smoothing):
     """The cross-entropy with a mixture of the label and all classes; padding has neither loss nor gradient."""
     labels = tf.constant([[0, 2, -1], [-1, 1, -1]])
     logits = tf.Variable(np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32"))
@@ -89,14 +86,6 @@ def test_label_smoothing(smoothing):
     np.testing.assert_allclose(tape.gradient(found, logits), gradient, atol=1e-7)
     # A class that does not exist has no loss, instead of a wrong one.
     assert np.isnan(loss.values(tf.constant([[4, 0, 0]]), {"logits": logits[:1]})).tolist() == [[True, False, False]]
-
-
-def test_spans():
-    outputs = {"start_logits": LOGITS, "end_logits": LOGITS[::-1]}
-    targets = {"start": tf.constant([0, 1]), "end": tf.constant([1, 2])}
-    expected = cross_entropy(LOGITS[0], 0) + cross_entropy(LOGITS[1], 1)
-    expected += cross_entropy(LOGITS[1], 1) + cross_entropy(LOGITS[0], 2)
-    assert mean(losses.span_loss(), targets, outputs) == pytest.approx(expected / 4)
 
 
 def test_next_sentence_in_packed_rows():

@@ -10,14 +10,18 @@ from keras_bert.translation.model import build_transformer
 CONFIG = TransformerConfig(23, 16, 2, 1, 2, 32, dropout=0.0, max_position_embeddings=12)
 
 
+def build(config, deviation=0.2):
+    """Builds a model whose weights, biases too, differ from those of an initializer."""
+    model, rng = build_transformer(config), np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(weight + rng.normal(0, deviation, weight.shape))
+    return model
+
+
 @pytest.fixture(scope="session")
 def model():
     keras.utils.set_random_seed(1)
-    model = build_transformer(CONFIG)
-    rng = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(weight + rng.normal(0, 0.2, weight.shape))
-    return model
+    return build(CONFIG)
 
 
 def batch(source_lengths=(6, 4), target_lengths=(5, 3), width=(6, 5)):

@@ -12,6 +12,7 @@ from keras_bert.translation.beams import Beam, beam_search
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.model import Decoder, build_transformer
 from keras_bert.translation.sampling import Sampling, sample
+from tests.translation.conftest import build
 
 
 def compiled(function):
@@ -48,11 +49,7 @@ ENDS = {"start_id": START, "end_id": END}
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(3)
-    model = build_transformer(TransformerConfig(11, 16, 1, 2, 2, 32, dropout=0.0))
-    rng = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(weight + rng.normal(0, 0.3, weight.shape))
-    return model
+    return build(TransformerConfig(11, 16, 1, 2, 2, 32, dropout=0.0), 0.3)
 
 
 @pytest.fixture(scope="module")

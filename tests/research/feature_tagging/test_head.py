@@ -11,7 +11,6 @@ from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagg
 from research.recurrent import FEATURES, BiLSTM, EncoderFeatures, WeightedSum
 from research.run_feature_tagging import FEATURES as NAMED
 from tests.conftest import eagerly, to_numpy
-from tests.layers import test_layers as promises
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +106,6 @@ def test_bad_arguments(config, encoder):
     model.get_layer("bilstm_dropout_0").rate = 0.1
     with pytest.raises(ValueError, match="The layer 'bilstm_dropout_0' has rate=0.1, where 0.5 is expected"):
         keras_bert.describe(model)
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "inputs"),
-    [
-        (BiLSTM, (4, True), [promises.HIDDEN, promises.ROWS]),
-        (WeightedSum, (2,), [promises.HIDDEN]),
-    ],
-)
-def test_promises_of_layers(kind, arguments, inputs):
-    promises.test_configs_and_declared_outputs(kind, arguments, inputs)
 
 
 TAGS = ["O", "B-PER", "I-PER"]

@@ -8,10 +8,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-import keras_bert
-from keras_bert.exporting.answerer import read_rows
 from keras_bert.files import read_json
-from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client
 
 pytest.importorskip("tensorflow")
@@ -19,7 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
 def test_answers_equal_those_of_the_keras_models(exported_heads, heads):
-    """The probes of each SavedModel contain the outputs of its Keras model."""
+    """The probes of each SavedModel contain the outputs of its Keras model; test_results.py makes answers of these."""
     with Client(f"127.0.0.1:{heads.port}") as rest, Client(f"127.0.0.1:{heads.grpc_port}", "grpc") as grpc:
         for folder in sorted(exported_heads.iterdir()):
             probe = read_json(folder / "3" / "assets.extra" / "probes.json")["serving_default"]
@@ -43,31 +40,6 @@ def assert_same(found, expected, name):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=name)
     else:
         np.testing.assert_array_equal(found, expected, err_msg=name)
-
-
-PAIR, QUESTION = ("a", "b"), {"question": "a", "context": "b c"}
-TEXTS = {"classes": PAIR, "score": PAIR, "masks": "a [MASK]", "choices": {"text": "a", "choices": ["b", "c"]}}
-TEXTS |= {"tags": "a b c d e f g h i j", "answers": QUESTION, "more_answers": QUESTION, "or_no_answer": QUESTION}
-
-
-def test_answers_have_the_keys_of_predict(head_models, heads, pieces, tmp_path):
-    with Client(f"127.0.0.1:{heads.port}") as client:
-        for name, model, options in head_models():
-            settings = {key: options[key] for key in ("labels", "pair", "null_threshold", "prompts") if key in options}
-            keras_bert.save(model, tmp_path / name, pieces, **settings)
-            expected = keras_bert.load(tmp_path / name).predict(text := TEXTS.get(name, "a b"))
-            ((row,), _) = read_rows(text)
-            outputs = client.predict(name, {key: [value] for key, value in row.items()})
-            outputs = {key: np.asarray(value) for key, value in outputs.items()}
-            (answer,) = each_text(of_outputs(outputs), outputs, [row])
-            assert keys(answer) == keys(expected), name
-
-
-def keys(value):
-    """Returns the names of a nested answer in their order, without values."""
-    if isinstance(value, dict):
-        return [(name, keys(part)) for name, part in value.items()]
-    return keys(value[0]) if isinstance(value, list) and value else type(value)
 
 
 # The models in the examples of `saved_models/README.md`, and the keys of which each response has one.

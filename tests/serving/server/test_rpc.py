@@ -9,7 +9,7 @@ pytestmark = pytest.mark.tensorflow
 
 from tensorflow.core.framework import tensor_pb2  # noqa: E402
 from tensorflow_serving import apis  # noqa: E402
-from tensorflow_serving.apis import (  # noqa: E402, F401  # noqa: E402, F401
+from tensorflow_serving.apis import (  # noqa: E402, F401
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_service_pb2_grpc,
@@ -98,27 +98,15 @@ def short():
         ({"model": "text", "label": "new"}, "UNIMPLEMENTED", "version labels are not supported"),
         ({"model": "text", "text": [1]}, "INVALID_ARGUMENT", "`text` must be string (batch,). Received: dtype=int32"),
         ({"model": "text", "text": ["a"], "only": ["b"]}, "INVALID_ARGUMENT", "unknown output(s) b. Expected some of"),
-        (
-            {"model": "text", "text": bomb(1 << 40)},
-            "RESOURCE_EXHAUSTED",
-            "the request has 1099511627776 rows. Expected at",
-        ),
+        ({"model": "text", "text": bomb(1 << 40)}, "RESOURCE_EXHAUSTED", "the request has 1099511627776 rows. Exp"),
         ({"model": "text", "text": bomb(-1)}, "INVALID_ARGUMENT", "`text` has the shape (-1,), which is invalid"),
-        (
-            {"model": "many", "signature": "ids", "token_ids": bomb(1, 1 << 22)},
-            "INVALID_ARGUMENT",
-            "have 4194304 values",
-        ),
+        ({"model": "many", "signature": "ids", "token_ids": bomb(1, 1 << 22)}, "INVALID_ARGUMENT", "4194304 values"),
         # Names and dtypes are checked before tensors are built.
         ({"model": "text", "a": odd(dtype="DT_INT8", int_val=[300])}, "INVALID_ARGUMENT", "(batch,). Received: `a`"),
         ({"model": "text", "text": odd(dtype="DT_VARIANT")}, "INVALID_ARGUMENT", "(batch,). Received: dtype=variant"),
         ({"model": "text", "text": odd(dtype="DT_QINT8")}, "INVALID_ARGUMENT", "Received: dtype=qint8"),
         ({"model": "text", "text": odd(dtype=999)}, "INVALID_ARGUMENT", "not a valid tensor: Cannot convert"),
-        (
-            {"model": "many", "signature": "ids", "token_ids": short()},
-            "INVALID_ARGUMENT",
-            "is not a valid tensor: cannot",
-        ),
+        ({"model": "many", "signature": "ids", "token_ids": short()}, "INVALID_ARGUMENT", "not a valid tensor: cannot"),
         ({"model": "text", "text": ["a" * (9 << 20)]}, "RESOURCE_EXHAUSTED", "larger than max"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from research import recurrent
 from research.rivals import layers
 from tests.layers import test_layers as promises
 from tests.layers.test_layers import HIDDEN, ROWS
@@ -15,6 +16,8 @@ LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of
     (layers.NextAndPrevious, (), [HIDDEN]),
     (layers.PairAttention, (), [HIDDEN, HIDDEN, ROWS]),
     (layers.SplitPair, (), [ROWS, ROWS, ROWS]),
+    (recurrent.BiLSTM, (4, True), [HIDDEN, ROWS]),
+    (recurrent.WeightedSum, (2,), [HIDDEN]),
 ]
 
 
