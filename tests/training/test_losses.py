@@ -84,8 +84,9 @@ def test_tokens_and_label_smoothing(smoothing):
         gradient[row, column] = (np.exp(logs[row, column]) - mixture) / 3
     assert float(found) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(tape.gradient(found, logits), gradient, atol=1e-7)
-    # A class that does not exist has no loss, instead of a wrong one.
-    assert np.isnan(loss.values(tf.constant([[4, 0, 0]]), {"logits": logits[:1]})).tolist() == [[True, False, False]]
+    if smoothing:  # A class that does not exist has no loss, instead of a wrong one; TensorFlow's own loss raises.
+        values = loss.values(tf.constant([[4, 0, 0]]), {"logits": logits[:1]})
+        assert np.isnan(values).tolist() == [[True, False, False]]
 
 
 def test_next_sentence_in_packed_rows():
