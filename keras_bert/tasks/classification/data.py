@@ -144,18 +144,13 @@ def own_data(
     labels=None,
     name=None,
 ):
-    """Reads `Data` of a user's own texts, see `tasks.examples` and `tasks.classification.multi_label`.
+    """Reads `Data` of a user's own texts from sources or paths, see `tasks.examples` and `classification.multi_label`.
 
-    Args:
-        kind: "classification", "multi_label" or "regression".
-        train_file, dev_file, test_file: paths, or sources. Labels of dev that are not in the training data are an
-            error; the test data, which must have no unreadable rows, is scored if it has labels.
-        text, pair, label: str, the columns; without `text`, those of `layouts.TEXTS`. For "multi_label", `label` may be
-            a list of columns, see `multi_label.read_multi_label`.
-        skip_bad_rows: int, maximum unreadable rows to skip in train and dev each.
-        folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
-        labels: list of the classes by id. Defaults to the sorted labels of the training data.
-        name: str, that of the task. Defaults to `kind`.
+    `kind` is "classification", "multi_label" or "regression". Labels of dev that are not in train are an error; test
+    data, which must have no unreadable rows, is scored if it has labels. Without `text`, the columns are those of
+    `layouts.TEXTS`; `label` may be a list of columns for "multi_label". Up to `skip_bad_rows` unreadable rows of train
+    and of dev are skipped. `folds` of a cross-validation of train stand for `dev_file`. `labels` are the classes, by
+    default the sorted ones of train, and `name` is that of the task, by default `kind`.
     """
     check_choice("kind", kind, OWN)
     if (dev_file is None) == (folds is None):

@@ -16,15 +16,11 @@ from keras_bert.training.losses import regression_loss
 
 
 class DistillationTask(Task):
-    """A task whose model learns from a teacher, too. The teacher's logits are computed once and kept in a folder.
+    """A `ClassificationTask` without folds and language model loss, whose model learns from a teacher, too.
 
-    The teacher reads texts with its own vocabulary and the sequence length of its training.
-
-    Args:
-        task: a `ClassificationTask` or `MultiLabelTask` without folds and without a language model loss.
-        name, teacher: a model that was trained on the same task, and the loaded checkpoint.
-        temperature, alpha: see `distillation_loss`.
-        unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers.
+    The teacher is a loaded checkpoint of the same task. It reads texts with its own vocabulary and the length of its
+    training; its logits are computed once and kept in a folder. `temperature` and `alpha` are those of
+    `distillation_loss`; of `unlabelled`, `Examples`, the student learns the teacher's answers.
     """
 
     can_pack = True

@@ -131,18 +131,10 @@ def loss_name(kind, loss=None):
 
 
 def read(path, text_column=None, pair_column=None, score_column=None, score_range=None, skip_bad_rows=None):
-    """Reads a file, see the module.
+    """Reads `EmbeddingExamples` of a source or path, see the module; the columns have usual names by default.
 
-    Args:
-        path: a `Source`, or the path of a file.
-        text_column, pair_column: the columns of the query and the passage. Default to usual names.
-        score_column: the column of the score. Defaults to `score`.
-        score_range: tuple `(lowest, highest)` of the scores, which become 0 and 1. Defaults to (0, 1) or (0, 5),
-            whichever all scores are in.
-        skip_bad_rows: int, maximum number of unreadable rows to skip with a warning. Defaults to `None`, none.
-
-    Returns:
-        `EmbeddingExamples`.
+    The ends of `score_range` become 0 and 1; by default it is (0, 1) or (0, 5), whichever all scores are in. Up to
+    `skip_bad_rows` unreadable rows are skipped with a warning, by default none.
     """
     path = source(path)
     if path.document is not None:

@@ -137,11 +137,9 @@ def read_all(train, dev, test=None, document_context=False, **options):
 def read(path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True):
     """Reads a source, or the file of a path: rows of JSON as in `annotations`, everything else as in `conll`.
 
-    Args:
-        scheme: one of `schemes.SCHEMES`. Recognized by default.
-        labels: list of the names of tags that are numbers in the rows of JSON.
-        like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
-        labeled: bool, whether tags or spans are required.
+    `scheme` is one of `schemes.SCHEMES`, recognized by default, and `labels` are the names of numbered tags in JSON.
+    `like` are the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
+    Tags or spans are required if `labeled`.
     """
     if scheme is not None:
         check_choice("scheme", scheme, schemes.SCHEMES)
