@@ -50,33 +50,31 @@ def test_help_lists_all_flags_without_tensorflow():
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"), [("--prediction=a", "Did you mean --predictions?"), ("--xyzzy", "See --help")]
+    ("given", "hint"), [("--vocab_sise=9", "Did you mean --vocab_size?"), ("--xyzzy", "See --help")]
 )
 def test_an_unknown_flag(given, hint):
-    done = python("-m", "pipelines.score_squad", "--dev_file=dev.json", given)
+    done = python("-m", "pipelines.train_vocab", "--input=a.txt", given)
     assert (done.returncode, done.stderr) == (2, f"error: Unknown flag {given.partition('=')[0]}. {hint}\n")
 
 
 def test_mistakes_in_flags(tmp_path):
-    done = python("-m", "pipelines.score_squad", "--dev_file=dev.json")
-    expected = (
-        "error: --predictions is required: Answers by id, JSON. Example: --predictions=predictions.json. See --help\n"
-    )
+    done = python("-m", "pipelines.train_vocab", "--input=a.txt")
+    expected = "error: --output is required: Output file, a vocab.txt. Example: --output=vocab.txt. See --help\n"
     assert (done.returncode, done.stderr) == (2, expected)
-    done = python("-m", "pipelines.run_squad", "--dev_file=d")  # All that are missing, in one line.
-    assert re.findall(r"--(\w+) is required", done.stderr) == ["train_file", "model", "output_dir"]
+    done = python("-m", "pipelines.run_pretraining", "--config=tiny")  # All that are missing, in one line.
+    assert re.findall(r"--(\w+) is required", done.stderr) == ["data", "phase", "output_dir"]
     assert done.stderr.count("\n") == 1
     # A flagfile with a byte order mark.
-    (tmp_path / "flags.txt").write_text("--dev_file=none.json\n--predictions=none.json\n", encoding="utf-8-sig")
-    done = python("-m", "pipelines.score_squad", f"--flagfile={tmp_path}/flags.txt")
-    assert done.stderr == "error: none.json: no such file\n"
+    (tmp_path / "flags.txt").write_text("--input=none.txt\n--output=none.vocab\n", encoding="utf-8-sig")
+    done = python("-m", "pipelines.train_vocab", f"--flagfile={tmp_path}/flags.txt")
+    assert done.stderr == "error: none.txt: no file matches\n"
 
 
 def test_the_console_command():
     code = "import sys; from pipelines.__main__ import main; sys.argv[0] = 'keras-bert'; sys.exit(main())"
     listed = python("-c", code).stdout
     assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
-    assert "keras-bert score_squad --dev_file=" in python("-c", code, "score_squad", "--help").stdout
+    assert "keras-bert train_vocab --input=" in python("-c", code, "train_vocab", "--help").stdout
     assert python("-c", code, "--version").stdout == f"keras-bert {keras_bert.__version__}\n"
     done = python("-c", code, "run_gleu")
     assert (done.returncode, done.stderr) == (
@@ -121,7 +119,7 @@ def test_signals_end_a_command_with_one_line(code, status, message):
 
 
 def test_a_closed_pipe_is_no_error():
-    for arguments in (["-c", RUN.format("print('line')")], ["-m", "pipelines.score_squad", "--help"]):
+    for arguments in (["-c", RUN.format("print('line')")], ["-m", "pipelines.train_vocab", "--help"]):
         with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
             program.stdout.close()
             assert program.stderr.read() == b""

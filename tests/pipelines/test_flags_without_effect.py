@@ -1,5 +1,7 @@
 """Flags that would do nothing beside the others are refused."""
 
+import importlib.util
+
 from tests.pipelines.programs import mistake
 
 FILES = {
@@ -58,5 +60,7 @@ def test_flags_that_would_do_nothing(tmp_path, monkeypatch):
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)
     for (name, *arguments), flag, message in CASES:
+        if not importlib.util.find_spec(f"pipelines.{name}"):  # Of a task that was deleted.
+            continue
         found = mistake(f"pipelines.{name}", *arguments, flag)
         assert found.startswith(f"{flag.partition('=')[0]}: {message}"), found

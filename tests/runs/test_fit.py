@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import sys
+from importlib.util import find_spec
 from unittest import mock
 
 import keras
@@ -92,6 +93,7 @@ CASES = {
         {},
     ),
 }
+CASES = {name: case for name, case in CASES.items() if find_spec(f"pipelines.{case[0].split()[0]}")}
 SETTINGS = {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "seed": 3, "sequence_length": 14}
 
 

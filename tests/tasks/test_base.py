@@ -1,6 +1,5 @@
 """The promises of every task: read, build, one epoch, conclude, save, load, export, answer. A new task is a row."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -17,17 +16,8 @@ from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
-from keras_bert.tasks.embedding import data as embedding
-from keras_bert.tasks.embedding.task import EmbeddingTask
 from keras_bert.tasks.examples import Examples
-from keras_bert.tasks.multiple_choice import data as choices
-from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
-from keras_bert.tasks.questions import data as questions
-from keras_bert.tasks.questions.data import QuestionSettings
-from keras_bert.tasks.questions.task import QuestionAnsweringTask
-from keras_bert.tasks.tagging import data as tagging
-from keras_bert.tasks.tagging.data import TaggingSettings
-from keras_bert.tasks.tagging.task import TaggingTask
+from keras_bert.tasks.registry import TASKS, task_named
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
@@ -54,28 +44,20 @@ def classify(kind, task=ClassificationTask, pair=None, **options):
         data = own_data(kind, path, path, path, text="text", pair=pair)
         return task(data, Start(model, bert), task.Settings(sequence_length=8, **options))
 
+    make.task = task.name
     return make
 
 
-def ask(path, model, bert):
-    data = questions.read_all([str(path)], str(path), str(path), True)
-    return QuestionAnsweringTask(data, Start(model, bert), QuestionSettings(True, 12, 6))
+def of(name, files=3, **options):
+    """Returns `make` of a task, whose settings read the file as train, as dev and, of three files, to predict."""
 
+    def make(path, model, bert):
+        cls = task_named(name)
+        settings = cls.Settings(**options)
+        return cls(settings.read(*[str(path)] * files), Start(model, bert), settings)
 
-def tag(path, model, bert):
-    sentences = tagging.read(path)
-    data = tagging.Data(sentences, dataclasses.replace(sentences), sentences)  # As if of another file.
-    return TaggingTask(data, Start(model, bert), TaggingSettings(sequence_length=6))
-
-
-def choose(path, model, bert):
-    data, settings = choices.read_all(path, path, path), choices.ChoiceSettings(sequence_length=8)
-    return MultipleChoiceTask(data, Start(model, bert), settings)
-
-
-def embed(path, model, bert):
-    settings = embedding.EmbeddingSettings(sequence_length=8)
-    return EmbeddingTask(embedding.read_all(path, path), Start(model, bert), settings)
+    make.task = name
+    return make
 
 
 TEXTS = ["a b c", "d e", "f g h i", "j"]
@@ -87,6 +69,9 @@ ASKED = [{"id": name, "question": "a", "answers": answers} for name, answers in 
 SQUAD = {"version": "v2.0", "data": [{"paragraphs": [{"context": "c d e f g h i j k l m", "qas": ASKED}]}]}
 CHOICES = [{"text": text, "choices": ["k", "l m", "n"], "label": "ABCA"[row]} for row, text in enumerate(TEXTS)]
 several = classify("multi_label", MultiLabelTask, threshold="shared")
+tag, embed = of("tagging", sequence_length=6), of("embedding", files=2, sequence_length=8)
+ask = of("questions", version_2=True, sequence_length=12, doc_stride=6)
+choose = of("multiple_choice", sequence_length=8)
 CASES = {
     "classification": Case("a.csv", LABELLED, classify("classification"), {"label", "scores"}, "predictions.tsv"),
     "regression": Case("a.csv", SCORED, classify("regression", pair="second"), {"value"}, "predictions.tsv"),
@@ -101,12 +86,19 @@ CASES = {
 }
 
 
+NAMES = {task.name for task in TASKS}
+CASES = {name: case for name, case in CASES.items() if case.make.task in NAMES}
 OFTEN = ["classification", "entities", "questions", "multiple_choice", "scored"]  # One of each folder.
 EXPORTED = ["regression", "multi_label", "questions", "multiple_choice", "triplets"]
-SLOW = [pytest.param(name, name in EXPORTED, marks=pytest.mark.slow) for name in (*EXPORTED, "tags", "pairs")]
+RUNS = [(name, False) for name in OFTEN if name in CASES]
+RUNS += [
+    pytest.param(name, name in EXPORTED, marks=pytest.mark.slow)
+    for name in (*EXPORTED, "tags", "pairs")
+    if name in CASES
+]
 
 
-@pytest.mark.parametrize(("name", "exported"), [*((name, False) for name in OFTEN), *SLOW])
+@pytest.mark.parametrize(("name", "exported"), RUNS)
 def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatch):
     case, path, bert = CASES[name], tmp_path / CASES[name].name, keras_bert.load(checkpoint)
     lines = [line if isinstance(line, str) else json.dumps(line) for line in case.content]

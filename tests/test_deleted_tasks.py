@@ -1,0 +1,87 @@
+"""A task can be deleted: its folder, its commands, its page and tests, and its lines in the lists. All else stays."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import documents
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+ROOT = documents.ROOT
+# What is copied. `research` and `benchmarks` compare with every task of the package.
+COPIED = ("keras_bert", "pipelines", "tests", "docs", "pyproject.toml", "mkdocs.yml", "README.md", "CONTRIBUTING.md")
+COPIED += ("Makefile",)
+LISTS = ("keras_bert/tasks/registry.py", "keras_bert/tasks/__init__.pyi", "pyproject.toml", "mkdocs.yml")
+# The commands of a task, and its page; the class is that in the list of tasks.
+TASKS = {
+    "tagging": (["run_tagging"], "entities", "TaggingTask"),
+    "questions": (["run_squad", "score_squad"], "questions", "QuestionAnsweringTask"),
+    "multiple_choice": (["run_multiple_choice"], "multiple_choice", "MultipleChoiceTask"),
+    "embedding": (["run_embedding"], "embedding_training", "EmbeddingTask"),
+}
+IMPORT = """
+import contextlib, importlib, io, pathlib, runpy, sys
+for path in sorted(pathlib.Path("keras_bert").rglob("*.py")):
+    importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+from pipelines.__main__ import commands
+for name in commands():
+    sys.argv[1:] = ["--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as page:
+        runpy.run_module(f"pipelines.{name}", run_name="__main__", alter_sys=True)
+    assert "--" in page.getvalue(), name
+"""
+KEPT = ["tests/test_architecture.py", "tests/tasks", "tests/data", "tests/runs/test_fit.py"]
+KEPT += ["tests/runs/test_saved_model_scores.py", "tests/pipelines/test_command.py"]
+KEPT += ["tests/pipelines/test_flags_without_effect.py", "tests/test_documents.py"]
+# Of the documentation, the lists of the reference and of the commands.
+CHOSEN = "not test_documents or reference or commands_are_listed or links"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_everything_else_stays(tmp_path, task):
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("research", "benchmarks", "saved_models"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    delete(tmp_path, task, *TASKS[task])
+    run(tmp_path, "-c", IMPORT)
+    run(tmp_path, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", CHOSEN, *KEPT)
+
+
+def delete(root, task, commands, page, cls):
+    for folder in (f"keras_bert/tasks/{task}", f"tests/tasks/{task}", "tests/research"):
+        shutil.rmtree(root / folder)
+    for command in commands:
+        (root / f"pipelines/{command}.py").unlink()
+        (root / f"tests/pipelines/test_{command}.py").unlink()
+    (root / f"docs/tutorials/{page}.md").unlink()
+    own = rf"\b{cls}\b|\bkeras_bert\.tasks\.{task}\b|\b(tutorials/)?{page}\.md\b|`({'|'.join(commands)})`"
+    for path in [*map(root.joinpath, LISTS), *(root / "docs").rglob("*.md"), root / "README.md"]:
+        lines = path.read_text().splitlines(keepends=True)
+        if path.suffix == ".md":  # Tables and the reference are lists; prose loses its links.
+            link = rf"\[([^]]*)\]\([^)]*\b{page}\.md[^)]*\)"
+            path.write_text(re.sub(link, r"\1", "".join(without_lists(lines, own))))
+        else:
+            path.write_text("".join(line for line in lines if not re.search(own, line)))
+
+
+def without_lists(lines, own):
+    """Leaves out the lines of tables and of the reference that match, with the options of the latter."""
+    kept, deleted = [], False
+    for line in lines:
+        is_own = line.startswith(("|", ":::")) and re.search(own, line)
+        deleted = is_own or (deleted and line.startswith("    options:"))
+        kept += [] if deleted else [line]
+    return kept
+
+
+def run(root, *arguments):
+    environment = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2", "HOME": str(root)}
+    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}"
