@@ -9,7 +9,6 @@ from keras_bert.tasks.classification.data import Data, Task
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.classification.summary import majority, summarize, warnings
 from keras_bert.tasks.examples import Examples
-from keras_bert.tasks.tagging import summary as tagging
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
@@ -130,14 +129,8 @@ def test_nearly_as_many_classes_as_rows(labels, warning):
 )
 def test_names_that_look_alike(labels, shown):
     counts = dict.fromkeys(labels, 9)
-    for found, what in ((warnings, "labels"), (tagging.warnings, "tags"), (tagging.warnings, "types")):
-        expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
-        assert found({"unit": "rows", {"types": "entities"}.get(what, what): counts}) == expected
-
-
-def test_types_of_dev_that_look_like_those_of_train():
-    found = tagging.warnings({"unit": "texts", "entities": {"PER": 3}, "unknown": {"PER\u200b": 2}})[0]
-    assert found == r"types that look alike are different classes: 'PER' (3) and 'PER\u200b' (0)"
+    expected = [f"labels that look alike are different classes: {shown}"] if shown else []
+    assert warnings({"unit": "rows", "labels": counts}) == expected
 
 
 def test_several_labels_per_row():
