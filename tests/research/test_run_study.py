@@ -216,9 +216,9 @@ def test_real_data(data, tmp_path, monkeypatch):
             (tmp_path / target).write_text("".join(itertools.islice(file, count)))
 
     for number, book in enumerate(sorted((data / "corpus" / "books").glob("*.txt"))[:2]):
-        first_lines(book, f"{number}.txt", 1000)
+        first_lines(book, f"{number}.txt", 400)
     for part, end in (("train", "train"), ("dev", "testa")):
-        first_lines(data / "ner" / "conll2003_iob1" / f"eng.{end}", f"{part}.conll", 700)
+        first_lines(data / "ner" / "conll2003_iob1" / f"eng.{end}", f"{part}.conll", 250)
     vocabulary = ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt"
     chance = len(vocabulary.read_text().splitlines())
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": chance, "num_hidden_layers": 4}))

@@ -90,16 +90,29 @@ NAMES = {task.name for task in TASKS}
 CASES = {name: case for name, case in CASES.items() if case.make.task in NAMES}
 OFTEN = ["classification", "entities", "questions", "multiple_choice", "scored"]  # One of each folder.
 EXPORTED = ["regression", "multi_label", "questions", "multiple_choice", "triplets"]
-RUNS = [(name, False) for name in OFTEN if name in CASES]
-RUNS += [
-    pytest.param(name, name in EXPORTED, marks=pytest.mark.slow)
-    for name in (*EXPORTED, "tags", "pairs")
-    if name in CASES
-]
+OFTEN, EXPORTED = ([name for name in names if name in CASES] for names in (OFTEN, EXPORTED))
 
 
-@pytest.mark.parametrize(("name", "exported"), RUNS)
-def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", OFTEN)
+def test_from_a_file_to_answers(name, checkpoint, tmp_path):
+    from_a_file_to_answers(name, checkpoint, tmp_path)
+
+
+@pytest.mark.slow
+def test_other_tasks_and_their_exports(checkpoint, tmp_path, monkeypatch):
+    """All SavedModels are verified in one process."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [*EXPORTED, *(name for name in CASES if name not in OFTEN + EXPORTED)]:
+        (tmp_path / name).mkdir()
+        task, saved, options = from_a_file_to_answers(name, checkpoint, tmp_path / name)
+        if name in EXPORTED:
+            keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), f"~/{name}/saved/1", **options)
+    reports = verify([tmp_path / name / "saved" / "1" for name in EXPORTED])
+    assert [report.problems for report in reports] == [[]] * len(EXPORTED)
+
+
+def from_a_file_to_answers(name, checkpoint, tmp_path):
+    """Returns the task, its saved model and the options of its export."""
     case, path, bert = CASES[name], tmp_path / CASES[name].name, keras_bert.load(checkpoint)
     lines = [line if isinstance(line, str) else json.dumps(line) for line in case.content]
     path.write_text("\n".join(lines) + "\n")
@@ -133,16 +146,12 @@ def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path, monkeypatc
     options = task.export_options(saved)
     example = options["example"]
     assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(answering(saved.head).text_options)
-    if exported:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), "~/saved/1", **options)
-        (report,) = verify([tmp_path / "saved" / "1"])
-        assert not report.problems
     if case.answer:
         (answer,) = saved.predict([example])
         assert case.answer <= set(answer)
     else:
         assert np.isfinite(saved.encode([example["text"]])).all()
+    return task, saved, options
 
 
 class Lengths(keras_bert.tasks.Task):
