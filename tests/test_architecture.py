@@ -50,7 +50,7 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1860, "checkpoints": 4200, "corpus": 730, "data": 2460, "runs": 2700, "exporting": 2050,
+    "": 1860, "checkpoints": 4185, "corpus": 730, "data": 2460, "runs": 2700, "exporting": 2050,
     "heads": 1890, "layers": 1850, "models": 770, "pretraining": 1780, "reports": 935, "rewirings": 310,
     "search": 1060, "serving": 1840, "tasks": 7310, "text": 3450, "training": 3530, "translation": 1910,
 }  # fmt: skip

@@ -2,13 +2,10 @@
 
 import dataclasses
 import re
-import shutil
 
-import ml_dtypes
 import numpy as np
-import safetensors.numpy
 
-from keras_bert.checkpoints import tokenizer_files
+from keras_bert.checkpoints import sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.model_types import MODEL_TYPES
 from keras_bert.checkpoints.tensors import (
@@ -19,7 +16,7 @@ from keras_bert.checkpoints.tensors import (
     tensors_of,
     with_head,
 )
-from keras_bert.checkpoints.weight_files import WEIGHTS, read_tensors
+from keras_bert.checkpoints.weight_files import read_tensors, write_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
@@ -34,18 +31,15 @@ def fits(folder):
 
 
 def read(folder, options):
-    """Opens a folder in Hugging Face's format."""
-    return with_head(read_all(folder, options), options.head)
-
-
-def read_all(folder, options):
-    """Opens a folder with its tokenizer, and with tensors of heads that are not wanted."""
-    folder = folder.transformer
-    checkpoint = read_model(folder, options.head)
+    """Opens a folder in Hugging Face's format, also one of sentence-transformers."""
+    inner, head = folder.transformer, options.head
+    checkpoint = read_model(inner, head)
     checkpoint.metadata = tokenizer_files.read_chosen(
-        options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
+        options.tokenizer, inner, checkpoint.metadata, for_transformers=not inner.is_ours
     )
-    return checkpoint
+    if head is None or head_named(head).sentence_transformers:
+        checkpoint = sentence_transformers.with_modules(folder, checkpoint, head)
+    return with_head(checkpoint, head)
 
 
 def read_model(folder, head=None):
@@ -155,17 +149,6 @@ def write_weights(description, model_type, directory, dtype):
     else:
         tensors = MODEL_TYPES[model_type].to_tensors(tensors, description.head)
     write_tensors(tensors, directory, dtype)
-
-
-def write_tensors(tensors, directory, dtype):
-    """Writes `model.safetensors` in a dtype."""
-    if dtype != "float32":
-        largest = max(float(np.abs(array).max()) for array in tensors.values())
-        if not largest <= float(ml_dtypes.finfo(dtype).max):
-            raise ValueError(f"`weights_dtype`={dtype!r} cannot hold the largest weight, {largest}. Expected 'float32'")
-        tensors = {name: array.astype(dtype) for name, array in tensors.items()}
-    safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
 def _read_weights(folder, metadata):

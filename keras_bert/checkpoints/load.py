@@ -26,7 +26,7 @@ from keras_bert.checks import explaining
 from keras_bert.heads.registry import head_named
 
 # The first one that fits a folder reads it.
-FORMATS = (peft, model_garden, google, keras_file, keras_hub, sentence_transformers, huggingface)
+FORMATS = (peft, model_garden, google, keras_file, keras_hub, huggingface)
 
 
 def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer="auto") -> Checkpoint:

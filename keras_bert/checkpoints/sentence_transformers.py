@@ -2,11 +2,9 @@
 
 import dataclasses
 
-from keras_bert.checkpoints import huggingface
 from keras_bert.checkpoints.folder import CONFIG, MODULES
-from keras_bert.checkpoints.huggingface import write_tensors
-from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, tensors_of, with_head
-from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors
+from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, tensors_of
+from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors, write_tensors
 from keras_bert.checks import is_number
 from keras_bert.files import write_json
 from keras_bert.heads.classification import default_activation, stored_activation
@@ -56,20 +54,6 @@ _FIXED = {
     },
     "Normalize": {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)},
 }
-
-
-def fits(folder):
-    """Returns whether a folder has modules, or the activation of a cross-encoder in transformers' config."""
-    is_scored = stored_activation(folder.config)[1] and not folder.is_ours
-    return folder.transformer.has(CONFIG) and bool(folder.has(MODULES) or is_scored)
-
-
-def read(folder, options):
-    """Opens a folder, with the facts and the tensors of its modules unless `head` needs none."""
-    checkpoint = huggingface.read_all(folder, options)
-    if options.head is None or head_named(options.head).sentence_transformers:
-        checkpoint = with_modules(folder, checkpoint, options.head)
-    return with_head(checkpoint, options.head)
 
 
 def with_modules(folder, checkpoint, head=None):

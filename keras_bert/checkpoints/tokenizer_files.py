@@ -76,7 +76,21 @@ def read(folder, metadata, longest_word=None, words=False):
     if settings.get(_SIDE):
         values[_SIDE] = settings[_SIDE]
     if "unigram" in values:
-        return metadata.replace(**_unigram(folder, path, values, name, settings))
+        _complete_unigram(folder, values, name, settings)
+    else:
+        _complete_wordpiece(folder, path, values, name, settings, longest_word)
+        for content in metadata.keep_special_tokens or ():
+            values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
+    lowercase = values.pop(LOWERCASE.name, None)
+    vocabulary = Vocabulary(values)
+    vocabulary.source = str(path)
+    return metadata.replace(
+        vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else bool(lowercase)
+    )
+
+
+def _complete_wordpiece(folder, path, values, name, settings, longest_word):
+    """Adds options and tokens to the content of a vocabulary's file."""
     if name == _JAPANESE:
         values |= _word_options(settings)
     else:
@@ -86,19 +100,11 @@ def read(folder, metadata, longest_word=None, words=False):
     inputs = settings.get(_INPUTS)
     values["pair_segments"] = name in _WITH_SEGMENTS if inputs is None else _SEGMENTS in inputs
     _check(folder, settings)
-    for content in metadata.keep_special_tokens or ():
-        values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
-    lowercase = values.pop(LOWERCASE.name, None)
-    vocabulary = Vocabulary(values)
-    vocabulary.source = str(path)
-    return metadata.replace(
-        vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else bool(lowercase)
-    )
 
 
-def _unigram(folder, path, values, name, settings):
-    """Returns vocabulary and casing of a Unigram vocabulary, whose file has everything but names of special tokens."""
-    special = values["unigram"]["special_tokens"]
+def _complete_unigram(folder, values, name, settings):
+    """Adds names of special tokens, and added tokens, to a Unigram vocabulary, whose file has everything else."""
+    special, size = values["unigram"]["special_tokens"], len(values["pieces"])
     for token, role in _roles():
         value = _content(settings.get(f"{token}_token"))
         if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
@@ -107,12 +113,9 @@ def _unigram(folder, path, values, name, settings):
     _check(folder, settings, _FIXED | expected)
     inputs = settings.get(_INPUTS)
     values["pair_segments"] &= name not in _UNIGRAM_CLASSES if inputs is None else _SEGMENTS in inputs
-    pieces, values["added_tokens"] = _with_added_tokens(folder, values["pieces"], values["added_tokens"], settings)
-    values["unigram"]["scores"] += [0.0] * (len(pieces) - len(values["pieces"]))
-    lowercase = values.pop(LOWERCASE.name)
-    vocabulary = Vocabulary({**values, "pieces": pieces})
-    vocabulary.source = str(path)
-    return {"vocabulary": vocabulary, "lowercase": lowercase}
+    added = _with_added_tokens(folder, values["pieces"], values["added_tokens"], settings)
+    values["pieces"], values["added_tokens"] = added
+    values["unigram"]["scores"] += [0.0] * (len(values["pieces"]) - size)
 
 
 def _roles():

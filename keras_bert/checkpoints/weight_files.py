@@ -3,13 +3,15 @@
 import contextlib
 import math
 import os
+import shutil
 from functools import partial
 
 import h5py
+import ml_dtypes
 import numpy as np
-import safetensors
+import safetensors.numpy
 
-from keras_bert.checkpoints.folder import inner_path
+from keras_bert.checkpoints.folder import CONFIG, inner_path
 from keras_bert.checkpoints.tensors import Tensor
 from keras_bert.checkpoints.torch_file import read_torch_file
 from keras_bert.files import read_object
@@ -109,6 +111,17 @@ def _read_tensor(path, file, name):
             f"{path}: the dtype of {name} is not supported. Expected float32, float16 or bfloat16. "
             f"Received: dtype={file.get_slice(name).get_dtype()}"
         ) from None
+
+
+def write_tensors(tensors, directory, dtype):
+    """Writes `model.safetensors` in a dtype."""
+    if dtype != "float32":
+        largest = max(float(np.abs(array).max()) for array in tensors.values())
+        if not largest <= float(ml_dtypes.finfo(dtype).max):
+            raise ValueError(f"`weights_dtype`={dtype!r} cannot hold the largest weight, {largest}. Expected 'float32'")
+        tensors = {name: array.astype(dtype) for name, array in tensors.items()}
+    safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
 def read_h5_file(path):

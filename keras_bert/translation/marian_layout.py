@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.folder import CONFIG
-from keras_bert.checkpoints.huggingface import write_tensors
+from keras_bert.checkpoints.weight_files import write_tensors
 from keras_bert.files import write_json
 from keras_bert.text.vocabulary import Vocabulary
 
