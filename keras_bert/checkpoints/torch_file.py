@@ -18,11 +18,7 @@ _DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeE
 
 
 def read_torch_file(path):
-    """Returns functions that read the tensors of a file, and their shapes: `{name: (shape, read)}`.
-
-    Raises:
-        ValueError: if the file contains anything but tensors, or is damaged.
-    """
+    """Returns functions that read the tensors of a file, which must have nothing else: `{name: (shape, read)}`."""
     with _explained(path):
         values, read = _read_archive(path) if zipfile.is_zipfile(path) else _read_pickles(path)
         tensors = {name: _tensor(name, value) for name, value in _state(values).items()}
