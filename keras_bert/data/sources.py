@@ -52,14 +52,16 @@ class Source:
         found = self.values
         first = found[0][0] if found else None
         return [
-            (number, self._row(number, value, wanted if number == first else list(wanted))) for number, value in found
+            (number, self.checked(number, value, wanted if number == first else list(wanted)))
+            for number, value in found
         ]
 
     def mapped(self, convert):
         """Returns the source of the rows that a function of the place of a row and the row, a dict, returns."""
         return Mapped(self, convert)
 
-    def _row(self, number, value, wanted):
+    def checked(self, number, value, wanted):
+        """Returns a value that is a row with the wanted columns, or a ValueError."""
         if isinstance(value, ValueError):
             return value
         if not isinstance(value, dict):
@@ -75,7 +77,7 @@ class Source:
     def names(self, wanted=()):
         """Returns the columns, of JSON those of the first object; `wanted` columns determine the delimiter of CSV."""
         for number, value in self.values[:1]:
-            if isinstance(row := self._row(number, value, wanted), ValueError):
+            if isinstance(row := self.checked(number, value, wanted), ValueError):
                 raise row
             return list(row)
         return []
@@ -192,6 +194,25 @@ def source(path):
         raise ValueError(f"{path}: the name must end in {', '.join(ROWS)}")
     whole = _whole(path, suffix)
     return JsonLines(path) if whole is None else Json(path, whole)
+
+
+def stream_rows(path, wanted):
+    """Yields the line number and the row of a file, a dict by column; JSONL is not read as a whole."""
+    if tables.is_json_lines(path):
+        lines, origin = ((number, line) for number, line in tables.stream_lines(path) if line.strip()), JsonLines(path)
+        rows = (
+            (
+                number,
+                origin.checked(number, tables.json_value(path, number, line), wanted if number == 1 else [*wanted]),
+            )
+            for number, line in lines
+        )
+    else:
+        rows = tables.read_rows(path, wanted)
+    for number, row in rows:
+        if isinstance(row, ValueError):
+            raise row
+        yield number, row
 
 
 def _whole(path, suffix):

@@ -122,19 +122,6 @@ def _row(parse, *arguments):
         return error
 
 
-def stream_rows(path, wanted):
-    """Yields the line number and the row of a file, a dict by column; JSONL is not read as a whole."""
-    if is_json_lines(path):
-        for line, text in stream_lines(path):
-            if text.strip():
-                yield line, _json_object(path, wanted, line, text)
-        return
-    for line, row in read_rows(path, wanted):
-        if isinstance(row, ValueError):
-            raise row
-        yield line, row
-
-
 def is_json_lines(path):
     """Returns whether a file is JSONL; raises for files that are not tables, and for missing ones."""
     suffixes = (".csv", ".tsv", ".jsonl")
@@ -275,14 +262,6 @@ def json_value(path, line, text):
 def json_lines(path):
     """Returns (line number, line) of each line of JSONL that is not blank."""
     return [(number, line) for number, line in read_lines(path) if line.strip()]
-
-
-def _json_object(path, wanted, line, text):
-    record = json_value(path, line, text)
-    if not isinstance(record, dict):
-        raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
-    check_columns(f"{path}:{line}", record.names, wanted if line == 1 else list(wanted))
-    return record
 
 
 class Object(dict):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from keras_bert.data import squad
 from keras_bert.data.rows import finite_number
-from keras_bert.data.sources import source
-from keras_bert.data.tables import stream_lines, stream_rows, valid_text
+from keras_bert.data.sources import source, stream_rows
+from keras_bert.data.tables import stream_lines, valid_text
 
 _TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-import pathlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -390,8 +389,6 @@ class Task(abc.ABC):
         return Judged.of_classes(names, targets, outputs, **fields)
 
 
-def own_data_set(name, kind="csv"):
-    """Returns the metadata of a user's file for the model card; `kind` is that of files other than JSON."""
-    suffix = pathlib.Path(name).suffix.lower()
-    is_rows = "json" in suffix or name in ("texts", "validation")  # The latter are arguments of `fit`.
-    return {"type": "json" if is_rows else kind, "name": name}
+def own_data_set(name, typed=False, table="csv"):
+    """Returns the metadata of a user's data for the model card; `table` is the kind of data that are not `typed`."""
+    return {"type": "json" if typed else table, "name": name}

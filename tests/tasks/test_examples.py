@@ -8,7 +8,7 @@ import logging
 import numpy as np
 import pytest
 
-from keras_bert.data.tables import stream_rows
+from keras_bert.data.sources import stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.examples import Examples, read_table

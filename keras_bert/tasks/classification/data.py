@@ -80,6 +80,7 @@ class Data:
     folds: int | None = None  # Of a cross-validation, for which dev is the training data.
     source: str | None = None  # Name of the file of the first dev set, if it is a user's.
     train_source: str | None = None
+    typed: bool = False  # Whether that file has rows of JSON.
     submissions: pathlib.Path | None = None  # The folder of the files for the server of GLUE.
 
     def first(self, count):
@@ -174,8 +175,8 @@ def own_data(
     test = {}
     if test_file is not None:
         test = {name: read(_present(test_file, columns, text, pair), test_file, None, labels)}
-    sources = {"source": (dev_file or train_file).name, "train_source": train_file.name}
-    return Data(task, train, {name: dev}, test, folds=folds, **sources)
+    own, dev = dev_file or train_file, {name: dev}
+    return Data(task, train, dev, test, None, folds, own.name, train_file.name, own.typed)
 
 
 def _present(origin, columns, text, pair):

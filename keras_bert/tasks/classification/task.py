@@ -396,7 +396,7 @@ def check_class_weight(task, class_weight):
 def _card(data):
     """Returns the metadata for the model card; only complete official data is called GLUE."""
     task = data.task
-    card = {"datasets": [], "dataset": own_data_set(data.source or f"own data for {task.title}")}
+    card = {"datasets": [], "dataset": own_data_set(data.source or f"own data for {task.title}", data.typed)}
     if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
         card["datasets"] = ["nyu-mll/glue"]
         card["dataset"] = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}

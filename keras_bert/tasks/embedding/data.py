@@ -106,6 +106,7 @@ class Data(TaskData):
     train: EmbeddingExamples
     dev: EmbeddingExamples
     names: dict
+    typed: bool = False  # Whether dev has rows of JSON.
 
 
 def read_all(train_file, dev_file, text=None, pair=None, score=None, score_range=None, skip_bad_rows=None):
@@ -120,7 +121,8 @@ def read_all(train_file, dev_file, text=None, pair=None, score=None, score_range
     train, dev = read_both(score_range)
     if train.score_range and dev.score_range and train.score_range != dev.score_range:
         train, dev = read_both(max(train.score_range, dev.score_range))
-    return Data(train, dev, {name: origin.name for name, origin in sources.items()})
+    names = {name: origin.name for name, origin in sources.items()}
+    return Data(train, dev, names, sources["dev"].typed)
 
 
 def loss_name(kind, loss=None):

@@ -70,7 +70,7 @@ class EmbeddingTask(Task):
             "prompts": self._prompts,
             **loss_settings,
         }
-        self.card = _card(data.names)
+        self.card = _card(data)
 
     @classmethod
     def recognizes(cls, text, targets):
@@ -277,14 +277,14 @@ def _described(examples):
     return texts
 
 
-def _card(names):
+def _card(data):
     return {
         "pipeline_tag": "sentence-similarity",
         "hub_metrics": {"pearson": "pearsonr", "spearman": "spearmanr"},
         "datasets": [],
-        "dataset": own_data_set(names["dev"]),
+        "dataset": own_data_set(data.names["dev"], data.typed),
         "purpose": "sentence embeddings",
-        "trained_on": names["train"],
+        "trained_on": data.names["train"],
         "example": '["A text.", "Another one."]',
     }
 

@@ -42,6 +42,7 @@ class Data(TaskData):
     dev: ChoiceExamples  # Selects the best run.
     test: ChoiceExamples | None  # To predict.
     names: dict
+    typed: bool = False  # Whether dev has rows of JSON.
 
     @property
     def parts(self):
@@ -70,4 +71,4 @@ def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, l
     test_file = predict_file and source(predict_file)
     test = test_file and read(test_file, **columns, first_label=first_label, labeled=False)
     files = {"train": train_file, "dev": dev_file, **({"test": test_file} if test_file else {})}
-    return Data(train, dev, test, {split: file.name for split, file in files.items()})
+    return Data(train, dev, test, {split: file.name for split, file in files.items()}, dev_file.typed)

@@ -124,7 +124,7 @@ class MultipleChoiceTask(Task):
 def _card(data):
     """Returns the metadata for the model card; only complete official data is called SWAG."""
     official = data.train.swag and data.dev.swag and (len(data.train), len(data.dev)) == (73546, 20006)
-    dataset = own_data_set(data.names["dev"])
+    dataset = own_data_set(data.names["dev"], data.typed)
     if official:
         dataset = {"type": "allenai/swag", "name": "SWAG", "config": "regular", "split": "validation"}
     return {

@@ -231,7 +231,7 @@ def _card(dev_file):
         "hub_metrics": {"exact": "exact_match"},
         "hub_percent": True,
         "datasets": [official] if official else [],
-        "dataset": data_set if official else own_data_set(name, "json"),
+        "dataset": data_set if official else own_data_set(name, typed=True),
         "example": '[{"question": "A question?", "context": "The text with the answer."}]',
         "arguments": '"A question?", "The text with the answer."',
     }

@@ -242,7 +242,7 @@ def _card(train, dev):
     return {
         "pipeline_tag": "token-classification",
         "datasets": [],
-        "dataset": own_data_set(dev.origin.name, "text"),
+        "dataset": own_data_set(dev.origin.name, dev.origin.typed, "text"),
         "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
         "trained_on": train.origin.name,
         "example": '["A text with names."]',
