@@ -17,7 +17,7 @@ import scipy.special
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.runs import finetuning
+from keras_bert.runs import run as runs
 from keras_bert.runs.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
@@ -109,7 +109,7 @@ def test_packed_rows(made, tmp_path):
     """The rows of training batches have several pairs; the scores are those of the saved model on single pairs."""
     output = tmp_path / "out"
     given = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack", "--max_train_examples=6")
-    with mock.patch.object(finetuning, "build_packed", wraps=finetuning.build_packed) as build:
+    with mock.patch.object(runs, "build_packed", wraps=runs.build_packed) as build:
         finetune(PROGRAM, *given)
     build.assert_called_once()
     bert = keras_bert.load(output / "model")
