@@ -216,40 +216,29 @@ _TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG"
 
 
 @pytest.fixture(scope="session")
-def head_models(config):
-    """Yields the name, the untrained model and the options of `export` of each head."""
+def exported_heads(config, pieces, reversible, shared_folder):
+    """A folder with an untrained model for each head."""
 
-    def models():
-        def model(name, make, *arguments, **options):
-            return name, make(keras_bert.build_encoder(config), *arguments), options
+    def fill(folder):
+        def export(name, make, *arguments, **options):
+            model = make(keras_bert.build_encoder(config), *arguments)
+            keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 40), folder / name / "3", **options)
 
         keras.utils.set_random_seed(3)
         example = {"text": f"{MARKUP} a", "pair": "b"}
         pairs = {"labels": ["yes", MARKUP, "نعم"], "pair": True, "example": example}
-        yield model("classes", keras_bert.build_classifier, 3, **pairs)
-        yield model("many_classes", keras_bert.build_classifier, 150)
-        yield model("score", keras_bert.build_classifier, 1, pair=True, score_range=(-4, 4))
-        yield model("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
-        yield model("answers", keras_bert.build_span_labeler)
-        yield model("more_answers", keras_bert.build_span_labeler, top=4)
-        yield model("or_no_answer", keras_bert.build_span_labeler, top=2, null_threshold=0.5)
-        yield model("masks", keras_bert.build_pretrainer)
-        yield model("choices", keras_bert.build_multiple_choice)
-        yield model("vectors", lambda encoder: encoder)
+        export("classes", keras_bert.build_classifier, 3, **pairs)
+        export("many_classes", keras_bert.build_classifier, 150)
+        export("score", keras_bert.build_classifier, 1, pair=True, score_range=(-4, 4))
+        export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
+        export("answers", keras_bert.build_span_labeler)
+        export("more_answers", keras_bert.build_span_labeler, top=4)
+        export("or_no_answer", keras_bert.build_span_labeler, top=2, null_threshold=0.5)
+        export("masks", keras_bert.build_pretrainer)
+        export("choices", keras_bert.build_multiple_choice)
+        export("vectors", lambda encoder: encoder)
         prompts = {"prompts": {"query": "q: "}, "zero_shot": keras_bert.ZeroShot()}
-        yield model("sentences", keras_bert.build_embedder, **prompts)
-
-    return models
-
-
-@pytest.fixture(scope="session")
-def exported_heads(head_models, pieces, reversible, shared_folder):
-    """A folder with an untrained model for each head."""
-    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
-
-    def fill(folder):
-        for name, model, options in head_models():
-            keras_bert.export(model, preprocessor, folder / name / "3", **options)
+        export("sentences", keras_bert.build_embedder, **prompts)
         transformer = keras_bert.translation.build_transformer(TRANSFORMER)
         keras_bert.export(transformer, reversible, folder / "translations" / "3", n_best=3)
 

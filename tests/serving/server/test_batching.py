@@ -43,34 +43,42 @@ def batcher():
         yield lambda window=0.05, **options: stack.enter_context(contextlib.closing(Batcher(window, **options)))
 
 
-def ask(batcher, version, signature, *texts):
-    return asyncio.ensure_future(batcher.run(version, signature, {"text": np.array(texts, object)}, len(texts)))
+VERSION = Version()
+
+
+def ask(batcher, signature, *texts):
+    return asyncio.ensure_future(batcher.run(VERSION, signature, {"text": np.array(texts, object)}, len(texts)))
+
+
+def ask_at_once(batcher, signature, *requests):
+    """Sends lists of texts; returns the answers, or what is raised."""
+
+    async def main():
+        return await asyncio.gather(*(ask(batcher, signature, *texts) for texts in requests), return_exceptions=True)
+
+    return asyncio.run(main())
 
 
 def test_requests_within_a_window_share_a_batch(batcher):
-    signature, version, rows = Lengths(), Version(), []
-
-    async def main():
-        joining = batcher(observe=lambda name, count: rows.append((name, count)))
-        asked = [ask(joining, version, signature, "a", "bb"), ask(joining, version, signature, "ccc")]
-        answers = await asyncio.gather(*asked)
-        assert joining.idle
-        return [(answer["text"].tolist(), answer["length"].tolist()) for answer in answers]
-
-    assert asyncio.run(main()) == [(["a", "bb"], [1, 2]), (["ccc"], [3])]
+    signature, rows = Lengths(), []
+    joining = batcher(observe=lambda name, count: rows.append((name, count)))
+    first, second = ask_at_once(joining, signature, ["a", "bb"], ["ccc"])
+    assert joining.idle
+    assert (first["text"].tolist(), first["length"].tolist()) == (["a", "bb"], [1, 2])
+    assert (second["text"].tolist(), second["length"].tolist()) == (["ccc"], [3])
     assert signature.runs == [["a", "bb", "ccc"]]
     assert rows == [("toy", 3)]
 
 
 def test_full_batches_do_not_wait(batcher):
-    signature, version = Lengths(), Version()
+    signature = Lengths()
 
     async def main():
         joining = batcher(window=100, max_rows=3)
-        full = [ask(joining, version, signature, "a", "b"), ask(joining, version, signature, "c")]
+        full = [ask(joining, signature, "a", "b"), ask(joining, signature, "c")]
         await asyncio.gather(*full)
-        pushed = ask(joining, version, signature, "d", "e")
-        await ask(joining, version, signature, *"fgh")
+        pushed = ask(joining, signature, "d", "e")
+        await ask(joining, signature, *"fgh")
         await pushed
 
     asyncio.run(asyncio.wait_for(main(), 10))
@@ -78,14 +86,14 @@ def test_full_batches_do_not_wait(batcher):
 
 
 def test_large_requests_run_in_parts_and_leave_turns_to_others(batcher):
-    signature, version = Lengths(), Version()
+    signature = Lengths()
 
     async def main():
         joining = batcher(window=0, max_rows=2)
         signature.go.clear()
-        large, gone = (ask(joining, version, signature, *letters) for letters in ("abcdefgh", "ijkl"))
+        large, gone = (ask(joining, signature, *letters) for letters in ("abcdefgh", "ijkl"))
         await asyncio.sleep(0.01)
-        small = ask(joining, version, signature, "x")
+        small = ask(joining, signature, "x")
         await asyncio.sleep(0.01)
         gone.cancel()  # The client disconnected.
         signature.go.set()
@@ -110,10 +118,8 @@ def test_parts_are_padded_as_one_batch(batcher):
             outputs = {"letters": texts.to_tensor(""), "starts": offsets, "scores": scores, "squares": squares}
             return {name: value.numpy() for name, value in outputs.items()}
 
-    async def main(max_rows):
-        return await ask(batcher(max_rows=max_rows), Version(), Letters(), "ab", "c", "def", "g", "hijk")
-
-    parts, whole = asyncio.run(main(2)), asyncio.run(main(5))
+    texts = ["ab", "c", "def", "g", "hijk"]
+    ((parts,), (whole,)) = (ask_at_once(batcher(max_rows=rows), Letters(), texts) for rows in (2, 5))
     for name, expected in whole.items():
         np.testing.assert_array_equal(parts[name], expected, name)
         assert parts[name].dtype == expected.dtype
@@ -122,15 +128,7 @@ def test_parts_are_padded_as_one_batch(batcher):
 def test_only_the_failing_request_of_a_batch_fails(batcher):
     from keras_bert.serving.errors import RequestError
 
-    signature = Lengths()
-
-    async def main():
-        joining = batcher()
-        version = Version()
-        asked = [ask(joining, version, signature, text) for text in ("a", "bad", "ccc")]
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    first, spoilt, last = asyncio.run(main())
+    first, spoilt, last = ask_at_once(batcher(), Lengths(), ["a"], ["bad"], ["ccc"])
     assert (first["length"].tolist(), last["length"].tolist()) == ([1], [3])
     assert isinstance(spoilt, RequestError)
     assert (spoilt.code, str(spoilt)) == ("INTERNAL", "model execution failed: a bad text")
@@ -173,21 +171,21 @@ def test_requests_of_different_shape_version_or_signature_are_not_batched(batche
 
 
 def test_batches_grow_while_all_threads_are_busy(batcher):
-    signature, version = Lengths(), Version()
+    signature = Lengths()
     signature.go.clear()
 
     async def main():
         joining = batcher(window=0, max_rows=3)
         asked = []
         for text in "ab":
-            asked.append(ask(joining, version, signature, text))
+            asked.append(ask(joining, signature, text))
             await asyncio.sleep(0.01)
         assert (joining.running, joining.waiting) == (2, 0)
-        gone = ask(joining, version, signature, "gone")  # It frees its place in the batch.
+        gone = ask(joining, signature, "gone")  # It frees its place in the batch.
         await asyncio.sleep(0.01)
         gone.cancel()
         for text in "cde":
-            asked.append(ask(joining, version, signature, text))
+            asked.append(ask(joining, signature, text))
             await asyncio.sleep(0.01)
         assert joining.waiting == 3
         signature.go.set()

@@ -64,6 +64,7 @@ def test_versions_status_and_metadata(server):
     assert server.send("GET", "/v1/models") == (200, {"models": ["many", "text"]})
     assert server.send("GET", "/about/text") == (200, {})
     assert server.send("GET", "/about/no")[0] == 404
+    assert server.send("GET", "/nothing") == (404, {"error": "404 Not Found: GET /nothing"})
 
 
 def test_classify_and_regress(server):
@@ -150,12 +151,6 @@ def test_error_messages_of_invalid_requests(server, model, body, message):
 def test_error_messages_of_invalid_examples(server, signature, examples, message):
     status, answer = server.predict("many", {"signature_name": signature, "examples": examples}, "classify")
     assert (status, message in answer["error"]) == (400, True), answer
-
-
-def test_other_paths(server):
-    assert server.send("GET", "/healthz") == (200, "ok\n")
-    assert server.send("GET", "/nothing") == (404, {"error": "404 Not Found: GET /nothing"})
-    assert server.send("GET", "/")[0] == 200
 
 
 def test_malformed_requests(server):
