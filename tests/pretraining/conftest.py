@@ -5,7 +5,6 @@ import json
 import pytest
 
 from keras_bert.pretraining.example_builder import Settings
-from keras_bert.pretraining.generation import generate
 from tests.pretraining import numbered
 
 
@@ -15,9 +14,7 @@ def passes(shared_folder):
 
     def fill(folder):
         folder.mkdir()
-        source, settings = numbered.small(), Settings(sequence_length=64, duplicates=20, static=True)
-        numbered.write(folder / "text.txt", source.text)
-        generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
+        numbered.small().generate(folder / "data", Settings(64, duplicates=20, static=True), shards=3)
 
     folder = shared_folder("passes", fill) / "data"
     return json.loads((folder / "manifest.json").read_text()), numbered.arrays(folder)

@@ -6,6 +6,7 @@ import gzip
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.token_store import Tokens
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
@@ -49,6 +50,10 @@ class Numbered:
         """Returns the corpus as `Tokens`."""
         firsts = np.searchsorted(self.sentences, self.documents)
         return Tokens(np.arange(FIRST, len(self.pieces)), self.sentences - FIRST, firsts)
+
+    def generate(self, folder, settings, **options):
+        """Generates the examples of the text, which is written beside their folder."""
+        return generate(write(folder.with_suffix(".txt"), self.text), folder, self.pieces, settings, **options)
 
     def document_of(self, ids):
         return np.searchsorted(self.documents, ids, "right") - 1

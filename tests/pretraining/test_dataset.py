@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.example_builder import Settings
-from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
+from tests.data.test_bucketing import assert_equal
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, batches, random_documents
 
@@ -22,22 +22,11 @@ SOURCE = Numbered(random_documents(0, documents=8, sentences=(10, 20), words=(2,
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Writes folders of the same text: `pairs`, compressed, `static`, and `rows` without pairs."""
-    folder = tmp_path_factory.mktemp("reading")
-    numbered.write(folder / "a.txt", SOURCE.text)
-    settings_by_name = {
-        "pairs": Settings(LENGTH),
-        "static": Settings(LENGTH, static=True),
-        "rows": Settings(LENGTH, next_sentence=False, masking=Masking(0.3, whole_word=True)),
-    }
-    for name, settings in settings_by_name.items():
-        generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3, compress=name == "pairs")
+    folder, rows = tmp_path_factory.mktemp("reading"), Masking(0.3, whole_word=True)
+    SOURCE.generate(folder / "pairs", Settings(LENGTH), shards=3, compress=True)
+    SOURCE.generate(folder / "static", Settings(LENGTH, static=True), shards=3)
+    SOURCE.generate(folder / "rows", Settings(LENGTH, next_sentence=False, masking=rows), shards=3)
     return folder
-
-
-def assert_equal(some, others):
-    assert len(some) == len(others)
-    for one, other in zip(some, others, strict=True):
-        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
 def examples(found):

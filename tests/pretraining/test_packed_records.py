@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from keras_bert.pretraining.dataset import PackedRecords
 from keras_bert.pretraining.example_builder import Settings
-from keras_bert.pretraining.generation import generate
 from tests.pretraining import numbered
 from tests.pretraining.numbered import Numbered, batches, random_documents
 
@@ -20,10 +19,8 @@ SOURCE = Numbered(random_documents(0, documents=30, sentences=(6, 12), words=(1,
 def folders(tmp_path_factory):
     """Folders of short pairs, and of the same with static masks."""
     folder = tmp_path_factory.mktemp("packed")
-    numbered.write(folder / "a.txt", SOURCE.text)
     for name, static in (("short", False), ("static", True)):
-        settings = Settings(LENGTH, static=static, short_seq_prob=0.9)
-        generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3)
+        SOURCE.generate(folder / name, Settings(LENGTH, static=static, short_seq_prob=0.9), shards=3)
     return folder
 
 

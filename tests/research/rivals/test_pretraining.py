@@ -6,10 +6,8 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.example_builder import Settings
-from keras_bert.pretraining.generation import generate
 from research.rivals.pretraining import BidirectionalRecords
 from tests.pipelines.programs import flags_of, mistake
-from tests.pretraining import numbered
 from tests.pretraining.numbered import PAD, Numbered, batches, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -20,9 +18,8 @@ SOURCE = Numbered(random_documents(0, documents=4, sentences=(10, 20), words=(2,
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reading")
-    numbered.write(folder / "a.txt", SOURCE.text)
-    for name, options in (("static", {"static": True}), ("rows", {"next_sentence": False})):
-        generate(folder / "a.txt", folder / name, SOURCE.pieces, Settings(32, **options), shards=1)
+    SOURCE.generate(folder / "static", Settings(32, static=True), shards=1)
+    SOURCE.generate(folder / "rows", Settings(32, next_sentence=False), shards=1)
     return folder
 
 
