@@ -8,6 +8,7 @@ import pytest
 from keras_bert.tasks.questions import data as squad
 from research import convert_triviaqa as triviaqa
 from tests.pipelines.programs import call
+from tests.tasks.files import write
 
 
 def answer(*aliases, **rest):
@@ -32,9 +33,7 @@ def write_qa(path, *entries, domain="Wikipedia", **rest):
 def write_evidence(folder, **files):
     """Writes files given by name without `.txt`; `web__35__x` is web/35/x.txt."""
     for name, content in files.items():
-        path = folder.joinpath(*name.split("__")).with_suffix(".txt")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write(folder.joinpath(*name.split("__")).with_suffix(".txt"), content)
     return folder
 
 

@@ -5,15 +5,7 @@ import json
 import pytest
 
 from keras_bert.search.data import Passage, Query, read_passages, read_queries, read_relevance, read_squad
-
-
-@pytest.fixture
-def file(tmp_path):
-    def write(name, content):
-        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        return tmp_path / name
-
-    return write
+from tests.tasks.files import write
 
 
 @pytest.mark.parametrize(
@@ -29,8 +21,8 @@ def file(tmp_path):
         ("p", "one", [("0", "one")]),
     ],
 )
-def test_passages(file, name, content, expected):
-    assert list(read_passages(file(name, content))) == [Passage(*passage) for passage in expected]
+def test_passages(tmp_path, name, content, expected):
+    assert list(read_passages(write(tmp_path / name, content))) == [Passage(*passage) for passage in expected]
 
 
 def test_content_of_a_passage():
@@ -38,10 +30,10 @@ def test_content_of_a_passage():
     assert (Passage("1", "", "Title").content, Passage("1", " text").content) == ("Title", " text")
 
 
-def test_jsonl_and_lines_are_streamed(file):
+def test_jsonl_and_lines_are_streamed(tmp_path):
     """The first passage of a file is read although a later line is wrong."""
     for name, content in (("p.jsonl", b'{"text": "a"}\n\xff\n'), ("p.txt", b"a\n\xff\n")):
-        passages = read_passages(file(name, content))
+        passages = read_passages(write(tmp_path / name, content))
         assert next(passages).text == "a"
         with pytest.raises(ValueError, match=f"{name}:2: not UTF-8, byte 0xff at position 0"):
             next(passages)
@@ -65,20 +57,20 @@ def test_jsonl_and_lines_are_streamed(file):
         ("p.jsonl", '{"text": "a"', "p.jsonl:1: not JSON"),
     ],
 )
-def test_bad_passages(file, name, content, message):
+def test_bad_passages(tmp_path, name, content, message):
     with pytest.raises(ValueError) as error:
-        list(read_passages(file(name, content)))
+        list(read_passages(write(tmp_path / name, content)))
     assert message in str(error.value)
 
 
-def test_queries(file):
-    assert read_queries(file("q.txt", "who?\nwhen?\n")) == [Query("0", "who?"), Query("1", "when?")]
-    assert read_queries(file("q.tsv", "id\tquestion\n9\twho?\n"), "question") == [Query("9", "who?")]
+def test_queries(tmp_path):
+    assert read_queries(write(tmp_path / "q.txt", "who?\nwhen?\n")) == [Query("0", "who?"), Query("1", "when?")]
+    assert read_queries(write(tmp_path / "q.tsv", "id\tquestion\n9\twho?\n"), "question") == [Query("9", "who?")]
     for content, message in (("", "there is no query"), ("a\n\nb\n", "q.txt:2: the query is empty")):
         with pytest.raises(ValueError, match=message):
-            read_queries(file("q.txt", content))
+            read_queries(write(tmp_path / "q.txt", content))
     with pytest.raises(ValueError, match="q.jsonl:2: another query has the id '1'. Expected unique ids"):
-        read_queries(file("q.jsonl", '{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n'))
+        read_queries(write(tmp_path / "q.jsonl", '{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n'))
 
 
 @pytest.mark.parametrize(
@@ -91,9 +83,9 @@ def test_queries(file):
         ("qrels.tsv", "q\t0\t1\t2\nq\t0\t2\t0\n"),
     ],
 )
-def test_relevance(file, name, content):
-    assert read_relevance(file(name, content)) == {"q": {"1": 2.0, "2": 0.0}}
-    without_grades = file("r.tsv", "query_id\tpassage_id\na\t1\na\t2\nb\t1\n")
+def test_relevance(tmp_path, name, content):
+    assert read_relevance(write(tmp_path / name, content)) == {"q": {"1": 2.0, "2": 0.0}}
+    without_grades = write(tmp_path / "r.tsv", "query_id\tpassage_id\na\t1\na\t2\nb\t1\n")
     assert read_relevance(without_grades) == {"a": {"1": 1.0, "2": 1.0}, "b": {"1": 1.0}}
 
 
@@ -108,9 +100,9 @@ def test_relevance(file, name, content):
         ("r.tsv", "query_id\tpassage_id\nq\t1\nq\t1\n", "r.tsv:3: query 'q' and passage '1' appear twice"),
     ],
 )
-def test_bad_relevance(file, name, content, message):
+def test_bad_relevance(tmp_path, name, content, message):
     with pytest.raises(ValueError) as error:
-        read_relevance(file(name, content))
+        read_relevance(write(tmp_path / name, content))
     assert message in str(error.value)
 
 
@@ -120,7 +112,7 @@ def test_missing_files(tmp_path):
             list(read(tmp_path / name))
 
 
-def test_squad_paragraphs(file):
+def test_squad_paragraphs(tmp_path):
     """Two articles have the same paragraph: it is one passage."""
     asked = [[("1", "who?"), ("2", "when?")], [("3", "where?")], [("4", "why?")]]
     paragraphs = [
@@ -128,7 +120,7 @@ def test_squad_paragraphs(file):
         for text, questions in zip(["same", "other", "same"], asked, strict=True)
     ]
     content = {"version": "2.0", "data": [{"title": "A", "paragraphs": [part]} for part in paragraphs]}
-    found = read_squad(file("squad.json", json.dumps(content)))
+    found = read_squad(write(tmp_path / "squad.json", json.dumps(content)))
     assert found.passages == [Passage("0", "same"), Passage("1", "other")]
     assert found.queries[2] == Query("3", "where?")
     assert found.relevance == {"1": {"0": 1}, "2": {"0": 1}, "3": {"1": 1}, "4": {"0": 1}}

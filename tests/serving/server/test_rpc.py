@@ -8,14 +8,9 @@ grpc = pytest.importorskip("grpc")
 pytestmark = pytest.mark.tensorflow
 
 from tensorflow.core.framework import tensor_pb2  # noqa: E402
-from tensorflow_serving import apis  # noqa: E402
-from tensorflow_serving.apis import (  # noqa: E402, F401
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_service_pb2_grpc,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2  # noqa: E402
+from tensorflow_serving.apis.model_service_pb2_grpc import ModelServiceStub  # noqa: E402
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +21,7 @@ def channel(server):
 
 @pytest.fixture(scope="module")
 def stub(channel):
-    return apis.prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    return PredictionServiceStub(channel)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +32,7 @@ def predict(stub):
         version = None if version is None else {"value": version}
         spec = {"name": model, "signature_name": signature, "version": version, "version_label": label}
         tensors = {key: tf.make_tensor_proto(value) for key, value in inputs.items()}
-        request = apis.predict_pb2.PredictRequest(model_spec=spec, inputs=tensors, output_filter=only)
+        request = predict_pb2.PredictRequest(model_spec=spec, inputs=tensors, output_filter=only)
         return stub.Predict(request, timeout=timeout)
 
     return send
@@ -52,14 +47,14 @@ def test_responses_have_a_model_spec_and_the_filtered_outputs(predict):
 
 
 def test_status_and_metadata_of_a_version(channel, stub):
-    models = apis.model_service_pb2_grpc.ModelServiceStub(channel)
-    request = apis.get_model_status_pb2.GetModelStatusRequest()
+    models = ModelServiceStub(channel)
+    request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name, request.model_spec.version.value = "text", 2
     assert len(models.GetModelStatus(request, timeout=20).model_version_status) == 1
     request.model_spec.version.value = 9
     message = "model text has no version 9. Expected one of: 2"
     refused(lambda: models.GetModelStatus(request, timeout=20), "NOT_FOUND", message)
-    request = apis.get_model_metadata_pb2.GetModelMetadataRequest()
+    request = get_model_metadata_pb2.GetModelMetadataRequest()
     request.model_spec.name = "text"
     refused(lambda: stub.GetModelMetadata(request, timeout=20), "INVALID_ARGUMENT", "`metadata_field` must be")
 
