@@ -207,8 +207,8 @@ class StopError(ValueError):
     """Stops a run before training."""
 
 
-def test_flags_configure_model_and_optimizer(made):
-    """A warm start uses the checkpoint's weights, and the precision and optimizer of the flags."""
+def stopped(*given):
+    """Returns the model, the optimizer and the options of a run, which ends before its training."""
     found = {}
 
     def stop(model_fn, optimizer_fn, *_, **options):
@@ -216,11 +216,17 @@ def test_flags_configure_model_and_optimizer(made):
         found.update(options, model=model, optimizer=optimizer_fn(model))
         raise StopError("before the training")
 
+    with mock.patch.object(pretraining, "Trainer", stop):
+        assert mistake(PROGRAM, *given) == "before the training"
+    return found
+
+
+def test_flags_configure_model_and_optimizer(made):
+    """A warm start uses the checkpoint's weights, and the precision and optimizer of the flags."""
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "config": None, "warmup": 0.5}
     changes |= {"model": "{made}/causal", "precision": "mixed_bfloat16", "remat": "true", "gradient_accumulation": 3}
     changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25}
-    with mock.patch.object(pretraining, "Trainer", stop):
-        assert mistake(PROGRAM, *flags(made, "stopped", **changes)) == "before the training"
+    found = stopped(*flags(made, "stopped", **changes))
     model, optimizer = found["model"], found["optimizer"].get_config()
     assert set(model.output) == {"mlm_logits"}
     block = model.get_layer("block_0")
@@ -357,10 +363,11 @@ def test_added_words(made, tmp_path, no_report):
     first, second = ((tmp_path / name / "manifest.json").read_text() for name in ("one", "two"))
     assert first == second
     start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phase": ONE_STEP}
-    for name in ("words", "extended"):
-        call(PROGRAM, *flags(made, f"with_{name}", **start, add_words=tmp_path / f"{name}.txt"))
-        bert = keras_bert.load(made / f"with_{name}" / "model")
-        assert (bert.vocabulary.pieces, bert.config.vocab_size) == (tuple(extended), 103)
+    other = stopped(*flags(made, "stopped", **start, add_words=tmp_path / "extended.txt"))["model"]
+    call(PROGRAM, *flags(made, "with_words", **start, add_words=tmp_path / "words.txt"))
+    bert = keras_bert.load(made / "with_words" / "model")
+    assert (bert.vocabulary.pieces, bert.config.vocab_size) == (tuple(extended), 103)
+    assert keras_bert.describe(other).config == bert.config
     (tmp_path / "words.txt").write_text("\n")
     told = mistake(PROGRAM, *flags(made, "mistake", **start, add_words=tmp_path / "words.txt"))
     assert told == f"{tmp_path}/words.txt: the file is empty. Expected one word per line"

@@ -29,7 +29,7 @@ def made(tmp_path_factory, config, pieces):
 
 
 def glue(made, **changes):
-    values = {"task": "wnli", "data_dir": made / "data", "output_dir": made / "out", "sequence_length": 16}
+    values = {"task": "wnli", "data_dir": made / "data", "output_dir": made / "out", "sequence_length": 8}
     return flags_of({**values, "batch_size": 6, "epochs": 1}, **changes)
 
 
@@ -54,7 +54,7 @@ def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     """The next command imports `research`, too."""
     monkeypatch.setattr(command, "_PLUGINS", ["research"])
     model = {"model": "bilstm_H-4_E-4_L-1", "vocab": made / "bert" / "vocab.txt"}
-    printed = finetune("research.run_glue", *glue(made, **model, learning_rate=1e-2))
+    printed = finetune("research.run_glue", *glue(made, **model, learning_rate=1e-2, max_train_examples=6))
     assert f'predict --plugins=research --model={made}/out/model "A text." "Its pair."' in printed
     assert parsed("research.run_glue", *glue(made, **model))[1].plugins == ["research"]
     setting = json.loads((made / "out" / "results.json").read_text())["best"]["setting"]
