@@ -19,8 +19,8 @@ from keras_bert.checkpoints.tensors import (
 from keras_bert.checkpoints.weight_files import read_tensors, write_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
+from keras_bert.heads.head import count_classes
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
-from keras_bert.heads.transformers_config import count_classes
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_thresholds
 

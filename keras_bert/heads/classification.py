@@ -5,8 +5,7 @@ from typing import Literal
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, classes_of, dense_head
-from keras_bert.heads.transformers_config import SINGLE_LABEL, count_classes, our_activation
+from keras_bert.heads.head import SINGLE_LABEL, Head, classes_of, count_classes, dense_head, our_activation
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
 
