@@ -21,7 +21,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.folder import CONFIG, Folder, Options
 from keras_bert.checkpoints.loaded import LoadedModels
-from keras_bert.checkpoints.tensors import Checkpoint, check_sizes
+from keras_bert.checkpoints.tensors import Checkpoint, check_sizes, with_head
 from keras_bert.checks import explaining
 from keras_bert.heads.registry import head_named
 
@@ -35,7 +35,7 @@ def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer
         head_named(head)  # Raises an error.
     if keras_hub.is_model(path_or_name):
         _check_no_revision(path_or_name, revision)
-        checkpoint = keras_hub.read_model(path_or_name)
+        checkpoint = with_head(keras_hub.read_model(path_or_name), head)
     elif isinstance(path_or_name, str | os.PathLike) and str(path_or_name):
         path = locations.find(path_or_name)
         if path:

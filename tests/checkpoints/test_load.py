@@ -118,6 +118,14 @@ def test_a_keras_file(models, tmp_path):
         keras_bert.load(path)
 
 
+def test_the_head_of_a_keras_file_is_left_out(models, saved, tmp_path):
+    """So it is for a model of KerasHub; what the head has stored of its options goes with it."""
+    models("classification").save(tmp_path / "mine.keras")
+    bert = keras_bert.load(tmp_path / "mine.keras", head="encoder")
+    assert (bert.head, bert.model().output.keys()) == ("encoder", {"sequence_output", "pooled_output"})
+    assert keras_bert.load(saved("pretraining"), head="encoder").metadata.head_options is None
+
+
 @pytest.mark.tensorflow
 def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
     bert = keras_bert.load(folder)
