@@ -161,7 +161,7 @@ def _single_label(label, exception):
 def main(arguments):
     allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
     rows = arguments.questions if arguments.question else _rows(arguments, allowed)
-    if tuple(rows[0]) not in allowed:
+    if allowed is not None and tuple(rows[0]) not in allowed:
         raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
     if not arguments.output:
         for line in _lines(arguments, rows, predict):
@@ -221,8 +221,12 @@ def _lines(arguments, rows, predict):
 
 
 def _loaded_model(arguments):
-    """Returns the names of the inputs that the model takes, and its function from rows to answers."""
+    """Returns the names of the inputs that the model takes, and its function from rows to answers.
+
+    `None` stands for the names of a task whose rows are its own.
+    """
     from keras_bert.heads.registry import answering
+    from keras_bert.tasks.registry import task_of
 
     bert = common_flags.load_model(arguments.model)
     names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
@@ -232,7 +236,8 @@ def _loaded_model(arguments):
     if name := next(iter(wrong & options.keys()), None):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates
-    allowed = [("text",)] if is_plain else answering(bert.head).inputs(bert)
+    task = None if is_plain else task_of(bert)
+    allowed = [("text",)] if is_plain else None if task and task.asked else answering(bert.head).inputs(bert)
     return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options)
 
 
@@ -304,6 +309,10 @@ def _rows(arguments, allowed):
     """Returns the texts as dicts."""
     from keras_bert.tasks import predict_inputs
 
+    if allowed is None:
+        if not arguments.is_table:
+            raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
+        return predict_inputs.read_own(arguments.input)
     given = list(arguments.positional)
     if given and arguments.input:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")

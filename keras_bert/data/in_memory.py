@@ -18,18 +18,19 @@ def listed(values):
     return list(values) if hasattr(values, "__next__") else values
 
 
-def rows_of(texts, targets=None):
+def rows_of(texts, targets=None, columns=()):
     """Returns the rows of a data set with targets, dicts by column, or `None` for other data.
 
-    These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, and a list of dicts that have targets.
-    `targets` may be the column of the labels. Numbers of classes become their names.
+    These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, and a list of dicts that have targets, or
+    all of one of the sets of `columns`. `targets` may be the column of the labels. Numbers of classes become their
+    names.
     """
     if hasattr(texts, "to_pylist") and hasattr(texts, "schema"):
         rows = sources.arrow_rows(texts)
     elif hasattr(texts, "features") and hasattr(texts, "column_names"):
         names = sources.class_names({"info": {"features": texts.features.to_dict()}})
         rows = [sources.named(row, names) for row in texts]
-    elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets):
+    elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets, columns):
         rows = texts if targets is None or isinstance(targets, str) else None
     else:
         rows = None
@@ -40,8 +41,10 @@ def rows_of(texts, targets=None):
     return rows
 
 
-def _has_targets(row, targets):
-    return targets in row if isinstance(targets, str) else bool(_ROW_TARGETS & row.keys())
+def _has_targets(row, targets, columns):
+    if isinstance(targets, str):
+        return targets in row
+    return bool(_ROW_TARGETS & row.keys()) or any(names <= row.keys() for names in columns)
 
 
 def read(texts, targets=None, place="texts"):

@@ -126,9 +126,9 @@ class Answerer:
         if task is None or task.asked is None:
             return texts
         settings = _settings(task, self._bert)
-        if isinstance(texts, list):
-            return [task.asked(f"texts[{number}]", text, settings) for number, text in enumerate(texts)]
-        return task.asked("texts", texts, settings)
+        if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
+            return task.asked("texts", texts, settings)
+        return [task.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]
 
     def _labels(self, model):
         described = describe(model)

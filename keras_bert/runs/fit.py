@@ -23,7 +23,7 @@ from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
 from keras_bert.files import check_writable, one_writer
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
 from keras_bert.runs.finetuning import Finetuning
@@ -100,7 +100,7 @@ def read_data(texts, targets, task, validation, split, seed):
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     texts = in_memory.listed(texts)
-    if (found := in_memory.rows_of(texts, targets)) is not None:
+    if (found := in_memory.rows_of(texts, targets, registry.row_columns())) is not None:
         return _of_rows(found, targets, task, validation, split, seed)
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
@@ -139,7 +139,7 @@ def _of_rows(rows, column, task, validation, split, seed):
     task = registry.task_named(task) if task else registry.infer_rows(rows)
     train = dev = rows
     if validation is not None:
-        dev = in_memory.rows_of(in_memory.listed(validation), column)
+        dev = in_memory.rows_of(in_memory.listed(validation), column, registry.row_columns())
         if dev is None:
             kind = type(validation).__name__
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
@@ -206,6 +206,8 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         one_writer(output_dir, write),
         tempfile.TemporaryDirectory() as folder,
     ):
+        if bert.head not in (NO_HEAD, data.task.head):
+            _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)
         for title, text in data.facts.items():
             _LOG.info("  %s: %s", title, text)
         made = _make(data, bert, sequence_length, own)
@@ -278,9 +280,12 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     """See `LoadedBert.evaluate`."""
     task = registry.task_of(bert)
     if task is None:
-        raise ValueError(f"`evaluate` needs a model that was fine-tuned, see `fit`. Received: head={bert.head!r}")
+        raise ValueError(
+            "`evaluate` needs a model with the head of a task, which was fine-tuned, see `fit`. "
+            f"Received: head={bert.head!r}"
+        )
     texts = in_memory.listed(texts)
-    rows = in_memory.rows_of(texts, targets)
+    rows = in_memory.rows_of(texts, targets, registry.row_columns())
     if rows is None:
         texts, targets = in_memory.read(texts, targets)
         if targets is None and task.needs_targets:

@@ -36,6 +36,12 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     return [texts for _, _, texts in converted(path, rows, row)]
 
 
+def read_own(path):
+    """Returns the rows of a file as they are, dicts by column, which a task of its own rows takes."""
+    path = source(path)
+    return [record for _, _, record in converted(path, path.rows(), lambda place, record: record)]
+
+
 def read_records(path, names, text_column=None, pair_column=None):
     """Returns the rows of a file as dicts by column, of which `read_texts` has read those of the inputs `names`."""
     given = {"text_column": text_column, "pair_column": pair_column}

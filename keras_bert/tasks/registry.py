@@ -74,6 +74,11 @@ def task_of(bert):
     return None
 
 
+def row_columns():
+    """Returns the sets of columns by which rows are known to have targets; a single column may be part of a text."""
+    return [names for task in TASKS for names in task.columns if len(names) > 1]
+
+
 def infer_rows(rows):
     """Returns the task of rows of a data set, dicts by column: by their columns, or else by their labels."""
     found = next((task for task in TASKS if any(names <= rows[0].keys() for names in task.columns)), None)

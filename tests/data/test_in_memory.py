@@ -218,3 +218,11 @@ def test_answers():
 def test_mistakes(texts, targets, message):
     with pytest.raises(ValueError, match=message):
         registry.infer(*in_memory.read(texts, targets))
+
+
+def test_rows_with_targets_of_their_own():
+    """A task may name the columns of its rows; other dicts are texts."""
+    rows = [{"first": "a", "second": "b", "in_order": True}]
+    assert in_memory.rows_of(rows) is None
+    assert in_memory.rows_of(rows, columns=[{"first", "in_order"}]) == rows
+    assert in_memory.rows_of(rows, [1], columns=[{"first", "in_order"}]) is None

@@ -74,6 +74,7 @@ def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path):
     found = [[answer["scores"][label] for label in again.labels] for answer in answers]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert again.predict(ROWS[0])["label"] == answers[0]["label"]
+    assert again.predict(iter(ROWS)) == answers
     predicted = [answer["label"] for answer in answers]
     assert again.evaluate(ROWS, predicted, verbose=False)["accuracy"] == 1
     losses = -np.log([row[again.labels.index(label)] for row, label in zip(expected, LABELS, strict=True)])
@@ -117,6 +118,12 @@ def test_the_command(checkpoint, tmp_path):
     assert (tmp_path / "run" / "errors.tsv").read_text().startswith('"row"\t"true"\t"predicted"\t"probability"')
     assert "relations" in tf.saved_model.load(tmp_path / "run" / "saved_model" / "1").signatures
     assert "train.jsonl" in (tmp_path / "run" / "model" / "README.md").read_text()
+    asked = ["--model=" + str(tmp_path / "run" / "model"), f"--input={tmp_path}/dev.jsonl"]
+    lines, _ = run("pipelines.predict", plugins, *asked, before=before)
+    chosen = [line.split("\t")[0] for line in lines.splitlines()[1:]]
+    assert chosen == [answer["label"] for answer in bert.predict(ROWS)]
+    _, error = run("pipelines.predict", plugins, asked[0], "a text", before=before, status=2)
+    assert "takes rows of its task. Expected --input with" in error
     again, _ = run("pipelines.run_task", f"--flagfile={tmp_path}/run/flags.txt", before=before)
     assert "next:" in again
     _, error = run("pipelines.run_task", plugins, *flags, "--markers=!", before=before, status=2)
