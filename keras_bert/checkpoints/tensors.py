@@ -207,9 +207,10 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
 def with_head(checkpoint, head):
     """Returns a checkpoint with the head that `load` was asked for, if any; `NO_HEAD` leaves out all tensors of heads,
     and names unknown ones."""
-    if head is None or head == checkpoint.metadata.head:
+    if head is None:
         return checkpoint
-    checkpoint.metadata = checkpoint.metadata.replace(head=head, head_options=None)
+    if head != checkpoint.metadata.head:
+        checkpoint.metadata = checkpoint.metadata.replace(head=head, head_options=None)
     if head != NO_HEAD:
         return checkpoint
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
