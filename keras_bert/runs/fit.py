@@ -176,10 +176,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
     """See `LoadedBert.fit`; `data` is a `FitData`."""
     callbacks = keras.tree.flatten(callbacks or [])
     check_callbacks(callbacks)
-    if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
-        raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
-    if any(layer.quantization_mode for layer in bert.encoder._flatten_layers()):
-        raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
+    _check_trainable(bert)
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
     shared, own = _split_options(data.task, options, bert)
@@ -206,10 +203,6 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         one_writer(output_dir, write),
         tempfile.TemporaryDirectory() as folder,
     ):
-        if bert.head not in (NO_HEAD, data.task.head):
-            _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)
-        for title, text in data.facts.items():
-            _LOG.info("  %s: %s", title, text)
         made = _make(data, bert, sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
         report_to = ("tensorboard",) if output_dir else ()
@@ -227,8 +220,19 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         return _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
 
 
+def _check_trainable(bert):
+    if "trainable" in vars(bert) or not all(layer.trainable for layer in bert.encoder.layers):
+        raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
+    if any(layer.quantization_mode for layer in bert.encoder._flatten_layers()):
+        raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
+
+
 def _make(data, bert, length, options):
     """Returns the task of `fit`, whose runs start from the model in its present state."""
+    if bert.head not in (NO_HEAD, data.task.head):
+        _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)
+    for title, text in data.facts.items():
+        _LOG.info("  %s: %s", title, text)
     start = LoadedModels(bert.checkpoint())
     settings = _settings(data.task, bert, length, options)
     read = data.task.read(data.train, data.dev, settings)
