@@ -312,6 +312,7 @@ def _rows(arguments, allowed):
     if allowed is None:
         if not arguments.is_table:
             raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
+        arguments.only(False, "for models without rows of their own", "text_column", "pair_column", "choice_columns")
         return predict_inputs.read_own(arguments.input)
     given = list(arguments.positional)
     if given and arguments.input:
