@@ -95,12 +95,17 @@ def rows_of(task, place, texts, targets):
     return [task.row(f"{place}[{number}]", *pair) for number, pair in pairs]
 
 
+def _data_set(texts, targets):
+    """Returns the rows of a data set that have their targets, in the columns of any task; `None` for other data."""
+    return in_memory.rows_of(texts, targets, registry.row_columns())
+
+
 def read_data(texts, targets, task, validation, split, seed):
     """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
     texts = in_memory.listed(texts)
-    if (found := in_memory.rows_of(texts, targets, registry.row_columns())) is not None:
+    if (found := _data_set(texts, targets)) is not None:
         return _of_rows(found, targets, task, validation, split, seed)
     column = targets if isinstance(targets, str | int) else None  # Of data frames.
     train = in_memory.read(texts, targets)
@@ -139,7 +144,7 @@ def _of_rows(rows, column, task, validation, split, seed):
     task = registry.task_named(task) if task else registry.infer_rows(rows)
     train = dev = rows
     if validation is not None:
-        dev = in_memory.rows_of(in_memory.listed(validation), column, registry.row_columns())
+        dev = _data_set(in_memory.listed(validation), column)
         if dev is None:
             kind = type(validation).__name__
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
@@ -289,7 +294,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             f"Received: head={bert.head!r}"
         )
     texts = in_memory.listed(texts)
-    rows = in_memory.rows_of(texts, targets, registry.row_columns())
+    rows = _data_set(texts, targets)
     if rows is None:
         texts, targets = in_memory.read(texts, targets)
         if targets is None and task.needs_targets:
