@@ -7,17 +7,168 @@ import logging
 import math
 import pathlib
 
+import keras
 import numpy as np
 
+from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
+from keras_bert.files import read_lines
+from keras_bert.models.tuning import enable_lora, freeze_layers
+from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.grid_runs import GridRuns
 from keras_bert.runs.results import Results, indented
-from keras_bert.runs.run import Run
 from keras_bert.runs.unchanged_inputs import check_unchanged
-from keras_bert.training.distribution import is_chief
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.learning_rates import advice
+from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.distribution import is_chief, sum_over_replicas
+from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
+_OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
+
+
+class Run:
+    """Trains a model with a setting of a grid. Interrupted, it resumes.
+
+    `runs` is the `Finetuning` with the task, the hyperparameters and the devices. A subclass may train on other rows,
+    choose among several weights, or train another model.
+    """
+
+    def __init__(self, runs, setting, folder):
+        self.runs, self.setting, self.folder = runs, setting, folder
+        self.task, self.hyperparameters = runs.task, runs.hyperparameters
+
+    def finish(self):
+        """Trains the model and computes its logits.
+
+        Returns:
+            The trainer; the result, a dict with `scores`; and the logits of each split, dicts of arrays:
+            `{"dev": {...}, "test": {...}}`. A run that raises `FloatingPointError` is ranked last; the grid continues.
+        """
+        trainer, result = self.train(self.task.train, self.select())
+        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
+        return trainer, result, logits
+
+    def select(self):
+        """Selects the setting in the task; of several workers the first one writes files, which the others read."""
+        strategy, writes = self.runs.strategy, self.runs.grid_runs.write
+        if strategy and not writes:
+            sum_over_replicas(strategy, 0)
+        dev = self.task.select(self.setting)
+        if strategy and writes:
+            sum_over_replicas(strategy, 0)
+        return dev
+
+    def train(self, stages, dev):
+        """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
+        _LOG.info("%s", indented(f"training: {grid.setting_text(self.setting)}"))
+        keras.utils.set_random_seed(self.setting["seed"])
+        *earlier, last = stages
+        weights, shared, epochs = None, self.hyperparameters, self.setting["epochs"]
+        for number, stage in enumerate(earlier, 1):
+            weights = self._weights_after(stage, self.folder / f"before_{number}", weights)
+        trainer, batches = self.create_trainer(last, self.folder, weights, self.task.score)
+        before = self._scores_before(trainer, dev)
+        scores = trainer.fit(
+            batches,
+            epochs=epochs,
+            evaluation=dev,
+            best=self.task.metric if shared.best else None,
+            patience=shared.patience,
+            save_every=self.runs.save_every,
+            log_every=self.runs.log_every,
+            progress=self.runs.grid_runs.progress,
+        )
+        if trainer.trained_steps < epochs * batches.steps:
+            ended = -(-trainer.trained_steps // batches.steps)
+            _LOG.info("%s", indented(f"stopped early after epoch {ended} of {epochs}"))
+        epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
+        result = {"scores": scores, "epoch": epoch}
+        if before:
+            result["before"] = before
+            if scores[self.task.metric] < before[self.task.metric]:
+                _LOG.warning("training made the %s on dev worse, see the scores before training", self.task.metric)
+        if shared.lora_rank:
+            result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
+        if self.runs.grid_runs.write and not self.task.compares_start:
+            self._advise(result)
+        return trainer, result
+
+    def _scores_before(self, trainer, dev):
+        """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
+        if self.task.compares_start and dev is not None and self.runs.before is None:
+            losses = {loss.name for loss in trainer.losses}
+            found = trainer.evaluate(dev)
+            self.runs.before = {name: value for name, value in found.items() if name not in losses}
+            _LOG.info("%s", indented(f"before training: {data_summary.listed(self.runs.before)}"))
+        return self.runs.before
+
+    def _advise(self, result):
+        """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
+        lines, rate = read_lines(self.folder / "metrics.jsonl"), self.setting["learning_rate"]
+        if text := advice(lines, rate, self.task.default_rates):
+            _LOG.warning("%s: %s", grid.setting_text(self.setting), text)
+            result["advice"] = text
+
+    def _weights_after(self, stage, folder, weights):
+        """Returns the weights after one stage; its trainer is freed before the next one is created."""
+        trainer, batches = self.create_trainer(stage, folder, weights)
+        runs = self.runs
+        trainer.fit(batches, epochs=self.setting["epochs"], log_every=runs.log_every, progress=runs.grid_runs.progress)
+        return trainer.model.get_weights()
+
+    def create_trainer(self, stage, folder, weights, metrics=()):
+        """Returns the trainer of one stage and its batches."""
+        task, setting, shared = self.task, self.setting, self.hyperparameters
+        options = stage, setting["batch_size"], setting["seed"]
+        batches = task.packed_batches(*options) if shared.pack else task.batches(*options, shared.group_by_length)
+        steps, name = setting["epochs"] * batches.steps, setting.get("model", task.model)
+
+        def optimizer(model):
+            warmup = round(shared.warmup * steps)
+            options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
+            return create_optimizer(model, setting["learning_rate"], steps, warmup_steps=warmup, **options)
+
+        trainer = Trainer(
+            lambda: self._build(name, weights),
+            optimizer,
+            task.loss,
+            metrics=metrics,
+            settings={"model": name, "precision": shared.precision},
+            rewire=build_packed if shared.pack else build_trimmed,
+            **self.options(folder),
+        )
+        return trainer, batches
+
+    def options(self, folder):
+        """Returns the arguments of `Trainer` that are the same for all models."""
+        runs = self.runs
+        name = f"{self.task.title}, {grid.setting_text(self.setting)}"
+        return {
+            "directory": folder,
+            "strategy": runs.strategy,
+            "micro_batches": self.hyperparameters.gradient_accumulation,
+            "seed": self.setting["seed"],
+            "callbacks": [*create_callbacks(runs.report_to, folder, name), *runs.callbacks],
+        }
+
+    def _build(self, name, weights):
+        start, shared = self.task.start, self.hyperparameters
+        bert = (start.load or load_models)(name, dtype=shared.precision, **start.load_options)
+        check_unchanged(self.runs.output / "runs", {name: bert.identity}, write=False)  # It may change meanwhile.
+        model = self.task.build(bert)
+        if shared.lora_rank is not None:
+            enable_lora(model, shared.lora_rank, alpha=shared.lora_alpha)
+        if weights is not None:
+            model.set_weights(weights)
+        if shared.freeze_layers is not None:
+            freeze_layers(model, shared.freeze_layers)
+        if not model.trainable_weights:
+            raise ValueError(f"`freeze_layers`: nothing is left to train. Received: {shared.freeze_layers}")
+        return model
 
 
 class Finetuning:

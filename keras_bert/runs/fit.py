@@ -26,10 +26,9 @@ from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
-from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.run import Run
 from keras_bert.tasks import registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from keras_bert.checks import check_choice
+from keras_bert.training.losses import total_weights
 
 _LOG = logging.getLogger("keras_bert")
 KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
@@ -197,7 +198,7 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
 
         @tf.autograph.experimental.do_not_convert
         def split(inputs, targets, weights):
-            totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
+            totals = total_weights(losses, targets, weights)
             batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
             batch = (*batch, tf.broadcast_to(totals, [replicas, len(losses) or 1]))
             rows = slice(first, first + here) if here > 1 else first

@@ -72,11 +72,16 @@ class Loss:
         return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
 
 
+def total_weights(losses, targets, weights):
+    """Returns the total weight of a global batch for each loss, float32 `(losses,)`, by which `mean_losses` divides."""
+    return tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
+
+
 def mean_losses(losses, targets, outputs, weights, totals):
     """Returns these rows' share of each loss of the global batch, float32 `(losses,)`.
 
-    `weights` `(rows,)` are 0 for filler rows: `Loss.sums` multiplies their losses by 0. `totals` `(losses,)` are the
-    total weights of the global batch for each loss.
+    `weights` `(rows,)` are 0 for filler rows: `Loss.sums` multiplies their losses by 0. `totals` are those of
+    `total_weights`.
     """
     sums = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in losses])
     return tf.math.divide_no_nan(sums, tf.ensure_shape(totals, sums.shape))

@@ -17,7 +17,7 @@ import scipy.special
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.runs import run as runs
+from keras_bert.runs import finetuning as runs
 from keras_bert.runs.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer

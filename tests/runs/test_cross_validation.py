@@ -9,9 +9,9 @@ import keras_bert
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
+from keras_bert.runs.finetuning import Run
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results
-from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import ClassificationSettings, own_data
 from keras_bert.tasks.classification.task import ClassificationTask

@@ -23,8 +23,7 @@ from scipy import special, stats
 import keras_bert
 from keras_bert.files import one_writer
 from keras_bert.runs import fit
-from keras_bert.runs.finetuning import Finetuning
-from keras_bert.runs.run import Run
+from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
@@ -203,7 +202,7 @@ def test_default_learning_rate_and_advice(start, caplog):
             fit(epochs=1)
         assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
-        with mock.patch("keras_bert.runs.run.read_lines", return_value=lines):
+        with mock.patch("keras_bert.runs.finetuning.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
     assert trained.results["advice"].endswith("try a learning_rate of 0.0003, or more epochs")
     assert caplog.text.count("the loss did not fall, from 0.7 to 0.7") == 1

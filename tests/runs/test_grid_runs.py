@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from keras_bert.runs import grid
-from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 
