@@ -12,6 +12,7 @@ import logging
 from keras_bert.data.tables import valid_text
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.sentences import Sentences
 
 _LOG = logging.getLogger("keras_bert")
 _WORDS = ("tokens", "words")
@@ -21,24 +22,19 @@ _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("la
 PREDICTED = "predicted"
 
 
-@dataclasses.dataclass(frozen=True)
-class Records:
-    """The content of a JSONL file."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Records(Sentences):
+    """The sentences of rows of JSON."""
 
-    rows: list  # Its JSON values.
+    values: list  # The rows as they are.
     records: list  # Dicts, the words or texts of the rows and their tags or spans.
-    lines: list  # The line of each record.
-    words: list | None  # Lists of strings; `None` for texts.
-    texts: list | None  # Strings; `None` for words.
-    tags: list | None  # Lists of strings; `None` for texts and without tags.
-    spans: list | None  # Lists of `Entity` with character offsets, in order; `None` for words and without spans.
     name: str | None  # Key of the tags or spans in the file.
 
-    def write(self, path, predicted):
-        """Writes the rows with one more key, `predicted`: lists of tags, or of `Entity` in the form of the file."""
+    def write_tags(self, path, predicted):
+        """Writes the rows with one more key, `predicted`, in the form of the file."""
         rows = []
-        for row, found in zip(self.rows, predicted, strict=True):
-            more = {PREDICTED: self._form(found)}
+        for row, found in zip(self.values, predicted, strict=True):
+            more = {PREDICTED: found if self.texts is None else self._form(found)}
             rows.append([row[0], row[1] | more] if isinstance(row, list) else row | more)
         if path.suffix.lower() == ".json":
             write_json(path, rows)
@@ -46,55 +42,54 @@ class Records:
         write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
     def _form(self, found):
-        if self.texts is None:
-            return found
-        first = next((span for record in self.records for span in _listed(record, self.name)), None)
-        if isinstance(first, dict):
-            start, end, label = (_key(first, names) for names in (_STARTS, _ENDS, _LABELS))
-            return [
-                {start: one.start, end: one.end, label: [one.type] if label == "labels" else one.type} for one in found
-            ]
-        return [[entity.start, entity.end, entity.type] for entity in found]
+        first = next((span for record in self.records for span in record.get(self.name) or ()), None)
+        if not isinstance(first, dict):
+            return [[entity.start, entity.end, entity.type] for entity in found]
+        start, end, label = (_key(first, names) for names in (_STARTS, _ENDS, _LABELS))
+        types = ([one.type] if label == "labels" else one.type for one in found)
+        return [{start: one.start, end: one.end, label: kind} for one, kind in zip(found, types, strict=True)]
 
 
 def read(origin, word_column=None, tag_column=None, labels=None):
-    """Reads the rows of a source.
+    """Reads the `Records` of a source.
 
     `word_column`, the key of the words or the text, defaults to `tokens`, `words` or `text`; `tag_column`, that of the
     tags or spans, to the first of the usual names that the first record has. `labels` are the names of numbered tags.
     """
     rows = _objects(origin)
-    lines = [line for line, _ in rows]
-    records = [_unwrapped(origin.place(line), row) for line, row in rows]
-    first, keys = records[0], {key for record in records for key in record}
-    source = word_column or next((key for key in _WORDS if _is_words(first.get(key))), "text")
-    if source not in first:
+    lines, values = map(list, zip(*rows, strict=True))
+    places = list(map(origin.place, lines))
+    records = list(map(_unwrapped, places, values))
+    source = word_column or next((key for key in _WORDS if _is_words(records[0].get(key))), "text")
+    if source not in records[0]:
         expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
-        raise ValueError(
-            f"{origin.place(lines[0])}: expected the key {expected}. It has: {', '.join(map(repr, first))}"
-        )
-    with_words = isinstance(first[source], list)
+        raise ValueError(f"{places[0]}: expected the key {expected}. It has: {', '.join(map(repr, records[0]))}")
+    with_words = isinstance(records[0][source], list)
     names = [tag_column] if tag_column else _TAGS if with_words else _SPANS
     name = next((key for key in names if any(record.get(key) for record in records)), None)
     if not with_words:  # A text may have no spans, but every word has a tag.
-        name = name or next((key for key in names if key in keys), None)
-    found = [(origin.place(line), record) for line, record in zip(lines, records, strict=True)]
-    rows = [row for _, row in rows]
+        name = name or next((key for key in names if any(key in record for record in records)), None)
+    found = list(zip(places, records, strict=True))
+    form = {"values": values, "records": records, "name": name}
     if with_words:
         words = [_strings(place, record, source) for place, record in found]
         tags = None if name is None else [_tags(place, record, name, source, labels) for place, record in found]
-        return Records(rows, records, lines, words, None, tags, None, name)
-    texts = [_text(place, record, source) for place, record in found]
-    spans = None
-    if name is not None:
-        _check_keys(origin, found, name, names)
-        spans = [_spans(place, record, name, text) for (place, record), text in zip(found, texts, strict=True)]
-    return Records(rows, records, lines, None, texts, None, spans, name)
+        content = {"words": words, "tags": tags}
+    else:
+        texts = [_text(place, record, source) for place, record in found]
+        content = {"texts": texts, "entities": None if name is None else _all_spans(origin, found, name, names, texts)}
+    return Records(origin=origin, lines=lines, documents=list(range(len(lines))), **content, **form)
 
 
 def _is_words(value):
     """Whether a value is a list of words; Prodigy and spaCy have lists of objects beside the text."""
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _all_spans(origin, found, name, names, texts):
+    """Returns the spans of all texts."""
+    _check_keys(origin, found, name, names)
+    return [_spans(place, record, name, text) for (place, record), text in zip(found, texts, strict=True)]
 
 
 def _check_keys(origin, found, name, names):
@@ -178,11 +173,7 @@ def _objects_of(place, record, key):
 
 def _strings(place, record, key):
     values = _value(place, record, key)
-    if (
-        not isinstance(values, list)
-        or not values
-        or not all(isinstance(value, str) and value.strip() for value in values)
-    ):
+    if not _is_words(values) or not values or not all(map(str.strip, values)):
         raise ValueError(f"{place}: `{key}` must be a list of strings that are not empty. Received: {values!r:.100}")
     return list(map(valid_text, values))
 
@@ -228,20 +219,14 @@ def _value(place, record, key):
 
 def _spans(place, record, key, text):
     """Returns the spans of a text in order, without white space at their ends."""
-    spans = sorted((_span(place, span, text) for span in _listed(record, key, place)), key=lambda span: span[1:])
+    values = [] if record.get(key) is None else record[key]
+    if not isinstance(values, list):
+        raise ValueError(f"{place}: `{key}` must be a list of spans. Received: {values!r:.100}")
+    spans = sorted((_span(place, span, text) for span in values), key=lambda span: span[1:])
     for before, span in itertools.pairwise(spans):
         if span.start < before.end:
             both = " and ".join(f"{one.type} {text[one.start : one.end]!r} at {one.start}" for one in (before, span))
             raise ValueError(f"{place}: overlapping spans: {both}. Expected spans that do not share characters")
-    return spans
-
-
-def _listed(record, key, place=None):
-    spans = record.get(key)
-    if spans is None:
-        return []
-    if not isinstance(spans, list):
-        raise ValueError(f"{place}: `{key}` must be a list of spans. Received: {spans!r:.100}")
     return spans
 
 

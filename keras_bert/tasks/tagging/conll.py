@@ -3,12 +3,14 @@
 import collections
 import csv
 import dataclasses
+import itertools
 import logging
 import re
 
 from keras_bert.checks import similar
 from keras_bert.data.tables import read_lines, suffix
 from keras_bert.files import write_text
+from keras_bert.tasks.tagging.sentences import Sentences
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"
@@ -22,27 +24,28 @@ _GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
 _NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """The content of a CoNLL file."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Columns(Sentences):
+    """The sentences of a CoNLL file, and its columns."""
 
-    words: list  # Of each sentence.
-    tags: list | None  # `None` for a file without tags.
     numbers: list  # Line numbers of the words.
-    documents: list  # The document of each sentence, from 0.
-    lines: list  # All lines of the file.
+    rows: list  # All lines of the file.
     separator: str | None  # Between columns; `None` for any number of spaces and tabs.
     width: int
     header: int | None  # Number of the line with the names of the columns.
     names: list | None
-    others: list  # Numbers of lines that are not words.
+    others: set  # Numbers of lines that are not words.
 
-    def write(self, path, predicted):
-        """Writes the file with one more column: the predicted tags, a list of lists."""
-        cells = dict(zip(_flat(self.numbers), _flat(predicted), strict=True)) | dict.fromkeys(self.others, "_")
+    def line(self, row, word):
+        return self.numbers[row][word]
+
+    def write_tags(self, path, predicted):
+        """Writes the file with one more column."""
+        numbers, tags = (itertools.chain.from_iterable(lists) for lists in (self.numbers, predicted))
+        cells = dict(zip(numbers, tags, strict=True)) | dict.fromkeys(self.others, "_")
         if self.header is not None:
             cells[self.header] = "predicted"
-        lines = list(self.lines)
+        lines = list(self.rows)
         for number, line in enumerate(lines, 1):
             if number in cells or _is_document(line):
                 kept = line.rstrip(" \t") if self.separator is None else line
@@ -56,8 +59,8 @@ class Columns:
         return f'"{doubled}"'
 
 
-def read(path, word_column=None, tag_column=None, separator=None, like=None):
-    """Reads a file in UTF-8.
+def read(origin, word_column=None, tag_column=None, separator=None, like=None):
+    """Reads the `Columns` of a file in UTF-8, with `tags` if it has any.
 
     `-DOCSTART-` lines separate documents. Lines before a sentence that start with `#` are comments, unless they have as
     many columns as the words and a tag of theirs or with a prefix. Without tags, those that start with "# " are.
@@ -69,31 +72,65 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
             commas, semicolons or bars; in `.csv`, first commas and semicolons.
         like: `Columns` of a file with tags: a file with fewer columns has none.
     """
+    path = origin.path
     numbered = read_lines(path)
     content = [(number, line) for number, line in numbered if not _is_border(line)]
-    words = [(number, line) for number, line in content if not line.startswith("#")] or content
-    if not words:
+    first = [(number, line) for number, line in content if not line.startswith("#")] or content
+    if not first:
         raise ValueError(f"{path}: no words. Expected one word per line with its tag in a column")
-    separator = _separator(path, separator, words, like)
+    separator = _separator(path, separator, first, like)
     rows = {number: _split(path, number, line, separator) for number, line in content}
-    count = collections.Counter(len(rows[number]) for number, _ in words).most_common(1)[0][0]
-    names, header = _names(numbered, rows[words[0][0]], words[0][0], (word_column, tag_column), count, like)
-    has_tags = count > 1 and (like is None or count >= like.width or _number(tag_column, -1) in range(1, count + 1))
-    if not has_tags and count == 1:
+    width = collections.Counter(len(rows[number]) for number, _ in first).most_common(1)[0][0]
+    names, header = _names(numbered, rows[first[0][0]], first[0][0], (word_column, tag_column), width, like)
+    has_tags = width > 1 and (like is None or width >= like.width or _number(tag_column, -1) in range(1, width + 1))
+    if not has_tags and width == 1:
         word_column = None
-    word = _index(path, "word_column", word_column, 1, names, count)
-    tag = _index(path, "tag_column", tag_column if has_tags else -1, -1, names, count)
-    if has_tags and word == tag:
-        raise ValueError(f"{path}: words and tags are in the same column, {word + 1} of {count}")
-    inside = [rows[number] for number in _inside(numbered, header)]
-    tags = {row[tag] for row in inside if len(row) == count}
-    numbers = [row[0] for row in inside if not _RANGE.fullmatch(row[0])]
-    is_numbered = word > 0 and bool(numbers) and all(map(_INTEGER.fullmatch, numbers))  # As in CoNLL-U.
-    found = Columns(
-        [], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count, header, names, []
-    )
-    doubtful = _add_rows(path, found, numbered, rows, word, tag if has_tags else None, tags, is_numbered)
-    if not found.words:
+    word = _index(path, "word_column", word_column, 1, names, width)
+    tag = _index(path, "tag_column", tag_column, -1, names, width) if has_tags else None
+    if word == tag:
+        raise ValueError(f"{path}: words and tags are in the same column, {word + 1} of {width}")
+    documents, numbers, others = _sentences(path, numbered, rows, header, width, word, tag)
+    words = [[rows[number][word] for number in part] for part in numbers]
+    tags = [[rows[number][tag].strip() for number in part] for part in numbers] if has_tags else None
+    places = {"lines": [part[0] for part in numbers], "documents": documents, "numbers": numbers, "others": others}
+    form = {"separator": separator, "width": width, "header": header, "names": names}
+    return Columns(origin=origin, words=words, tags=tags, rows=[line for _, line in numbered], **places, **form)
+
+
+def _sentences(path, numbered, rows, header, width, word, tag):
+    """Returns documents and line numbers of the words, a list for each sentence, and the numbers of lines of no word.
+
+    `rows` are the columns of each line by its number; `tag` is `None` without tags.
+    """
+    blocks, document = [], 0
+    for is_border, lines in itertools.groupby(numbered, lambda line: _is_border(line[1])):
+        if is_border:
+            document += sum(_is_document(line) for _, line in lines)
+        else:
+            blocks.append((document, [(number, line) for number, line in lines if number != header]))
+    # Of the lines that start with "#", surely only those after another word have words.
+    inside = [rows[number] for _, block in blocks for number, _ in itertools.dropwhile(_is_hash, block)]
+    tags = {row[tag] for row in inside if tag is not None and len(row) == width}
+    firsts, others = [row[0] for row in inside if not _RANGE.fullmatch(row[0])], set()
+    if word > 0 and firsts and all(map(_INTEGER.fullmatch, firsts)):  # As in CoNLL-U.
+        others = {number for number, row in rows.items() if len(row) == width and _RANGE.fullmatch(row[0])}
+
+    def is_word(number, line):
+        row = rows[number]
+        if len(row) != width or not line.startswith("#"):
+            return not line.startswith("#")
+        return not line.startswith("# ") if tag is None else row[tag] in tags or _PREFIXED.fullmatch(row[tag])
+
+    found, doubtful = [], []
+    for document, block in blocks:
+        block = [line for line in block if line[0] not in others]
+        comments = list(itertools.takewhile(lambda line: not is_word(*line), block))
+        doubtful += [number for number, line in comments if len(rows[number]) == width and not line.startswith("# ")]
+        words = [number for number, _ in block[len(comments) :]]
+        for number in words:
+            _check(f"{path}:{number}", rows[number], width, word, tag)
+        found += [(document, words)] if words else []
+    if not found:
         raise ValueError(f"{path}: no words below the names of the columns")
     if doubtful:
         _LOG.warning(
@@ -101,64 +138,20 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
             "the first is line %d",
             *(path, len(doubtful), doubtful[0]),
         )
-    return found
+    return *map(list, zip(*found, strict=True)), others
 
 
-def _add_rows(path, found, numbered, rows, word, tag, tags, is_numbered):
-    """Adds the words of all lines to `Columns`; returns the numbers of the comments that may be words.
-
-    `rows` are the columns of each line by its number; `tag` is `None` without tags, `tags` are those of words. If
-    `is_numbered`, the first column has the numbers of the words, as in CoNLL-U.
-    """
-    document, is_new, doubtful = 0, True, []
-    for number, line in numbered:
-        if _is_border(line):
-            is_new = True
-            document += _is_document(line)
-            continue
-        row = rows[number]
-        fits = len(row) == found.width
-        is_word = fits and (not line.startswith("# ") if tag is None else _is_tag(row[tag], tags))
-        if number == found.header or (line.startswith("#") and is_new and not is_word):
-            doubtful += [number] if fits and not line.startswith("# ") and number != found.header else []
-            continue
-        if not fits:
-            raise ValueError(f"{path}:{number}: expected {found.width} columns, like most lines. Received: {len(row)}")
-        if is_numbered and _RANGE.fullmatch(row[0]):
-            found.others.append(number)
-            continue
-        if is_new:
-            for column in (found.words, found.numbers, *([] if tag is None else [found.tags])):
-                column.append([])
-            found.documents.append(document)
-            is_new = False
-        _add(path, found, number, row[word], None if tag is None else row[tag])
-    return doubtful
+def _check(place, row, width, word, tag):
+    if len(row) != width:
+        raise ValueError(f"{place}: expected {width} columns, like most lines. Received: {len(row)}")
+    if not row[word].strip():
+        raise ValueError(f"{place}: the word is empty")
+    if tag is not None and not row[tag].strip():
+        raise ValueError(f"{place}: the tag is empty. Expected O for words outside of all entities")
 
 
-def _inside(numbered, header):
-    """Yields the numbers of the lines of words; of those that start with "#", only those after another word."""
-    after_word = False
-    for number, line in numbered:
-        is_word = not _is_border(line) and number != header and (after_word or not line.startswith("#"))
-        if is_word:
-            yield number
-        after_word = is_word
-
-
-def _is_tag(tag, tags):
-    return tag in tags or _PREFIXED.fullmatch(tag) is not None
-
-
-def _add(path, found, number, word, tag):
-    if not word.strip():
-        raise ValueError(f"{path}:{number}: the word is empty")
-    found.words[-1].append(word)
-    found.numbers[-1].append(number)
-    if tag is not None:
-        if not tag.strip():
-            raise ValueError(f"{path}:{number}: the tag is empty. Expected O for words outside of all entities")
-        found.tags[-1].append(tag.strip())
+def _is_hash(line):
+    return line[1].startswith("#")
 
 
 def _is_border(line):
@@ -236,7 +229,3 @@ def _index(path, flag, column, default, names, count):
     if names.index(column) >= count:
         raise ValueError(f"{path}: `{column}` is column {names.index(column) + 1}, but most lines have only {count}")
     return names.index(column)
-
-
-def _flat(lists):
-    return [value for values in lists for value in values]

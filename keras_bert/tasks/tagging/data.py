@@ -4,75 +4,17 @@ import dataclasses
 import itertools
 import logging
 import pathlib
-from typing import Any
 
 from keras_bert.checks import check_choice
 from keras_bert.data import tables
-from keras_bert.data.rows import Rows, TaskData
+from keras_bert.data.rows import TaskData
 from keras_bert.data.sources import Source, Table, source
-from keras_bert.files import fingerprint
 from keras_bert.tasks.settings import setting
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
+from keras_bert.tasks.tagging.sentences import Sentences
 
 _LOG = logging.getLogger("keras_bert")
-
-
-@dataclasses.dataclass(frozen=True)
-class Sentences(Rows):
-    """The sentences of a file: lists of words, or texts.
-
-    `entities` are lists of `Entity`, with indices of words, in texts of characters; `None` if there are none or the
-    tags are plain. `file` is what was read: `conll.Columns` or `annotations.Records`.
-    """
-
-    origin: Source
-    words: list | None  # Of each sentence; `None` for texts.
-    texts: list | None  # `None` for words.
-    entities: list | None
-    tags: list | None  # Plain tags; `None` for entities.
-    scheme: str  # Of the tags in the file, one of `schemes.SCHEMES`.
-    lines: list  # Where each sentence starts.
-    documents: list  # The document of each sentence.
-    file: Any
-
-    content, places = ("words", "texts", "entities", "tags"), ("lines", "documents")
-
-    def __len__(self):
-        return len(self.lines)
-
-    @property
-    def is_labeled(self):
-        """Whether the file has entities or tags."""
-        return self.entities is not None or self.tags is not None
-
-    @property
-    def sources(self):
-        """The words or texts."""
-        return self.texts if self.words is None else self.words
-
-    def first(self, count):
-        """Returns the first `count` sentences, or all for `None`; these cannot be written."""
-        return self if count is None or count >= len(self) else dataclasses.replace(super().first(count), file=None)
-
-    def fingerprint(self):
-        """Returns a hash of the content, to recognize changed data."""
-        return fingerprint([self.sources, self.entities, self.tags, self.documents])
-
-    def types(self):
-        """Returns the types of the entities, or the plain tags, of each sentence: a list of lists."""
-        if self.tags is not None:
-            return self.tags
-        return [[entity.type for entity in found] for found in self.entities]
-
-    def write(self, path, predicted):
-        """Writes predictions in the form of the file: lists of `Entity`, or of plain tags."""
-        if self.words is not None and self.scheme != PLAIN:
-            lengths = map(len, self.words)
-            predicted = [
-                schemes.to_tags(found, length, self.scheme) for found, length in zip(predicted, lengths, strict=True)
-            ]
-        self.file.write(path, predicted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,10 +86,17 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
     if scheme is not None:
         check_choice("scheme", scheme, schemes.SCHEMES)
     origin = _source(path)
-    found = _read(origin, word_column, tag_column, separator, scheme, labels, like)
+    if origin.typed:
+        found = annotations.read(origin, word_column, tag_column, labels)
+    else:
+        other = like if isinstance(like, conll.Columns) else None
+        found = conll.read(origin, word_column, tag_column, separator, other)
+    if found.texts is None:
+        found = _with_scheme(found, scheme, like)
+    elif scheme is not None:
+        raise ValueError(f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
     if labeled and not found.is_labeled:
-        records = getattr(found.file, "records", None)
-        keys = f". It has: {', '.join(map(repr, records[0]))}" if records else ""
+        keys = f". It has: {', '.join(map(repr, found.records[0]))}" if origin.typed else ""
         wanted = f" `{tag_column}`" if tag_column else ""
         raise ValueError(f"{origin}: no tags or spans{wanted}{keys}. Expected them to train and evaluate on")
     return found
@@ -164,63 +113,47 @@ def _source(path):
     return source(path) if is_rows else Table(path)
 
 
-def _read(origin, word_column, tag_column, separator, scheme, labels, like):
-    if origin.typed:
-        file = annotations.read(origin, word_column, tag_column, labels)
-        if file.texts is not None:
-            if scheme is not None:
-                raise ValueError(
-                    f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}"
-                )
-            documents = list(range(len(file.texts)))
-            return Sentences(origin, None, file.texts, file.spans, None, "iob2", file.lines, documents, file)
-        numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
-        documents = list(range(len(file.words)))
-    else:
-        other = like.file if isinstance(like and like.file, conll.Columns) else None
-        file = conll.read(origin.path, word_column, tag_column, separator, other)
-        numbers, documents = file.numbers, file.documents
-    lines = [places[0] for places in numbers]
-    unknown = not any(tag != schemes.OUTSIDE for tags in file.tags or () for tag in tags)
+def _with_scheme(found, scheme, like):
+    """Returns `Sentences` with entities, or plain tags, in place of the tags of the file, if it has tags."""
+    unknown = not any(tag != schemes.OUTSIDE for tags in found.tags or () for tag in tags)
     if scheme is None and like and (unknown or like.scheme in ("io", PLAIN)):
         scheme = like.scheme
-    sentences = Sentences(origin, file.words, None, None, None, scheme or "iob2", lines, documents, file)
-    if file.tags is None:
-        return sentences
+    if found.tags is None:
+        return dataclasses.replace(found, scheme=scheme or "iob2")
     if scheme is None:
-        scheme = schemes.recognize(file.tags)
+        scheme = schemes.recognize(found.tags)
         if scheme in ("io", PLAIN):
-            _check_style(origin, file.tags)
-    _check_tags(origin, file.tags, numbers, scheme)
+            _check_style(found)
+    _check_tags(found, scheme)
     if scheme == PLAIN:
-        return dataclasses.replace(sentences, tags=file.tags, scheme=scheme)
-    entities = [schemes.entities(tags, scheme) for tags in file.tags]
-    return dataclasses.replace(sentences, entities=entities, scheme=scheme)
+        return dataclasses.replace(found, scheme=scheme)
+    entities = [schemes.entities(tags, scheme) for tags in found.tags]
+    return dataclasses.replace(found, tags=None, entities=entities, scheme=scheme)
 
 
-def _check_style(origin, sentences):
+def _check_style(found):
     """Raises for tags with prefixes in another style, which would be read as types."""
-    pair = schemes.other_style({tag for tags in sentences for tag in tags})
+    pair = schemes.other_style({tag for tags in found.tags for tag in tags})
     if pair:
         raise ValueError(
-            f"{origin}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER and "
-            f"I-PER, or `scheme=io` or {PLAIN} to read them as types or plain tags"
+            f"{found.origin}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER "
+            f"and I-PER, or `scheme=io` or {PLAIN} to read them as types or plain tags"
         )
 
 
-def _check_tags(origin, sentences, numbers, scheme):
+def _check_tags(found, scheme):
     """Raises for tags that cannot be read; reports those that the scheme does not allow where they are."""
-    broken = []
-    for tags, lines in zip(sentences, numbers, strict=True):
-        for tag, line in zip(tags, lines, strict=True):
+    broken, origin = [], found.origin
+    for row, tags in enumerate(found.tags):
+        for word, tag in enumerate(tags):
             if not schemes.is_valid(tag, scheme):
                 raise ValueError(
-                    f"{origin.place(line)}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike others, such as "
-                    "B-PER. If the line has the names of the columns, pass them as `word_column` and `tag_column`; for "
-                    f"tags without prefixes, pass `scheme=io` or `scheme={PLAIN}`"
+                    f"{origin.place(found.line(row, word))}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike "
+                    "others, such as B-PER. If the line has the names of the columns, pass them as `word_column` and "
+                    f"`tag_column`; for tags without prefixes, pass `scheme=io` or `scheme={PLAIN}`"
                 )
         if scheme != PLAIN:
-            broken += [(lines[word], tags[word]) for word in schemes.violations(tags, scheme)]
+            broken += [(found.line(row, word), tags[word]) for word in schemes.violations(tags, scheme)]
     if broken:
         shown = ", ".join(f"{tag} in {origin.unit} {line}" for line, tag in itertools.islice(broken, 3))
         more = ", ..." if len(broken) > 3 else ""
@@ -247,7 +180,7 @@ def check(train, dev, test=None, document_context=False):
                 f"{part.origin} has {_content(part)}, but {train.origin} has {_content(train)}. Expected the same"
             )
     for part in (train, *others) if document_context else ():
-        if not isinstance(part.file, conll.Columns) or part.documents[-1] == 0:
+        if not isinstance(part, conll.Columns) or part.documents[-1] == 0:
             raise ValueError(
                 f"{part.origin}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
                 "documents"

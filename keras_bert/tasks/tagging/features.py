@@ -1,13 +1,13 @@
 """Converts sentences to windows of tokens, tags to targets, and logits to tags of words and entities."""
 
 import bisect
-import dataclasses
-import functools
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.heads.answers import character_offsets
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN, Entity
 from keras_bert.text.entities import parse
@@ -23,8 +23,7 @@ _NEVER = -1e9  # Logit of the tags that a word without tokens does not get.
 # *bytes* in it; entities of texts are in *characters*, all other entities in words of their sentence.
 
 
-@dataclasses.dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """The words of all sentences and their tokens."""
 
     ids: tf.RaggedTensor  # Token ids `(sentences, tokens)`.
@@ -34,20 +33,6 @@ class _Words:
     starts_part: np.ndarray  # `(tokens,)`, whether a token starts a word of BERT: it has no `##`.
     bytes: np.ndarray | None  # `(words, 2)`, the first in the text and the last + 1; `None` for lists of words.
 
-    @functools.cached_property
-    def first_word(self):
-        """Integer array `(sentences,)`, the first word of each."""
-        return np.cumsum(self.counts) - self.counts
-
-    def spans(self, sentence, text):
-        """Returns the character offsets of the words of a text."""
-        first, data = int(self.first_word[sentence]), text.encode()
-        spans = self.bytes[first : first + int(self.counts[sentence])].tolist()
-        if len(data) == len(text):
-            return [tuple(span) for span in spans]
-        places = np.cumsum([(byte & 0xC0) != 0x80 for byte in data])  # The characters up to and with each byte.
-        return [(int(places[start]) - 1, int(places[end - 1])) for start, end in spans]
-
 
 class TaggingWindows:
     """The windows of `data.Sentences` for one model.
@@ -56,8 +41,9 @@ class TaggingWindows:
     Windows start half a window apart, as in the exported model; each token counts in the window that gives it the most
     context.
 
-    `labels` are the model's. With `document_context`, windows run over whole documents instead of sentences; with
-    `first_token_only`, the first tokens of further parts of a word, such as the points of "U.N.", are not trained.
+    `labels` are the model's, `ids` their numbers. With `document_context`, windows run over whole documents instead of
+    sentences; with `first_token_only`, the first tokens of further parts of a word, such as the points of "U.N.", are
+    not trained.
 
     `counts` and `tokens` are the number of words and of tokens of each sentence; `has_tokens`, of all words, whether
     the tokenizer keeps them; `without_tokens` `(sentence, word)` of those that it drops, which are tagged `outside`.
@@ -68,16 +54,16 @@ class TaggingWindows:
     # Differs from BERT: trains further parts of words too, since the words of raw texts are those of BERT.
     def __init__(self, sentences, preprocessor, labels, document_context=False, first_token_only=False):
         self.sentences, self.labels, self._preprocessor = sentences, list(labels), preprocessor
-        self._ids = {label: number for number, label in enumerate(self.labels)}
-        self.outside = schemes.OUTSIDE if schemes.OUTSIDE in self._ids else self.labels[0]
+        self.ids = {label: number for number, label in enumerate(self.labels)}
+        self.outside = schemes.OUTSIDE if schemes.OUTSIDE in self.ids else self.labels[0]
         tokenize, source = (_of_words, sentences.words) if sentences.texts is None else (_of_texts, sentences.texts)
         words = self._words = tokenize(source, preprocessor.tokenizer)
         self.counts, self.tokens = words.counts, words.ids.row_lengths().numpy()
-        self.has_tokens = words.first_token >= 0
+        self.has_tokens, self._first_word = words.first_token >= 0, np.cumsum(words.counts) - words.counts
         missing = np.flatnonzero(~self.has_tokens)
         rows = np.searchsorted(np.cumsum(self.counts), missing, "right")
-        self.without_tokens = list(zip(rows.tolist(), (missing - words.first_word[rows]).tolist(), strict=True))
-        self.gold_tags, self.inexact = _gold_tags(sentences, words, self.labels) if sentences.is_labeled else (None, [])
+        self.without_tokens = list(zip(rows.tolist(), (missing - self._first_word[rows]).tolist(), strict=True))
+        self.gold_tags, self.inexact = self._gold_tags() if sentences.is_labeled else (None, [])
         units = words.ids
         if document_context:
             sizes = np.bincount(sentences.documents, self.tokens).astype(np.int64)
@@ -86,12 +72,47 @@ class TaggingWindows:
         room = preprocessor.room()
         self.windows = sliding_windows(units.row_lengths(), room, half_stride(preprocessor.sequence_length))
         self._chosen = max_context(self.windows)
-        continued = None if sentences.scheme == PLAIN else _continued
-        self._targets = _targets(words, self.gold_tags, self._ids, continued, first_token_only)
+        self._targets = self._token_targets(first_token_only)
+
+    def _gold_tags(self):
+        """Returns the tags of the words of each sentence, and the sentence of each entity with borders inside words."""
+        if self.sentences.tags is not None:
+            return self.sentences.tags, []
+        in_words, inexact = list(self.sentences.entities), []
+        for row in range(0 if self.sentences.texts is None else len(self.sentences)):
+            in_words[row], others = _in_words(self.word_spans(row), in_words[row])
+            inexact += [row] * others
+        scheme = itertools.repeat(schemes.of_labels(self.labels))
+        return list(map(schemes.to_tags, in_words, self.counts.tolist(), scheme)), inexact
+
+    def _token_targets(self, first_token_only):
+        """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type."""
+        words, ids = self._words, self.ids
+        targets = np.full(len(words.word), _IGNORED, np.int32)
+        if self.gold_tags is None:
+            return targets
+        tags = list(itertools.chain.from_iterable(self.gold_tags))
+        if not first_token_only:
+            parts = tags if self.sentences.scheme == PLAIN else map(_continued, tags)
+            of_parts = np.array([ids.get(tag, _IGNORED) for tag in parts], np.int32)
+            targets[words.starts_part] = of_parts[words.word[words.starts_part]]
+        of_words = np.array([ids.get(tag, _IGNORED) for tag in tags], np.int32)
+        targets[words.first_token[self.has_tokens]] = of_words[self.has_tokens]
+        return targets
+
+    def text(self, row):
+        """Returns a sentence as text."""
+        return " ".join(self.sentences.words[row]) if self.sentences.texts is None else self.sentences.texts[row]
 
     def word_spans(self, row):
-        """Returns the character offsets of the words of a text."""
-        return self._words.spans(row, self.sentences.texts[row])
+        """Returns the character offsets of the words of a sentence in its text."""
+        if self.sentences.texts is None:
+            words = self.sentences.words[row]
+            ends = itertools.accumulate(map(len, words), lambda end, length: end + 1 + length)
+            return [(end - len(word), end) for word, end in zip(words, ends, strict=True)]
+        first = int(self._first_word[row])
+        offsets = character_offsets(self.text(row))[self._words.bytes[first : first + int(self.counts[row])]]
+        return list(map(tuple, offsets.tolist()))
 
     def inputs(self, first=0, last=None):
         """Returns ragged model inputs of a range of windows, as expected by `Batches`."""
@@ -134,7 +155,7 @@ class TaggingWindows:
     def _word_logits(self, logits):
         """Returns the logits of the first token of each word, given those of all tokens."""
         words = np.full((len(self.has_tokens), len(self.labels)), _NEVER, logits.dtype)
-        words[:, self._ids[self.outside]] = 0  # Of words without tokens.
+        words[:, self.ids[self.outside]] = 0  # Of words without tokens.
         words[self.has_tokens] = logits[self._words.first_token[self.has_tokens]]
         return words
 
@@ -153,7 +174,7 @@ class TaggingWindows:
         entities = [schemes.joined(map(parts.get, tags)) for tags in self.tags(logits)]
         if self.sentences.scheme == "io":  # As in the written file: adjacent entities of a type are one.
             tags = map(schemes.to_tags, entities, self.counts.tolist(), itertools.repeat("io"))
-            return [schemes.entities(sentence, "io") for sentence in tags]
+            entities = [schemes.entities(sentence, "io") for sentence in tags]
         return entities
 
     def in_text(self, row, entities):
@@ -179,42 +200,22 @@ def _of_words(sentences, tokenizer):
         sizes.append(pieces.values.row_lengths().numpy())
         ids.append(pieces.merge_dims(1, 2))
     ids, sizes = tf.concat(ids, 0), np.concatenate(sizes)
+    counts, starts_part = np.array(list(map(len, sentences))), tokenizer.word_starts(ids.values).numpy()
     first_token = np.where(sizes > 0, np.cumsum(sizes) - sizes, -1)
-    word = np.repeat(np.arange(len(sizes)), sizes)
-    return _Words(ids, np.array([len(words) for words in sentences]), first_token, word, _starts(ids, tokenizer), None)
+    return _Words(ids, counts, first_token, np.repeat(np.arange(len(sizes)), sizes), starts_part, None)
 
 
 def _of_texts(texts, tokenizer):
     """Returns the `_Words` of texts, which are those of BERT."""
     parts = [tokenizer.with_offsets(tf.constant(texts[n : n + _CHUNK])) for n in range(0, len(texts), _CHUNK)]
     ids, starts, ends = (tf.concat(values, 0) for values in zip(*parts, strict=True))
-    starts_part = _starts(ids, tokenizer)
+    starts_part = tokenizer.word_starts(ids.values).numpy()
     first_token = np.flatnonzero(starts_part)
     sentence = ids.value_rowids().numpy()
     counts = np.bincount(sentence[first_token], minlength=len(texts))
     last_token = np.append(first_token, len(sentence))[1:] - 1
     spans = np.stack([starts.values.numpy()[first_token], ends.values.numpy()[last_token]], 1)
     return _Words(ids, counts, first_token, np.cumsum(starts_part) - 1, starts_part, spans)
-
-
-def _starts(ids, tokenizer):
-    """Returns whether each token starts a word."""
-    return tokenizer.word_starts(ids.values).numpy()
-
-
-def _gold_tags(sentences, words, labels):
-    """Returns the tags of the words of each sentence, and the sentence of each entity with other borders than words."""
-    if sentences.tags is not None:
-        return sentences.tags, []
-    inexact, in_words = [], sentences.entities
-    if sentences.texts is not None:
-        in_words = []
-        for sentence, (text, entities) in enumerate(zip(sentences.texts, sentences.entities, strict=True)):
-            covering, others = _in_words(words.spans(sentence, text), entities)
-            in_words.append(covering)
-            inexact += [sentence] * others
-    scheme = itertools.repeat(schemes.of_labels(labels))
-    return list(map(schemes.to_tags, in_words, words.counts.tolist(), scheme)), inexact
 
 
 def _in_words(spans, entities):
@@ -228,25 +229,6 @@ def _in_words(spans, entities):
         if first < last:
             in_words.append(Entity(type_, first, last))
     return in_words, inexact
-
-
-def _targets(words, gold_tags, ids, continued, first_token_only):
-    """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type.
-
-    `continued` maps the tag of a word to that of its further parts; `None` for the same.
-    """
-    targets = np.full(len(words.word), _IGNORED, np.int32)
-    if gold_tags is None:
-        return targets
-    tags = list(itertools.chain.from_iterable(gold_tags))
-    of_words = of_parts = np.array([ids.get(tag, _IGNORED) for tag in tags], np.int32)
-    if continued is not None:
-        of_parts = np.array([ids.get(continued(tag), _IGNORED) for tag in tags], np.int32)
-    if not first_token_only:
-        targets[words.starts_part] = of_parts[words.word[words.starts_part]]
-    has_tokens = words.first_token >= 0
-    targets[words.first_token[has_tokens]] = of_words[has_tokens]
-    return targets
 
 
 def _continued(tag):

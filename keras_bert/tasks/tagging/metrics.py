@@ -15,30 +15,21 @@ KINDS = CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG, MISSED, SPURIOUS
 _NO_TYPE = "entity"  # The name of a single type without a name.
 
 
-def counts(golds, predictions):
-    """Returns (right, predicted, gold) of each type, a dict sorted by type, for lists of lists of `Entity`.
-
-    A prediction is right if type, start and end are equal.
-    """
-    right, said, true = collections.Counter(), collections.Counter(), collections.Counter()
-    for gold, predicted in zip(golds, predictions, strict=True):
-        true.update(entity.type for entity in gold)
-        said.update(entity.type for entity in predicted)
-        right.update(entity.type for entity in set(gold) & set(predicted))
-    return {name: (right[name], said[name], true[name]) for name in sorted(true | said)}
-
-
 def table(golds, predictions):
-    """Returns (type, precision, recall, F1, gold entities, predicted entities) of each type, and of "all", last."""
-    counted = counts(golds, predictions)
-    total = tuple(map(sum, zip(*counted.values(), strict=True))) if counted else (0, 0, 0)
-    return [(name, *scores(*numbers), numbers[2], numbers[1]) for name, numbers in [*counted.items(), ("all", total)]]
+    """Returns (type, precision, recall, F1, gold entities, predicted entities) of each type, and of "all", last.
 
-
-def scores(right, predicted, gold):
-    """Returns precision, recall and F1; 0 if undefined."""
-    precision, recall = right / max(predicted, 1), right / max(gold, 1)
-    return precision, recall, 2 * right / max(predicted + gold, 1)
+    The arguments are lists of lists of `Entity`. A prediction is right if type, start and end are equal; undefined
+    scores are 0.
+    """
+    pairs = zip(golds, predictions, strict=True)
+    right = collections.Counter(entity.type for gold, predicted in pairs for entity in set(gold) & set(predicted))
+    true, said = (collections.Counter(entity.type for row in rows for entity in row) for rows in (golds, predictions))
+    found = [(name, right[name], said[name], true[name]) for name in sorted(true | said)]
+    found.append(("all", right.total(), said.total(), true.total()))
+    return [
+        (name, hits / max(said, 1), hits / max(true, 1), 2 * hits / max(said + true, 1), true, said)
+        for name, hits, said, true in found
+    ]
 
 
 def entity_scores(golds, predictions):

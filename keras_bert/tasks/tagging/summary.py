@@ -77,10 +77,8 @@ def _baseline(train, dev):
 
 def _words(windows):
     """Returns the words of each sentence; those of texts are BERT's."""
-    sentences = windows.sentences
-    if sentences.words is not None:
-        return sentences.words
-    return [[text[start:end] for start, end in windows.word_spans(row)] for row, text in enumerate(sentences.texts)]
+    rows = range(len(windows.sentences))
+    return [[windows.text(row)[start:end] for start, end in windows.word_spans(row)] for row in rows]
 
 
 def facts(summary):

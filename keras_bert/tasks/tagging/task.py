@@ -127,9 +127,7 @@ class TaggingTask(Task):
         return {"labels": self.labels, "task": "tagging"}
 
     def export_options(self, bert):
-        sentences = self._windows["dev"].sentences
-        text = sentences.texts[0] if sentences.words is None else " ".join(sentences.words[0])
-        return {"labels": bert.labels, "example": {"text": text}}
+        return {"labels": bert.labels, "example": {"text": self._windows["dev"].text(0)}}
 
     def conclude(self, dev, test, output):
         scores, test_scores = self._scores("dev", dev["words"]), self._test_scores(test)
@@ -163,40 +161,35 @@ class TaggingTask(Task):
 
     def _rows(self, logits):
         """Returns the dev sentences with their entities or tags, see `judge_entities` and `judge_tags`."""
-        windows = self._windows["dev"]
+        windows, rows = self._windows["dev"], []
         golds, predictions = windows.gold_tags, windows.tags(logits)
         if not self.plain:
             golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
         ends = np.cumsum(windows.counts)[:-1]
         losses, confidences = (np.split(values, ends) for values in self._judged(logits))
-        return [
-            self._row(row, *values)
-            for row, values in enumerate(zip(golds, predictions, losses, confidences, strict=True))
-        ]
-
-    def _row(self, row, golds, predictions, losses, confidences):
-        windows = self._windows["dev"]
-        text, words = _text_and_words(windows, row)
-        if not self.plain:
-            confidences = [confidences[entity.start : entity.end].mean() for entity in predictions]
-        known = losses[~np.isnan(losses)]
-        return {
-            "line": windows.sentences.lines[row],
-            "text": text,
-            "words": words,
-            "golds": golds,
-            "predictions": predictions,
-            "confidences": [float(value) for value in confidences],
-            "loss": float(known.mean()) if len(known) else 0.0,
-            "tokens": int(windows.tokens[row]),
-        }
+        for row, sure in enumerate(confidences):
+            if not self.plain:
+                sure = [sure[entity.start : entity.end].mean() for entity in predictions[row]]
+            known = losses[row][~np.isnan(losses[row])]
+            rows.append(
+                {
+                    "line": windows.sentences.lines[row],
+                    "text": windows.text(row),
+                    "words": windows.word_spans(row),
+                    "golds": golds[row],
+                    "predictions": predictions[row],
+                    "confidences": list(map(float, sure)),
+                    "loss": float(known.mean()) if len(known) else 0.0,
+                    "tokens": int(windows.tokens[row]),
+                }
+            )
+        return rows
 
     def _judged(self, logits):
         """Returns the cross-entropy of each word, NaN without tokens or a known tag, and the probability of its tag."""
         windows = self._windows["dev"]
         log = scipy.special.log_softmax(logits.astype("float64"), -1)
-        ids = {label: number for number, label in enumerate(self.labels)}
-        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
+        golds = np.array([windows.ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
         known = (golds >= 0) & windows.has_tokens
         losses = np.where(known, -log[np.arange(len(golds)), np.maximum(golds, 0)], np.nan)
         return losses, np.exp(log.max(-1))
@@ -206,16 +199,6 @@ def predictions_name(name, split, typed=False):
     """Returns the name of the predictions for a file, which has rows of JSON if `typed`."""
     suffix = tables.suffix(pathlib.Path(name)) or (".jsonl" if typed else ".txt")
     return f"{'dev_' if split == 'dev' else ''}predictions{'.jsonl' if suffix == '.parquet' else suffix}"
-
-
-def _text_and_words(windows, row):
-    """Returns a sentence as text and the character offsets of its words."""
-    sentences = windows.sentences
-    if sentences.texts is not None:
-        return sentences.texts[row], windows.word_spans(row)
-    lengths = [len(word) for word in sentences.words[row]]
-    starts = np.cumsum([0, *(length + 1 for length in lengths)]).tolist()
-    return " ".join(sentences.words[row]), [(start, start + size) for start, size in zip(starts, lengths, strict=False)]
 
 
 def _problems(windows):

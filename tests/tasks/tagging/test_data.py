@@ -120,7 +120,7 @@ def test_files_without_tags_and_plain_tags(tmp_path):
         assert data.read(write(tmp_path / "x.txt", f"{words}\nb\n"), like=train, labeled=False).words == [[words, "b"]]
     for like in (write(tmp_path / "named.tsv", "word\ttag\na b\tX\n"), write(tmp_path / "tabs.tsv", "a b\tX\nc\tX\n")):
         like = data.read(like)
-        named = {"word_column": "word", "tag_column": "tag"} if like.file.names else {}
+        named = {"word_column": "word", "tag_column": "tag"} if like.names else {}
         content = f"{'word' if named else '# id 1'}\nAda\n\n# id 2\nx y\n"
         for text in (content, content.partition("\n")[2]):
             found = data.read(write(tmp_path / "x.txt", text), like=like, labeled=False, **named)
