@@ -51,7 +51,7 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
         return models
 
     def start(self):
-        from keras_bert.runs.unchanged_inputs import load_compatible
+        from keras_bert.runs.finetuning import load_compatible
         from keras_bert.tasks import Start
 
         load_options = self.load_options(self.models)

@@ -285,3 +285,18 @@ class Finetuning:
         text = writer.write()
         self.results = writer.results
         return text
+
+
+def load_compatible(models, load=load_models, **options):
+    """Loads models that are tried on the same features, and so must share vocabulary and casing.
+
+    Returns the facts of all by name, and the first loaded model.
+    """
+    first = load(models[0], **options)
+    origins = {models[0]: first.identity}
+    for name in models[1:]:
+        bert = load(name, **options)
+        origins[name] = bert.identity
+        if any(getattr(bert, fact) != getattr(first, fact) for fact in ("vocabulary", "lowercase", "strip_accents")):
+            raise ValueError(f"`model`: {name} differs in vocabulary or casing from {models[0]}")
+    return origins, first

@@ -2,7 +2,6 @@
 
 import pathlib
 
-from keras_bert.checkpoints.load import load_models
 from keras_bert.files import read_json, write_json
 
 _FILE = "origins.json"
@@ -39,22 +38,3 @@ def differences(first, second):
             values = (repr(facts[name]) if name in facts else "its default" for facts in (first, second))
             differing.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
     return differing
-
-
-def load_compatible(models, load=load_models, **options):
-    """Loads models that are tried on the same features, and so must share vocabulary and casing.
-
-    Returns the facts of all by name, and the first loaded model.
-    """
-    first = load(models[0], **options)
-    origins = {models[0]: first.identity}
-    for name in models[1:]:
-        bert = load(name, **options)
-        origins[name] = bert.identity
-        if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
-            first.vocabulary,
-            first.lowercase,
-            first.strip_accents,
-        ):
-            raise ValueError(f"`model`: {name} differs in vocabulary or casing from {models[0]}")
-    return origins, first
