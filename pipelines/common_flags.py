@@ -11,7 +11,7 @@ import typing
 import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints import locations
-from keras_bert.data import tables
+from keras_bert.data import text_files
 from keras_bert.files import check_writable, write_text
 
 from .arguments import CommandArguments, flag
@@ -284,7 +284,7 @@ def check_paths(model=None, **files):
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
-    lines = tables.split_lines(tables.decoded(content, name))
+    lines = text_files.split_lines(text_files.decoded(content, name))
     return lines if lines[-1] else lines[:-1]
 
 

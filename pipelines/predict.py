@@ -30,7 +30,7 @@ import sys
 
 from keras_bert import other_models
 from keras_bert.data.sources import ROWS
-from keras_bert.data.tables import decoded, suffix
+from keras_bert.data.text_files import decoded, suffix
 from keras_bert.files import replacing
 
 from . import command, common_flags

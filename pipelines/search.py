@@ -22,7 +22,7 @@ import os
 import shlex
 
 import keras_bert
-from keras_bert.data.tables import valid_text
+from keras_bert.data.text_files import valid_text
 from keras_bert.files import replacing
 from keras_bert.search import data, metrics
 from keras_bert.search.hits import ask, json_line, readable, warn_of_unknown

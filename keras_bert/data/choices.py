@@ -9,8 +9,7 @@ import functools
 
 from keras_bert.data import choice_keys as keys
 from keras_bert.data.choice_columns import TEXTS, layout
-from keras_bert.data.rows import Rows, converted, readable
-from keras_bert.data.sources import source
+from keras_bert.data.sources import Rows, converted, readable, source
 
 
 @dataclasses.dataclass(frozen=True)

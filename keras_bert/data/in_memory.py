@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from keras_bert.data import sources
-from keras_bert.data.rows import as_list
+from keras_bert.data.sources import as_list
 
 _ROW_TARGETS = {"label", "answers", "tags", "ner_tags", "ner", "spans", "entities", "score"}  # Of rows with targets.
 _TARGETS = {"label", "labels", "target", "targets", "class", "score", "tags"}  # Columns of forgotten targets.

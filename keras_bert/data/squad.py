@@ -9,9 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert.data.rows import Rows
-from keras_bert.data.sources import source
-from keras_bert.data.tables import valid_text
+from keras_bert.data.sources import Rows, source
+from keras_bert.data.text_files import valid_text
 from keras_bert.files import fingerprint
 
 

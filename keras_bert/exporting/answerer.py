@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count, hint, is_count
 from keras_bert.data import in_memory
-from keras_bert.data.rows import as_list
+from keras_bert.data.sources import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.embedding import build_embedder

@@ -3,7 +3,7 @@
 import math
 import pathlib
 
-from keras_bert.data.tables import NUMBER, as_text
+from keras_bert.data.text_files import NUMBER, as_text
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
 from keras_bert.runs import grid

@@ -9,9 +9,8 @@ import pathlib
 from typing import NamedTuple
 
 from keras_bert.data import squad
-from keras_bert.data.rows import finite_number
-from keras_bert.data.sources import source, stream_rows
-from keras_bert.data.tables import stream_lines, valid_text
+from keras_bert.data.sources import finite_number, source, stream_rows
+from keras_bert.data.text_files import stream_lines, valid_text
 
 _TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")

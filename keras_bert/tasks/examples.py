@@ -10,8 +10,7 @@ Class names are the stripped labels of the files: JSON's `true` is "true", its n
 import dataclasses
 import functools
 
-from keras_bert.data.rows import Rows, as_list, converted, finite_number, missing, text_cell
-from keras_bert.data.sources import source
+from keras_bert.data.sources import Rows, as_list, converted, finite_number, missing, source, text_cell
 from keras_bert.tasks.class_names import class_ids, class_name, class_numbers
 
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.

@@ -1,9 +1,8 @@
 """Reads texts to predict from files and lines, as dicts that `LoadedBert.predict` takes."""
 
 from keras_bert.data import choices as multiple_choice
-from keras_bert.data.rows import converted
-from keras_bert.data.sources import source
-from keras_bert.data.tables import is_blank
+from keras_bert.data.sources import converted, source
+from keras_bert.data.text_files import is_blank
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}

@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 
-from keras_bert.data.tables import as_text
+from keras_bert.data.text_files import as_text
 from keras_bert.tasks.classification.data import multi_label_table, predictions_table, probabilities_table, quoted
 
 _SHOWN = 40  # Characters of a text in a table.

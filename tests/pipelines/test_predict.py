@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 
 import keras_bert
-from keras_bert.data import tables
+from keras_bert.data.sources import source
 from keras_bert.tasks import predict_inputs as texts
 from keras_bert.tasks import predict_outputs as printing
 from pipelines import common_flags
@@ -258,7 +258,7 @@ def test_columns_of_the_user_are_kept(tmp_path, delimiter):
         assert list(csv.DictReader(file)) == [{name: str(value) for name, value in expected.items()}]
     (tmp_path / "b.csv").write_bytes(b"text,x,x,,\r\na,1,2,3,4\r\n")
     rows = [(2, {"text": "a", "x": "1", "x.1": "2", "": "3", ".1": "4"})]
-    assert tables.read_rows(tmp_path / "b.csv", ["text"]) == rows
+    assert source(tmp_path / "b.csv").rows(["text"]) == rows
 
 
 def test_lines_to_read():

@@ -7,9 +7,8 @@ import urllib.request
 
 import numpy as np
 
-from keras_bert.data.rows import converted, finite_number
-from keras_bert.data.sources import Table
-from keras_bert.data.tables import check_columns, is_blank, split_tabs, table_row
+from keras_bert.data.sources import Table, check_columns, converted, finite_number, table_row
+from keras_bert.data.text_files import is_blank, split_tabs
 from keras_bert.tasks.class_names import class_ids
 from keras_bert.tasks.classification.data import Data, predict
 from keras_bert.tasks.classification.glue_tasks import TASKS

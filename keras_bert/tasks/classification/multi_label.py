@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from keras_bert.data.rows import finite_number
-from keras_bert.data.sources import source
+from keras_bert.data.sources import finite_number, source
 from keras_bert.tasks.class_names import balance, class_name, discover_labels, some
 from keras_bert.tasks.examples import read_examples
 from keras_bert.text.answer_settings import THRESHOLD, cuts

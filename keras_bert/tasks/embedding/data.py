@@ -14,8 +14,7 @@ import dataclasses
 import re
 
 from keras_bert.data import squad
-from keras_bert.data.rows import Rows, TaskData, converted, finite_number, readable, text_cell
-from keras_bert.data.sources import source
+from keras_bert.data.sources import Rows, TaskData, converted, finite_number, readable, source, text_cell
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import setting
 

@@ -4,8 +4,7 @@ import dataclasses
 
 from keras_bert.data import choice_keys as keys
 from keras_bert.data.choices import ChoiceExamples, read
-from keras_bert.data.rows import TaskData
-from keras_bert.data.sources import source
+from keras_bert.data.sources import TaskData, source
 from keras_bert.tasks.settings import setting
 
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 
-from keras_bert.data.tables import valid_text
+from keras_bert.data.text_files import valid_text
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.tasks.tagging.sentences import Sentences

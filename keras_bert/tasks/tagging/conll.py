@@ -8,7 +8,7 @@ import logging
 import re
 
 from keras_bert.checks import similar
-from keras_bert.data.tables import read_lines, suffix
+from keras_bert.data.text_files import read_lines, suffix
 from keras_bert.files import write_text
 from keras_bert.tasks.tagging.sentences import Sentences
 

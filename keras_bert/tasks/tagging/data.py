@@ -6,9 +6,8 @@ import logging
 import pathlib
 
 from keras_bert.checks import check_choice
-from keras_bert.data import tables
-from keras_bert.data.rows import TaskData
-from keras_bert.data.sources import Source, Table, source
+from keras_bert.data import text_files
+from keras_bert.data.sources import Source, Table, TaskData, source
 from keras_bert.tasks.settings import setting
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
@@ -109,7 +108,7 @@ def _source(path):
     path = pathlib.Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    is_rows = tables.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet")
+    is_rows = text_files.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet")
     return source(path) if is_rows else Table(path)
 
 

@@ -3,8 +3,7 @@
 import dataclasses
 import itertools
 
-from keras_bert.data.rows import Rows
-from keras_bert.data.sources import Source
+from keras_bert.data.sources import Rows, Source
 from keras_bert.files import fingerprint
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.special
 
 from keras_bert.comparisons import compared
-from keras_bert.data import tables
+from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.token_classification import build_token_classifier
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
@@ -197,7 +197,7 @@ class TaggingTask(Task):
 
 def predictions_name(name, split, typed=False):
     """Returns the name of the predictions for a file, which has rows of JSON if `typed`."""
-    suffix = tables.suffix(pathlib.Path(name)) or (".jsonl" if typed else ".txt")
+    suffix = text_files.suffix(pathlib.Path(name)) or (".jsonl" if typed else ".txt")
     return f"{'dev_' if split == 'dev' else ''}predictions{'.jsonl' if suffix == '.parquet' else suffix}"
 
 
