@@ -25,7 +25,7 @@ import keras_bert
 from benchmarks import contest
 from benchmarks.onnx_file import fused, quantized
 from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import score
+from keras_bert.tasks.classification.predictions import score
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import predictions
 from keras_bert.tasks.questions.features import QuestionWindows

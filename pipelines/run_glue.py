@@ -38,14 +38,8 @@ from keras_bert import other_models
 from keras_bert.comparisons import compared
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import glue, leaderboard
-from keras_bert.tasks.classification.data import (
-    OWN,
-    ClassificationSettings,
-    MultiLabelSettings,
-    own_data,
-)
-from keras_bert.tasks.classification.multi_label import parse_threshold
-from keras_bert.tasks.examples import read_table
+from keras_bert.tasks.classification.data import OWN, ClassificationSettings, MultiLabelSettings, own_data, read_table
+from keras_bert.tasks.classification.predictions import parse_threshold
 from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command, common_flags

@@ -18,7 +18,7 @@ def listed(values):
     return list(values) if hasattr(values, "__next__") else values
 
 
-def rows_of(texts, targets=None, columns=()):
+def data_set_rows(texts, targets=None, columns=()):
     """Returns the rows of a data set with targets, dicts by column, or `None` for other data.
 
     These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, and a list of dicts that have targets, or

@@ -12,6 +12,8 @@ import numpy as np
 
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
+from keras_bert.data.bucketing import Batches
+from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.files import read_lines
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
@@ -123,8 +125,11 @@ class Run:
     def create_trainer(self, stage, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         task, setting, shared = self.task, self.setting, self.hyperparameters
-        options = stage, setting["batch_size"], setting["seed"]
-        batches = task.packed_batches(*options) if shared.pack else task.batches(*options, shared.group_by_length)
+        options = {"batch_size": setting["batch_size"], "seed": setting["seed"]}
+        if shared.pack:
+            batches = PackedBatches(*stage(), **options)
+        else:
+            batches = (task.batches or Batches)(*stage(), grouped=shared.group_by_length, **options)
         steps, name = setting["epochs"] * batches.steps, setting.get("model", task.model)
 
         def optimizer(model):
@@ -138,6 +143,7 @@ class Run:
             task.loss,
             metrics=metrics,
             settings={"model": name, "precision": shared.precision},
+            # Both have the model's logits: on rows without padding, or without vectors that its head does not read.
             rewire=build_packed if shared.pack else build_trimmed,
             **self.options(folder),
         )

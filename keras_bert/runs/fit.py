@@ -31,7 +31,7 @@ from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks import registry
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Start
+from keras_bert.tasks.base import Start, first_known
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import keywords
 from keras_bert.text.answer_settings import placeholders
@@ -87,7 +87,7 @@ class FitData:
         return self.dev is not self.train
 
 
-def rows_of(task, place, texts, targets):
+def task_rows(task, place, texts, targets):
     """Returns texts and targets as the rows of a task; messages call them `place`."""
     targets = [None] * len(texts) if targets is None else targets
     pairs = enumerate(zip(texts, targets, strict=True))
@@ -96,7 +96,33 @@ def rows_of(task, place, texts, targets):
 
 def _data_set(texts, targets):
     """Returns the rows of a data set that have their targets, in the columns of any task; `None` for other data."""
-    return in_memory.rows_of(texts, targets, registry.row_columns())
+    # A single column may be part of a text.
+    columns = [names for task in registry.TASKS for names in task.columns if len(names) > 1]
+    return in_memory.data_set_rows(texts, targets, columns)
+
+
+def infer_rows(rows):
+    """Returns the task of rows of a data set, dicts by column: by their columns, or else by their labels."""
+    found = next((task for task in registry.TASKS if any(names <= rows[0].keys() for names in task.columns)), None)
+    return found or infer([str(rows[0])[:50]], [row.get("label") for row in rows])
+
+
+def infer(texts, targets):
+    """Returns the task of texts and targets."""
+    first, example = texts[0], first_known(targets)
+    if isinstance(first, str | tuple) and isinstance(example, str | int | float) and None in targets:
+        raise ValueError(
+            f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
+            "without one"
+        )
+    for task in registry.TASKS:
+        if task.recognizes(first, targets):
+            return task
+    received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
+    raise ValueError(
+        f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
+        + "; ".join(f"{task.expects}, task={task.name!r}" for task in registry.TASKS)
+    )
 
 
 def read_data(texts, targets, task, validation, split, seed):
@@ -113,7 +139,7 @@ def read_data(texts, targets, task, validation, split, seed):
             "`texts` is a data frame of two columns without targets. Expected the name of the column of the targets, "
             f"fit(frame, {texts.columns[-1]!r}), or task='embedding' for a sentence encoder of pairs"
         )
-    task = registry.task_named(task) if task else registry.infer(*train)
+    task = registry.task_named(task) if task else infer(*train)
     dev = train
     if validation is not None:
         parts = validation if isinstance(validation, tuple) else (validation, column)
@@ -132,15 +158,15 @@ def read_data(texts, targets, task, validation, split, seed):
     are_pairs = in_memory.is_frame(texts) and isinstance(train[0][0], tuple)
     names = [repr(name) for name in texts.columns if name != column] if are_pairs else []
     facts = {"texts": f"pairs of the columns {' and '.join(names)}"} if are_pairs else {}
-    source = Memory("texts", rows_of(task, "texts", *train))
+    source = Memory("texts", task_rows(task, "texts", *train))
     return FitData(
-        task, source, source if dev is train else Memory("validation", rows_of(task, "validation", *dev)), facts
+        task, source, source if dev is train else Memory("validation", task_rows(task, "validation", *dev)), facts
     )
 
 
 def _of_rows(rows, column, task, validation, split, seed):
     """Returns the `FitData` of rows of a data set, which the task reads as those of a file."""
-    task = registry.task_named(task) if task else registry.infer_rows(rows)
+    task = registry.task_named(task) if task else infer_rows(rows)
     train = dev = rows
     if validation is not None:
         dev = _data_set(in_memory.listed(validation), column)
@@ -298,7 +324,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         texts, targets = in_memory.read(texts, targets)
         if targets is None and task.needs_targets:
             raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
-        rows = rows_of(task, "texts", texts, targets)
+        rows = task_rows(task, "texts", texts, targets)
     labels = _classes(bert) if head_named(bert.head).has_classes else None
     if unknown := options.keys() - set(keywords(task.Settings)):
         known = sorted(keywords(task.Settings))

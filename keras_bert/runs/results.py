@@ -11,7 +11,7 @@ from keras_bert.reports.page import Head, short_name
 from keras_bert.runs import grid, model_card
 from keras_bert.runs.report import write_report
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.classification.multi_label import threshold_text
+from keras_bert.tasks.classification.predictions import threshold_text
 from keras_bert.training.progress import announced
 
 _WARNINGS = ("data warning", "training warning", "warning")  # Facts that the report shows as warnings.

@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
-from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
@@ -145,6 +144,8 @@ class Task(abc.ABC):
             (a sentence on the scores).
         predictions_file: string, the file with the predictions of the data to predict.
         combine: function that combines the logits of several runs, a list of arrays.
+        batches: function that makes the batches to train on of inputs and targets, with `batch_size`, `seed` and
+            `grouped`. Defaults to `Batches`.
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
         learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
@@ -161,6 +162,7 @@ class Task(abc.ABC):
     options: Any = types.MappingProxyType({})
     learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
     combine = staticmethod(mean_logits)
+    batches: Any = None
     predictions_file = "predictions.tsv"
 
     def __init__(self, data, start, settings):
@@ -319,14 +321,6 @@ class Task(abc.ABC):
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""
         return self.dev
-
-    def batches(self, stage, batch_size, seed, grouped):
-        """Returns the training batches of a stage, one of `train`."""
-        return Batches(*stage(), batch_size=batch_size, seed=seed, grouped=grouped)
-
-    def packed_batches(self, stage, batch_size, seed):
-        """Returns the training batches of a stage with several texts in each row."""
-        return PackedBatches(*stage(), batch_size=batch_size, seed=seed)
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""

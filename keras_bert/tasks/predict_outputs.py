@@ -8,7 +8,12 @@ import types
 import numpy as np
 
 from keras_bert.data.text_files import as_text
-from keras_bert.tasks.classification.data import multi_label_table, predictions_table, probabilities_table, quoted
+from keras_bert.tasks.classification.predictions import (
+    multi_label_table,
+    predictions_table,
+    probabilities_table,
+    quoted,
+)
 
 _SHOWN = 40  # Characters of a text in a table.
 _AROUND = 200  # Number of context characters to show on each side of an answer.

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_bert.tasks.base import Task, first_known
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask, RegressionTask
 from keras_bert.tasks.embedding.task import EmbeddingTask
@@ -72,32 +72,3 @@ def task_of(bert):
             f"{', '.join(own)}. Import the module of its class, which calls `register_task`, or name it by `plugins`"
         )
     return None
-
-
-def row_columns():
-    """Returns the sets of columns by which rows are known to have targets; a single column may be part of a text."""
-    return [names for task in TASKS for names in task.columns if len(names) > 1]
-
-
-def infer_rows(rows):
-    """Returns the task of rows of a data set, dicts by column: by their columns, or else by their labels."""
-    found = next((task for task in TASKS if any(names <= rows[0].keys() for names in task.columns)), None)
-    return found or infer([str(rows[0])[:50]], [row.get("label") for row in rows])
-
-
-def infer(texts, targets):
-    """Returns the task of texts and targets."""
-    first, example = texts[0], first_known(targets)
-    if isinstance(first, str | tuple) and isinstance(example, str | int | float) and None in targets:
-        raise ValueError(
-            f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
-            "without one"
-        )
-    for task in TASKS:
-        if task.recognizes(first, targets):
-            return task
-    received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
-    raise ValueError(
-        f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
-        + "; ".join(f"{task.expects}, task={task.name!r}" for task in TASKS)
-    )

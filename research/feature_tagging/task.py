@@ -70,7 +70,7 @@ class FeatureTaggingTask(TaggingTask):
     def _batches(self, split, targets=None):
         return FeatureBatches(self._caches[split], targets, batch_size=64, shuffle=False)
 
-    def batches(self, stage, batch_size, seed, grouped):
+    def batches(self, inputs, targets, batch_size, seed, grouped):
         targets = self._windows["train"].targets()
         make = functools.partial(FeatureBatches, self._caches["train"], targets, seed=seed)
         return token_batches(make, batch_size, grouped)

@@ -7,7 +7,7 @@ from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
 from keras_bert.data.sources import Memory
 from keras_bert.exporting.answerer import read_rows
-from keras_bert.runs.fit import rows_of
+from keras_bert.runs.fit import infer, task_rows
 from keras_bert.tasks import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -47,7 +47,7 @@ def test_frames(read, task, rows, targets):
     for make in frames():
         found = in_memory.read(*read(make(columns)))
         assert found == (rows, targets)
-        assert task not in NAMES or registry.infer(*found).name == task
+        assert task not in NAMES or infer(*found).name == task
 
 
 def test_frames_without_the_name_of_the_targets():
@@ -122,7 +122,7 @@ def test_values_that_no_file_has():
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
         _ = Memory(
             "texts",
-            rows_of(registry.task_named("classification"), "texts", TEXTS, [pandas.Timestamp("2020-01-01")] * 2),
+            task_rows(registry.task_named("classification"), "texts", TEXTS, [pandas.Timestamp("2020-01-01")] * 2),
         ).values
 
 
@@ -175,13 +175,13 @@ def test_empty_texts_of_predict(caplog):
 def test_the_task_follows_from_the_first_target(row, target, task):
     if task not in NAMES:
         pytest.skip("no such task")
-    assert registry.infer([row, row], [target, target]).name == task
+    assert infer([row, row], [target, target]).name == task
     if isinstance(target, list) and isinstance(row, str):
-        assert registry.infer([row, row], [[], target]).name == task
+        assert infer([row, row], [[], target]).name == task
 
 
 def test_whole_numbers_among_floats_are_values():
-    assert registry.infer(TEXTS, [1, 2.5]).name == "regression"
+    assert infer(TEXTS, [1, 2.5]).name == "regression"
 
 
 def test_answers():
@@ -217,12 +217,12 @@ def test_answers():
 )
 def test_mistakes(texts, targets, message):
     with pytest.raises(ValueError, match=message):
-        registry.infer(*in_memory.read(texts, targets))
+        infer(*in_memory.read(texts, targets))
 
 
 def test_rows_with_targets_of_their_own():
     """A task may name the columns of its rows; other dicts are texts."""
     rows = [{"first": "a", "second": "b", "in_order": True}]
-    assert in_memory.rows_of(rows) is None
-    assert in_memory.rows_of(rows, columns=[{"first", "in_order"}]) == rows
-    assert in_memory.rows_of(rows, [1], columns=[{"first", "in_order"}]) is None
+    assert in_memory.data_set_rows(rows) is None
+    assert in_memory.data_set_rows(rows, columns=[{"first", "in_order"}]) == rows
+    assert in_memory.data_set_rows(rows, [1], columns=[{"first", "in_order"}]) is None

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 
 from keras_bert.data.sources import Memory, source  # noqa: E402
 from keras_bert.runs import fit  # noqa: E402
-from keras_bert.tasks.registry import TASKS, infer_rows, task_named  # noqa: E402
+from keras_bert.tasks.registry import TASKS, task_named  # noqa: E402
 from keras_bert.translation import data as translation  # noqa: E402
 from tests.tasks.files import write  # noqa: E402
 
@@ -130,7 +130,7 @@ def test_layouts(tmp_path, name):
         origin = source(path)
         data = cls.read(origin, origin, cls.Settings())
         assert read(data) == expected, path
-        assert infer_rows([row for _, row in origin.values]) is cls
+        assert fit.infer_rows([row for _, row in origin.values]) is cls
     for given in (named(rows, features), iter(named(rows, features)), table(rows, features)):
         data = fit.read_data(given, None, None, None, None, 1)
         assert data.task is cls

@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data.bucketing import Batches
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.registry import answering
 from keras_bert.tasks.base import Start
-from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.classification.data import Examples, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
-from keras_bert.tasks.examples import Examples
 from keras_bert.tasks.registry import TASKS, task_named
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -122,7 +122,8 @@ def from_a_file_to_answers(name, checkpoint, tmp_path):
         assert json.dumps(described)
     assert task.summary["train"] > 1
 
-    batches, dev = task.batches(task.train[0], 4, 1, False), task.select({})
+    batches = (task.batches or Batches)(*task.train[0](), batch_size=4, seed=1, grouped=False)
+    dev = task.select({})
     trainer = keras_bert.Trainer(
         lambda: task.build(bert),
         lambda model: keras_bert.create_optimizer(model, 1e-3, batches.steps),

@@ -10,8 +10,7 @@ import pytest
 
 from keras_bert.data.sources import stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification.data import own_data
-from keras_bert.tasks.examples import Examples, read_table
+from keras_bert.tasks.classification.data import Examples, own_data, read_table
 from keras_bert.tasks.predict_inputs import read_texts
 from tests.tasks.files import write
 

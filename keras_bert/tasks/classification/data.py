@@ -1,4 +1,8 @@
-"""Classification and regression of sentences and pairs: tasks, examples, scores and predictions."""
+"""Texts, or pairs of them, with labels: settings, data, and how rows of users' own tables become examples.
+
+Class names are the stripped labels of the files: JSON's `true` is "true", its numbers 1 and 1.0 are "1". Several labels
+of a row are a sorted tuple of class ids.
+"""
 
 import collections
 import dataclasses
@@ -9,15 +13,9 @@ import pathlib
 import numpy as np
 
 from keras_bert.checks import check_choice
-from keras_bert.data import layouts
-from keras_bert.data.sources import source
-from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.classification.multi_label import predicted
-from keras_bert.tasks.examples import Examples, read_table
-from keras_bert.tasks.logits import finite, softmax
+from keras_bert.data.sources import Rows, as_list, converted, finite_number, missing, source, text_cell
+from keras_bert.tasks.class_names import balance, class_ids, class_name, class_numbers, discover_labels
 from keras_bert.tasks.settings import setting
-from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,
@@ -28,6 +26,19 @@ from keras_bert.training.metrics import (
     spearman,
 )
 
+SEPARATOR = "|"  # Of several labels in a cell.
+_LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
+_BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+# Usual names of the columns of the text, and of its pair if there is one: of several rows, the first one whose columns
+# a source has counts. What other programs and the hub call them is a row here.
+TEXTS = (
+    ("text",),
+    ("sentence1", "sentence2"),  # GLUE on the hub: MRPC, RTE, STS-B, WNLI.
+    ("premise", "hypothesis"),  # MNLI
+    ("question1", "question2"),  # QQP
+    ("question", "sentence"),  # QNLI
+    ("sentence",),  # CoLA, SST-2
+)
 OWN = ("classification", "multi_label", "regression")
 METRICS = {
     "classification": (accuracy, macro_f1, matthews_correlation),
@@ -69,6 +80,36 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
+class Examples(Rows):
+    """The rows of a data set. Arrays are converted to lists."""
+
+    text: list  # Strings.
+    pair: list | None  # The second sentences, or `None` for single sentences.
+    # Class ids, tuples of them for several labels, floats for regression, or strings of unknown classes; or `None`.
+    labels: list | None
+    ids: list  # Row ids, ints.
+    skipped: int = 0  # Number of unreadable rows that were skipped.
+
+    content, places = ("text", "pair", "labels"), ("ids",)
+
+    def __post_init__(self):
+        for name in (*self.content, *self.places):
+            column = getattr(self, name)
+            if column is not None:
+                object.__setattr__(self, name, as_list(column))
+
+    @property
+    def texts(self):
+        """The texts by name, for reports."""
+        return dict(zip(("text", "pair"), self.columns, strict=False))
+
+    @property
+    def columns(self):
+        """The texts, or the two columns of pairs."""
+        return [self.text] if self.pair is None else [self.text, self.pair]
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
     """A task and its `Examples`: to train on, of labelled `dev` data by name, and to predict by name."""
 
@@ -90,9 +131,12 @@ class Data:
 
     def balance(self):
         """Returns a summary of the training labels, see `class_names.balance`."""
-        if self.task.multi_label:
-            return multi_label.summary(self.train.labels, self.task.labels)
-        return balance(self.train.labels, self.task.labels)
+        labels, names = self.train.labels, self.task.labels
+        if not self.task.multi_label:
+            return balance(labels, names)
+        counts = balance(list(itertools.chain.from_iterable(labels)), names, total=len(labels))
+        mean, empty = sum(map(len, labels)) / len(labels), labels.count(())
+        return f"{counts}; {mean:.2f} labels per row; rows without a label: {empty:,} ({empty / len(labels):.1%})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +189,11 @@ def own_data(
     labels=None,
     name=None,
 ):
-    """Reads `Data` of a user's own texts from sources or paths, see `tasks.examples` and `classification.multi_label`.
+    """Reads `Data` of a user's own texts from sources or paths, see `read_table` and `read_multi_label`.
 
     `kind` is "classification", "multi_label" or "regression". Labels of dev that are not in train are an error; test
     data, which must have no unreadable rows, is scored if it has labels. Without `text`, the columns are those of
-    `layouts.TEXTS`; `label` may be a list of columns for "multi_label". Up to `skip_bad_rows` unreadable rows of train
+    `TEXTS`; `label` may be a list of columns for "multi_label". Up to `skip_bad_rows` unreadable rows of train
     and of dev are skipped. `folds` of a cross-validation of train stand for `dev_file`. `labels` are the classes, by
     default the sorted ones of train, and `name` is that of the task, by default `kind`.
     """
@@ -157,7 +201,7 @@ def own_data(
     if (dev_file is None) == (folds is None):
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     columns = [label] if isinstance(label, str) else list(label)
-    multi_label.check_columns(columns)
+    _check_labels(columns)
     train_file, dev_file, test_file = (
         path if path is None else source(path) for path in (train_file, dev_file, test_file)
     )
@@ -190,14 +234,15 @@ def _present(origin, columns, text, pair):
 
 def usual_columns(origin, wanted, pair=None):
     """Returns the columns of the text and of its pair, by their usual names; the source has the `wanted` columns."""
-    text, usual = layouts.texts(origin, wanted)
-    return text, pair or usual
+    names = origin.names(() if origin.typed else [*wanted, TEXTS[0][0]])  # These tell the delimiter of CSV.
+    text, *usual = next((row for row in TEXTS if set(row) <= set(names)), TEXTS[0])
+    return text, pair or next(iter(usual), None)
 
 
 def read_kind(kind, text, pair, columns, path, skip_bad_rows, labels=None):
     """Reads one file of a kind of labels, one of `OWN`; without `columns`, it has no labels."""
     if kind == "multi_label":
-        return multi_label.read_multi_label(path, text, pair, columns, labels, skip_bad_rows)
+        return read_multi_label(path, text, pair, columns, labels, skip_bad_rows)
     column = columns[0] if columns else None
     return read_table(path, text, pair, column, labels, kind == "regression", skip_bad_rows)
 
@@ -207,10 +252,141 @@ def _with_classes(kind, columns, train, path):
     if kind == "regression":
         return None, train
     several, place = kind == "multi_label", f"{path}: column `{columns[0]}`"
-    labels = multi_label.discover(columns, train.labels) if several else discover_labels(train.labels, place=place)
+    labels = _discover_several(columns, train.labels) if several else discover_labels(train.labels, place=place)
     places = {label: number for number, label in enumerate(labels)}
     ids = [tuple(sorted(map(places.get, row))) if several else places[row] for row in train.labels]
     return labels, dataclasses.replace(train, labels=ids)
+
+
+def _discover_several(label_columns, labels):
+    """Returns the classes: the columns if there are several, or else the sorted names in `labels`, a list of tuples."""
+    if len(label_columns) > 1:
+        return [*label_columns]
+    (column,) = label_columns
+    found = discover_labels(itertools.chain.from_iterable(labels), fewest=1)
+    if all(len(row) == 1 for row in labels) and all(name.lower() in _BOOLEANS for name in found):
+        raise ValueError(
+            f"`label_column` must be several columns of 0 and 1, or one column of lists of labels. The column "
+            f"`{column}` alone contains only {', '.join(found)}: use `task=classification` for a single label"
+        )
+    return found
+
+
+def _check_labels(label_columns):
+    """Raises an error if columns cannot be labels."""
+    for column in label_columns:
+        if not column or label_columns.count(column) > 1:
+            raise ValueError(f"`label_column` must be different names. Received: {','.join(label_columns)}")
+        if len(label_columns) > 1 and SEPARATOR in column:
+            raise ValueError(f"`label_column`: `|` separates labels in predictions. Rename the column {column!r}")
+
+
+def read_table(
+    path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
+):
+    """Reads the columns of the first sentence, the second one and the label of a `Source` or the file of a path.
+
+    Without `labels`, the classes by id, `Examples.labels` are strings, for `own_data`; for `regression`, floats.
+    Up to `skip_bad_rows` rows with missing text, label or columns are skipped with a warning, by default none. Unknown
+    labels are always an error. The ids are row numbers from 0.
+    """
+    if regression and labels is not None:
+        raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
+    read_label = functools.partial(_label, column=label_column, regression=regression)
+    columns = [] if label_column is None else [label_column]
+    return _read_examples(path, text_column, pair_column, columns, read_label, labels, skip_bad_rows)
+
+
+def _read_examples(path, text_column, pair_column, label_columns, read_label, labels=None, skip_bad_rows=None):
+    """Reads `Examples` as `read_table` does, with labels by a function.
+
+    `read_label` returns the label of a row, or a tuple of labels, given its place and the row. It reads the
+    `label_columns`; without any, the rows have no labels.
+    """
+    numbers = class_numbers(labels)
+    flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}
+    origin = source(path)
+    rows = origin.rows({column: flag for column, flag in flags.items() if column is not None})
+
+    def row(place, record):
+        text, pair = (column and text_cell(place, record, column) for column in (text_column, pair_column))
+        return place, text, pair, read_label(place, record) if label_columns else None
+
+    _, ids, results = zip(*converted(origin, rows, row, skip_bad_rows), strict=True)
+    places, text, pair, found = zip(*results, strict=True)
+    if numbers is not None and label_columns:  # Unknown labels are an error, also if unreadable rows are skipped.
+        found = [class_ids(place, label, numbers) for place, label in zip(places, found, strict=True)]
+    return Examples(
+        text, pair if pair_column else None, found if label_columns else None, ids, skipped=len(rows) - len(ids)
+    )
+
+
+def _label(place, record, column, regression):
+    label = record[column]
+    if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
+        raise ValueError(
+            f"{place}: column `{column}` must be a string or a number. Received: {label!r}{missing(label)}"
+        )
+    if regression or isinstance(label, float):
+        label = finite_number(place, column, label)
+    if regression:
+        if abs(label) > _LARGEST:
+            raise ValueError(
+                f"{place}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
+            )
+        return label
+    if not class_name(label):
+        raise ValueError(f"{place}: column `{column}` is empty")
+    return class_name(label)
+
+
+def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
+    """Reads `Examples` of a source, see `read_table`. Ids are row numbers from 0.
+
+    Each of several `label_columns` is a label, and contains 0 or 1, or true or false. One column contains the labels of
+    a row: separated by `|` in CSV and TSV, where an empty field means no label; a list in JSONL. Without columns, the
+    rows have no labels. `labels` are the classes by id; by default, `Examples.labels` contains tuples of names, for
+    `own_data`.
+    """
+    path = source(path)
+    if len(label_columns) > 1:
+        read = functools.partial(_flags, columns=label_columns)
+    else:
+        read = functools.partial(_listed_labels, columns=label_columns, is_json=path.typed)
+    return _read_examples(path, text_column, pair_column, label_columns, read, labels, skip_bad_rows)
+
+
+def _flags(place, record, columns):
+    """Returns the names of the columns that contain 1 or true."""
+    found = []
+    for column in columns:
+        value = record[column]
+        if class_name(value).lower() not in _BOOLEANS:
+            raise ValueError(f"{place}: column `{column}` must be 0 or 1, or true or false. Received: {value!r:.100}")
+        if _BOOLEANS[class_name(value).lower()]:
+            found.append(column)
+    return tuple(found)
+
+
+def _listed_labels(row_place, record, columns, is_json):
+    """Returns the labels in the column."""
+    (column,) = columns
+    place, value = f"{row_place}: column `{column}`", record[column]
+    if is_json and (not isinstance(value, list) or not all(isinstance(name, str | int | float) for name in value)):
+        raise ValueError(f"{place} must be a list of strings or numbers. Received: {value!r:.100}")
+    if not is_json:
+        value = value.strip()
+        if value.startswith("[") and value.endswith("]"):
+            raise ValueError(f"{place} must be labels separated by `|`, without brackets. Received: {value!r:.100}")
+        value = value.split(SEPARATOR) if value else []
+    names = [class_name(finite_number(row_place, column, name) if isinstance(name, float) else name) for name in value]
+    for name in names:
+        if not name or SEPARATOR in name:
+            wrong = f"the label {name!r}: `|` separates labels" if name else "an empty label"
+            raise ValueError(f"{place} contains {wrong}. Received: {record[column]!r:.100}")
+        if names.count(name) > 1:
+            raise ValueError(f"{place} contains the label {name!r} twice. Received: {record[column]!r:.100}")
+    return tuple(names)
 
 
 def assign_folds(examples, folds, seed):
@@ -238,88 +414,3 @@ def _rarest_first(labels):
     counts = collections.Counter(itertools.chain.from_iterable(labels))
     ranks = {label: rank for rank, (label, _) in enumerate(reversed(counts.most_common()))}
     return [tuple(sorted(ranks[label] for label in row)) for row in labels]
-
-
-def balanced_weights(labels, classes):
-    """Returns a weight for each class, `rows / (classes that occur * rows of the class)`, so that all count equally."""
-    counts = np.bincount(labels, minlength=classes)
-    return [float(len(labels) / (np.count_nonzero(counts) * count)) if count else 1.0 for count in counts]
-
-
-def predict(task, logits, thresholds=THRESHOLD):
-    """Converts `logits` `(rows, num_classes)` to class ids, or to scores for regression.
-
-    For multi-label classification, returns a bool array `(rows, num_classes)`; `thresholds` are those of the
-    probabilities, one for all labels or one for each.
-    """
-    logits = finite(logits)
-    if logits.ndim != 2 or logits.shape[1] != task.num_classes:
-        raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
-    if task.multi_label:
-        return predicted(logits, thresholds)
-    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
-
-
-def same_prediction(task, logits, thresholds=THRESHOLD):
-    """Returns the labels or the score that are predicted for every row; `None` if the predictions differ."""
-    predictions = predict(task, logits, thresholds)
-    if task.multi_label:
-        names = [label for label, predicted in zip(task.labels, predictions[0], strict=True) if predicted]
-        return None if (predictions != predictions[0]).any() else ", ".join(names) or "no label"
-    first, *others = set(predictions)
-    return None if others else str(task.labels[first] if task.labels else first)
-
-
-def predictions_table(logits, labels):
-    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression value."""
-    if not len(labels):
-        return ["value", *(f"{score:.6g}" for score in logits[:, 0])]
-    return probabilities_table(softmax(logits), labels)
-
-
-def probabilities_table(probabilities, labels):
-    """Returns the lines of `predictions_table` for probabilities `(rows, classes)`."""
-    return _table("label", labels, [str(labels[row.argmax()]) for row in probabilities], probabilities)
-
-
-def multi_label_table(predicted, labels, probabilities):
-    """Returns lines of multi-label predictions: the predicted labels, joined by `|`, and the probabilities of all.
-
-    `predicted`, bool, and `probabilities` are arrays `(rows, labels)`.
-    """
-    chosen = [
-        multi_label.SEPARATOR.join(str(label) for label, is_in in zip(labels, row, strict=True) if is_in)
-        for row in predicted
-    ]
-    return _table("labels", labels, chosen, probabilities)
-
-
-def _table(title, labels, chosen, probabilities):
-    header = [title, *(quoted(str(label)) for label in labels)]
-    rows = [[quoted(name), *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
-    return ["\t".join(row) for row in [header, *rows]]
-
-
-def with_columns(lines, columns):
-    """Appends columns of texts, by name, to the lines of a table with a header; `None` is no column."""
-    columns = [[name, *texts] for name, texts in columns.items() if texts is not None]
-    return ["\t".join([line, *map(quoted, row)]) for line, *row in zip(lines, *columns, strict=True)]
-
-
-def quoted(field):
-    """Quotes a field of a tab-separated table if necessary, readable by `csv` (`excel-tab`) and spreadsheets."""
-    if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):
-        return field
-    doubled = field.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def score(task, labels, logits, thresholds=THRESHOLD):
-    """Computes the task's metrics by name, 0 to 1 (correlations from -1), main metric first.
-
-    For multi-label classification, `labels` are tuples of class ids or an array of 0 and 1, `(rows, num_classes)`.
-    """
-    predictions = predict(task, logits, thresholds)
-    if task.multi_label and not isinstance(labels, np.ndarray):
-        labels = multi_label.dense(labels, task.num_classes)
-    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}

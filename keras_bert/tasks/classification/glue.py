@@ -10,9 +10,9 @@ import numpy as np
 from keras_bert.data.sources import Table, check_columns, converted, finite_number, table_row
 from keras_bert.data.text_files import is_blank, split_tabs
 from keras_bert.tasks.class_names import class_ids
-from keras_bert.tasks.classification.data import Data, predict
+from keras_bert.tasks.classification.data import Data, Examples
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.examples import Examples
+from keras_bert.tasks.classification.predictions import predict
 from keras_bert.training.metrics import matthews_correlation
 
 _SOURCE = "https://dl.fbaipublicfiles.com"  # From where TensorFlow Datasets download GLUE.

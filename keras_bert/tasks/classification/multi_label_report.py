@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
-from keras_bert.tasks.classification import multi_label
+from keras_bert.tasks.classification.predictions import predicted, probabilities
 
 _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 _DECISIONS = "A prediction is the probability of a label for an example; it is correct if the example has the label."
@@ -105,12 +105,12 @@ class JudgedSets(Judged):
 def judge_sets(labels, targets, logits, thresholds, **fields):
     """Judges sets of labels, given arrays `(rows, labels)` of 0 and 1 and of logits; `fields` are those of `Judged`."""
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    arrays = {"targets": targets, "decisions": multi_label.predicted(logits, thresholds)}
-    gold, predicted = (_named(labels, sets) for sets in arrays.values())
-    arrays["probabilities"] = multi_label.probabilities(logits)
+    arrays = {"targets": targets, "decisions": predicted(logits, thresholds)}
+    gold, guessed = (_named(labels, sets) for sets in arrays.values())
+    arrays["probabilities"] = probabilities(logits)
     loss = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
     named = {"names": labels, "thresholds": thresholds}
-    return JudgedSets(gold=gold, predicted=predicted, loss=loss, **named, **arrays, **fields)
+    return JudgedSets(gold=gold, predicted=guessed, loss=loss, **named, **arrays, **fields)
 
 
 def _named(names, sets):

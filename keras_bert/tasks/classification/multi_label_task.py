@@ -3,22 +3,20 @@
 import numpy as np
 
 from keras_bert.tasks.base import Findings, first_known
-from keras_bert.tasks.classification.data import (
-    MultiLabelSettings,
+from keras_bert.tasks.classification.data import MultiLabelSettings
+from keras_bert.tasks.classification.multi_label_report import judge_sets
+from keras_bert.tasks.classification.predictions import (
     balanced_weights,
-    multi_label_table,
-    predict,
-    same_prediction,
-    score,
-)
-from keras_bert.tasks.classification.multi_label import (
     choose_thresholds,
     dense,
+    multi_label_table,
     parse_threshold,
+    predict,
     probabilities,
+    same_prediction,
+    score,
     threshold_text,
 )
-from keras_bert.tasks.classification.multi_label_report import judge_sets
 from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight, is_text
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed

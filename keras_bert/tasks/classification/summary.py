@@ -5,7 +5,7 @@ import itertools
 import math
 
 from keras_bert.tasks.class_names import MANY, REGRESSION, are_numbers, some
-from keras_bert.tasks.classification import multi_label
+from keras_bert.tasks.classification.predictions import dense, most_frequent
 from keras_bert.tasks.summary import look_alikes, normal, split_entries, truncation
 
 _FEW = 5  # Classes with fewer training rows are listed in a warning.
@@ -95,13 +95,13 @@ def majority(task, train_labels, labels):
     constant = _most_frequent(task, train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
     predictions = [constant] * len(labels)
     if task.multi_label:
-        labels, predictions = (multi_label.dense(rows, task.num_classes) for rows in (labels, predictions))
+        labels, predictions = (dense(rows, task.num_classes) for rows in (labels, predictions))
     return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
 
 
 def _most_frequent(task, labels):
     if task.multi_label:
-        return multi_label.most_frequent(labels)
+        return most_frequent(labels)
     counts = collections.Counter(labels)
     return min(counts, key=lambda label: (-counts[label], label))
 

@@ -22,20 +22,22 @@ from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import (
     METRICS,
     ClassificationSettings,
+    Examples,
     RegressionSettings,
     assign_folds,
-    balanced_weights,
     own_data,
+    read_kind,
+    usual_columns,
+)
+from keras_bert.tasks.classification.predictions import (
+    balanced_weights,
+    dense,
     predict,
     predictions_table,
-    read_kind,
     same_prediction,
     score,
-    usual_columns,
     with_columns,
 )
-from keras_bert.tasks.classification.multi_label import dense
-from keras_bert.tasks.examples import Examples
 from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
@@ -200,11 +202,11 @@ class ClassificationTask(Task):
         """Returns the model with a new head, or with its own if that has the same classes."""
         if self._keeps_head(bert):
             return bert.model()
-        if self.head != ClassificationTask.head:
-            return head_named(self.head).build(bert.encoder, self.spec.num_classes)
-        options = {"multi_label": True} if self.spec.multi_label else {}
-        options |= {"pair": self.spec.pair is not None} if bert.has_pair_layers else {}
-        return bert.classifier(self.spec.num_classes, **options)
+        count, several = self.spec.num_classes, self.spec.multi_label
+        if bert.has_pair_layers:  # No BERT.
+            return bert.classifier(count, pair=self.spec.pair is not None, **({"multi_label": True} if several else {}))
+        own = self.head != ClassificationTask.head
+        return head_named(self.head).build(bert.encoder, count, **({} if own else {"multi_label": several}))
 
     def _keeps_head(self, bert):
         same = (bert.labels, bert.multi_label) == (list(self.spec.labels) or None, self.spec.multi_label)

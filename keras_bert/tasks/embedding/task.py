@@ -114,9 +114,10 @@ class EmbeddingTask(Task):
         projected = f", projected to {self._projection}" if self._projection else ""
         return f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}; loss {loss}"
 
-    def batches(self, stage, batch_size, seed, grouped):
+    def batches(self, inputs, targets, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
-        return TowerBatches(*stage(), batch_size=batch_size, seed=seed, grouped=grouped and not self.loss.together)
+        grouped = grouped and not self.loss.together
+        return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
 
     def _features(self, queries, passages, scores):
         before = self._prompts

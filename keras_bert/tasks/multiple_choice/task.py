@@ -10,7 +10,7 @@ from keras_bert.heads.multiple_choice import build_multiple_choice
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import appearance
-from keras_bert.tasks.classification.data import with_columns
+from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.multiple_choice import features
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all

@@ -102,8 +102,8 @@ class TaggingTask(Task):
         return build_token_classifier(bert.encoder, len(self.labels))
 
     # Differs from BERT: batches have equal numbers of tokens instead of sentences.
-    def batches(self, stage, batch_size, seed, grouped):
-        return token_batches(functools.partial(Batches, *stage(), seed=seed), batch_size, grouped)
+    def batches(self, inputs, targets, batch_size, seed, grouped):
+        return token_batches(functools.partial(Batches, inputs, targets, seed=seed), batch_size, grouped)
 
     def score(self, targets, outputs):
         return self._scores("dev", finite(self._windows["dev"].from_outputs(outputs)))

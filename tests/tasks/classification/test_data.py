@@ -6,17 +6,15 @@ import io
 import numpy as np
 import pytest
 
-from keras_bert.tasks.classification.data import (
-    assign_folds,
+from keras_bert.tasks.classification.data import Examples, assign_folds, own_data
+from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.predictions import (
     balanced_weights,
-    own_data,
     predict,
     predictions_table,
     same_prediction,
     score,
 )
-from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.examples import Examples
 from tests.tasks.files import write
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]

@@ -10,11 +10,10 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.tasks.base import Start  # noqa: E402
-from keras_bert.tasks.classification.data import own_data  # noqa: E402
+from keras_bert.tasks.classification.data import Examples, own_data  # noqa: E402
 from keras_bert.tasks.classification.distillation import DistillationTask, check_teacher  # noqa: E402
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask  # noqa: E402
 from keras_bert.tasks.classification.task import ClassificationTask  # noqa: E402
-from keras_bert.tasks.examples import Examples  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 TEXTS = ["a b", "c d", "e f", "g h", "a c", "b d"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.classification import glue, leaderboard
+from keras_bert.tasks.classification.data import Examples
 from keras_bert.tasks.classification.glue import TASKS, read
-from keras_bert.tasks.examples import Examples
 from tests.tasks.files import write
 
 NLI = ["entailment", "neutral", "contradiction"]

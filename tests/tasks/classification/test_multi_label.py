@@ -5,24 +5,19 @@ import pytest
 from scipy.special import logit
 from sklearn.metrics import accuracy_score, f1_score
 
-from keras_bert.tasks.classification.data import (
-    Task,
-    assign_folds,
-    multi_label_table,
-    own_data,
-    predict,
-    same_prediction,
-    score,
-)
-from keras_bert.tasks.classification.multi_label import (
+from keras_bert.tasks.classification.data import Examples, Task, assign_folds, own_data
+from keras_bert.tasks.classification.predictions import (
     choose_thresholds,
     dense,
     most_frequent,
+    multi_label_table,
     parse_threshold,
+    predict,
     probabilities,
+    same_prediction,
+    score,
     threshold_text,
 )
-from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
 from tests.tasks.files import write
 
