@@ -34,8 +34,8 @@ from keras_bert.heads.pretraining import build_pretrainer as build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler as build_span_labeler
 from keras_bert.heads.registry import describe as describe
 from keras_bert.heads.registry import register_head as register_head
-from keras_bert.heads.replaced_token_detection import build_replaced_token_detector as build_replaced_token_detector
-from keras_bert.heads.token_classification import build_token_classifier as build_token_classifier
+from keras_bert.heads.tokens import build_replaced_token_detector as build_replaced_token_detector
+from keras_bert.heads.tokens import build_token_classifier as build_token_classifier
 from keras_bert.heads.zero_shot import ZeroShot as ZeroShot
 from keras_bert.models.encoder import build_encoder as build_encoder
 from keras_bert.models.tuning import enable_lora as enable_lora

@@ -152,7 +152,7 @@ def _export_saved_model(arguments):
         bert.preprocessor(arguments.length(bert), padding="longest"),
         directory,
         labels=None if is_regression(description) else bert.labels,
-        pair=head.takes_pair and bool(pair),
+        pair=head.requires_pair or (head.takes_pair and bool(pair)),
         precision="int8" if int8 else None,
         calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
         **options,

@@ -69,6 +69,11 @@ class Source:
             for number, value in self.values
         ]
 
+    def original(self, *without):
+        """Returns the first row that can be read, as it is before any conversion, `without` some columns; or `None`."""
+        row = next((row for _, row in self.rows() if isinstance(row, dict)), {})
+        return {name: value for name, value in row.items() if name not in without} or None
+
     def mapped(self, convert):
         """Returns the source of the rows that a function of the place of a row and the row, a dict, returns."""
         return Mapped(self, convert)
@@ -101,6 +106,9 @@ class Mapped(Source):
 
     def place(self, number):
         return self._origin.place(number)
+
+    def original(self, *without):
+        return self._origin.original(*without)
 
     @functools.cached_property
     def values(self):

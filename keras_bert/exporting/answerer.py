@@ -114,7 +114,10 @@ class Answerer:
     def export(self, directory, sequence_length=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
-        own = {"labels": self._labels(bert.model()), "pair": self._row.takes_pair and bool(bert.pair)}
+        own = {
+            "labels": self._labels(bert.model()),
+            "pair": self._row.requires_pair or (self._row.takes_pair and bool(bert.pair)),
+        }
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
         if (task := registry.task_of(bert)) is not None:
             own["add_signatures"] = functools.partial(task.signatures, settings=_settings(task, bert))

@@ -176,8 +176,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     description = describe(model)
     labels = _labels(description, labels)
     row = None if description.signatures is not None else answering(description.head)
-    if pair and not (row and row.takes_pair):
-        raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
+    if bool(pair) not in ((row.requires_pair, row.takes_pair) if row else (False,)):
+        raise ValueError(f"`pair` must be {not pair} for a model with head={description.head!r}. Received: pair={pair}")
     if row is None:
         return with_options(description.signatures, description, options, model, preprocessor)
     return row.signatures(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)

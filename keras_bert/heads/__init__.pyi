@@ -6,5 +6,5 @@ from keras_bert.heads.multiple_choice import MultipleChoice as MultipleChoice
 from keras_bert.heads.pretraining import NextSentence as NextSentence
 from keras_bert.heads.pretraining import Pretraining as Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering as QuestionAnswering
-from keras_bert.heads.replaced_token_detection import ReplacedTokenDetection as ReplacedTokenDetection
-from keras_bert.heads.token_classification import TokenClassification as TokenClassification
+from keras_bert.heads.tokens import ReplacedTokenDetection as ReplacedTokenDetection
+from keras_bert.heads.tokens import TokenClassification as TokenClassification

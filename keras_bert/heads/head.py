@@ -50,6 +50,7 @@ class Head:
         text_options: tuple of the options of `export` and `predict`.
         outputs: tuple of outputs that only the signatures of this head have, by which `predict --server` knows them.
         takes_pair: bool, whether the `pair` of `export` may be true. Defaults to `False`.
+        requires_pair: bool, whether it must be true: the head answers pairs of texts alone. Defaults to `False`.
         takes_words: bool, whether there is the signature `words`. Defaults to `False`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
@@ -73,10 +74,13 @@ class Head:
     sentence_transformers: str | None = None
     text_options: tuple = ()
     outputs: tuple = ()
-    takes_pair = takes_words = False
+    takes_pair = requires_pair = takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()
     from_task: dict = {}
+
+    def __init_subclass__(cls):
+        cls.takes_pair = cls.takes_pair or cls.requires_pair
 
     def described(self, layers: dict) -> dict:
         """Returns the options of `build` that the layers of a model tell."""
@@ -156,8 +160,8 @@ class Head:
 
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""
-        if not self.takes_pair:
-            return [TEXT]
+        if not self.takes_pair or self.requires_pair:
+            return [PAIR if self.requires_pair else TEXT]
         return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
 
     def defaults(self, bert, n_best: int | None) -> dict:

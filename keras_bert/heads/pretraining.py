@@ -122,7 +122,7 @@ class NextSentence(Head):
     build, run = staticmethod(build_next_sentence), staticmethod(follow)
 
     def signature_builder(self, description):
-        from keras_bert.heads.pretraining_signatures import follower
+        from keras_bert.heads.token_signatures import follower
 
         return follower
 
@@ -160,7 +160,7 @@ class Pretraining(Head):
         return with_nsp if description.options["next_sentence"] else causal if description.causal else masked
 
     def signature_builder(self, description):
-        from keras_bert.heads.pretraining_signatures import mask_filler
+        from keras_bert.heads.token_signatures import mask_filler
 
         return mask_filler
 

@@ -12,8 +12,7 @@ from keras_bert.heads.head import Head
 from keras_bert.heads.multiple_choice import MultipleChoice
 from keras_bert.heads.pretraining import NextSentence, Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering
-from keras_bert.heads.replaced_token_detection import ReplacedTokenDetection
-from keras_bert.heads.token_classification import TokenClassification
+from keras_bert.heads.tokens import ReplacedTokenDetection, TokenClassification
 from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
 from keras_bert.models.encoder import small_encoder
 from keras_bert.models.graph_comparison import Family, family_of

@@ -182,6 +182,21 @@ print(json.dumps(keras_bert.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))
 
 
 @pytest.mark.slow
+def test_a_head_can_require_pairs(user, bert, model, pieces, tmp_path, monkeypatch):
+    assert type("Pairs", (keras_bert.Head,), {"requires_pair": True}).takes_pair
+    monkeypatch.setattr(user.Ordinal, "requires_pair", True)
+    assert bert.predict([("a", "b")])[0]["grade"] in GRADES
+    for ask, message in {
+        lambda: bert.predict(["a b"]): r"`texts`: the model \(head='ordinal'\) takes a pair of .*only a text at index",
+        lambda: bert.fit(["a", "b"], GRADES[:2], task="grading"): "texts: the head 'ordinal' takes pairs of texts. Rec",
+        lambda: keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path, labels=GRADES): (
+            "`pair` must be True for a model with head='ordinal'. Received: pair=False"
+        ),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
 def test_a_fresh_process(bert, folder):
     command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps(TEXTS)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILE.parents[2]), str(FILE.parent)])}

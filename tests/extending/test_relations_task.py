@@ -117,7 +117,9 @@ def test_the_command(checkpoint, tmp_path):
         assert f"<h2>{name}</h2>" in report
     assert (tmp_path / "run" / "errors.tsv").read_text().startswith('"row"\t"true"\t"predicted"\t"probability"')
     assert "relations" in tf.saved_model.load(tmp_path / "run" / "saved_model" / "1").signatures
-    assert "train.jsonl" in (tmp_path / "run" / "model" / "README.md").read_text()
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "train.jsonl" in card
+    assert f"print(bert.predict([{ROWS[0]!r}]))" in card
     asked = ["--model=" + str(tmp_path / "run" / "model"), f"--input={tmp_path}/dev.jsonl"]
     lines, _ = run("pipelines.predict", plugins, *asked, before=before)
     chosen = [line.split("\t")[0] for line in lines.splitlines()[1:]]

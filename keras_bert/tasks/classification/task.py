@@ -54,6 +54,9 @@ class ClassificationTask(Task):
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
+        if head_named(self.head).requires_pair and data.task.pair is None:
+            origin = data.train_source or data.task.title
+            raise ValueError(f"{origin}: the head {self.head!r} takes pairs of texts. Received: only texts")
         self.spec = data.task
         self.title, self.metric = data.task.title, data.task.main_metric
         self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
@@ -97,7 +100,8 @@ class ClassificationTask(Task):
     def read(cls, train, dev, settings, labels=None):
         pair = "pair" if "pair" in train.names() else None
         columns = {"text": "text" if pair else None, "pair": pair}
-        return own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
+        data = own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
+        return dataclasses.replace(data, row=dev.original("label") if cls.asked else None)
 
     @classmethod
     def labelled(cls, directory, facts, path, task=None, text=None, pair=None, label="label"):
@@ -405,6 +409,7 @@ def _card(data):
         card["dataset"]["split"] = f"validation{task.suffix}"
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
+    example = f"[{data.row!r}]" if data.row else example
     arguments = '"A text."' if single else '"A text.", "Its pair."'
     purpose = "text classification" if task.labels else "text regression"
     card["purpose"] = "multi-label text classification" if task.multi_label else purpose

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_bert.comparisons import compared
 from keras_bert.files import write_text
-from keras_bert.heads.multiple_choice import build_multiple_choice
+from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import appearance
@@ -23,7 +23,7 @@ from keras_bert.training.progress import announced
 class MultipleChoiceTask(Task):
     """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer."""
 
-    name, head, Settings = "multiple_choice", "multiple_choice", ChoiceSettings
+    name, head, Settings = "multiple_choice", MultipleChoice.name, ChoiceSettings
     expects = "dicts with text and choices, with the index of the right choice"
     metric, columns = "accuracy", ({"choices"}, {"ending0", "ending1"})
     learning_rates, batch_size = (2e-5,), 16  # As in the paper.
@@ -81,7 +81,7 @@ class MultipleChoiceTask(Task):
         return score(targets, outputs["logits"])
 
     def save_options(self, logits):
-        return {"task": "swag" if self.data.train.swag else "multiple_choice"}
+        return {"task": "swag" if self.data.train.swag else self.name}
 
     def export_options(self, bert):
         dev = self.data.dev

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
+from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Labelled, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite
@@ -26,7 +27,7 @@ _ALTERNATIVES = 3  # Answers of the exported model.
 class QuestionAnsweringTask(Task):
     """Extractive question answering: the answer is a span of the context. Each training file of `data` is a stage."""
 
-    name, head, Settings = "questions", "question_answering", QuestionSettings
+    name, head, Settings = "questions", QuestionAnswering.name, QuestionSettings
     expects = "dicts with question and context, with answers"
     metric, columns, predictions_file = "f1", ({"question", "context"},), "test/predictions.json"
 

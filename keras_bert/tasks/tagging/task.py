@@ -9,7 +9,7 @@ import scipy.special
 from keras_bert.comparisons import compared
 from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
-from keras_bert.heads.token_classification import build_token_classifier
+from keras_bert.heads.tokens import TokenClassification, build_token_classifier
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, features, metrics, schemes
@@ -27,7 +27,7 @@ _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 class TaggingTask(Task):
     """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file."""
 
-    name, head, Settings = "tagging", "token_classification", TaggingSettings
+    name, head, Settings = "tagging", TokenClassification.name, TaggingSettings
     expects = "lists of words with tags, or texts with spans (start, end, label)"
     can_pack, columns = True, ({"tokens"}, {"words"}, {"text", "spans"}, {"text", "entities"})
 
@@ -124,7 +124,7 @@ class TaggingTask(Task):
         return self._windows[split].logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))
 
     def save_options(self, logits):
-        return {"labels": self.labels, "task": "tagging"}
+        return {"labels": self.labels, "task": self.name}
 
     def export_options(self, bert):
         return {"labels": bert.labels, "example": {"text": self._windows["dev"].text(0)}}
