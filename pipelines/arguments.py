@@ -23,7 +23,7 @@ _EXPECTED = {
 
 @dataclasses.dataclass(frozen=True)
 class CommandArguments:
-    """The arguments of a command. Each command adds its flags in a subclass, also a frozen dataclass.
+    """The arguments of a command. Each command adds its flags in a subclass, which is a frozen dataclass, too.
 
     Args:
         verbose: bool, whether all messages are shown.
@@ -32,7 +32,6 @@ class CommandArguments:
         given: dict of the flags that are given, by name, as in a command: `{"seed": "--seed=1,2"}`.
 
     Example:
-        @dataclasses.dataclass(frozen=True)
         class Arguments(CommandArguments):
             model: str = flag(None, "Directory or name of the model.", section="model", required=True)
             seed: list[int] = flag((1,), "Random seed(s).", section="training")
@@ -46,6 +45,10 @@ class CommandArguments:
     plugins: list[str] = flag((), "Modules to import first, which register models of their own.")
     positional: tuple = ()
     given: dict = dataclasses.field(default_factory=dict)
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(frozen=True)(cls)
 
     @classmethod
     def of(cls, arguments):
@@ -64,11 +67,15 @@ class CommandArguments:
         if given and not condition:
             raise ValueError(f"--{given[0]}: only {purpose}. Received: {self.given[given[0]]}")
 
+    def exclude(self, name, other, why=""):
+        """Raises an error if both of two flags have a value."""
+        if getattr(self, name) and getattr(self, other):
+            raise ValueError(f"--{name}: not with --{other}{why}. Received: both")
+
     def fill(self, settings, **values):
         """Returns an instance of a dataclass of settings, with these values and those of the flags of equal names."""
-        names = [field.name for field in dataclasses.fields(settings) if field.name in flag_fields(type(self))]
-        names = [name for name in names if name not in values]
-        return settings(**{name: getattr(self, name) for name in names}, **values)
+        names = {field.name for field in dataclasses.fields(settings)} & flag_fields(type(self)).keys()
+        return settings(**{**{name: getattr(self, name) for name in names}, **values})
 
 
 def flag_fields(cls):

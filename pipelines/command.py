@@ -11,20 +11,21 @@ import shutil
 import signal
 import sys
 import textwrap
+import warnings
 
 from absl import flags
 
 import keras_bert
 from keras_bert.checks import hint
 from keras_bert.files import one_writer
-from keras_bert.imports import naming_extras
+from keras_bert.imports import naming_extras, quiet_start
 from keras_bert.training.interruption import TERMINATED
+from keras_bert.training.progress import LogHandler, is_harmless
 
 from . import INTERRUPTED
 from .arguments import define, explain, flag_fields, read
-from .early_checks import check_shared, is_first_worker
+from .early_checks import find_mistakes, is_first_worker
 from .help_page import description, help_page, wrapped_command
-from .messages import show_messages, start_tensorflow
 
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
@@ -46,7 +47,7 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         cls: subclass of `CommandArguments`, the flags of the command.
         main: function of the arguments that runs the command.
         check: function of the arguments that raises an error for mistakes, before TensorFlow starts, besides
-            those that `check_shared` finds; or `None`.
+            those that `find_mistakes` finds; or `None`.
         positional: bool, whether there are arguments that are not flags. Defaults to `False`.
         tensorflow: bool, whether the command needs TensorFlow, or a function of the arguments that returns it.
             Defaults to `True`.
@@ -61,7 +62,14 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
     try:
         with naming_extras("this command"):
             cls = cls.of(sys.argv[1:])
-            _call(document, cls, main, check, positional, tensorflow, resumes)
+            arguments = parse(document, cls, sys.argv[1:])
+            _prepare(arguments, check, positional)
+            with one_writer(getattr(arguments, "output_dir", None), resumes and is_first_worker()):
+                if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
+                    start_tensorflow()
+                with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
+                    main(arguments)
+                    sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
         sys.exit(2)
@@ -75,23 +83,40 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         _exit(error.code)
 
 
-def _call(document, cls, main, check, positional, tensorflow, resumes):
-    """Reads the arguments, finds mistakes in them, starts TensorFlow and calls `main`."""
-    arguments = parse(document, cls, sys.argv[1:])
+def _prepare(arguments, check, positional):
+    """Sets up the messages and the plugins, and finds mistakes in the arguments."""
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
     import_plugins(arguments.plugins)
-    logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(cls)))
-    if check:
-        check(arguments)
-    check_shared(arguments)
-    with one_writer(getattr(arguments, "output_dir", None), resumes and is_first_worker()):
-        if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
-            start_tensorflow()
-        with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
-            main(arguments)
-            sys.stdout.flush()
+    logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(type(arguments))))
+    find_mistakes(arguments, check)
+
+
+def show_messages(verbose=False):
+    """Shows this package's messages and the warnings of all others, without prefixes."""
+    handler = LogHandler()
+    if verbose:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    else:
+        handler.addFilter(_of_interest)
+        warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def _of_interest(record):
+    """Keeps this package's messages and the warnings of others, except those of every export and every grid."""
+    own = record.name.startswith("keras_bert")
+    return own or (record.levelno >= logging.WARNING and not is_harmless(record))
+
+
+def start_tensorflow():
+    """Imports TensorFlow without the messages that it prints at every start."""
+    shown = "starting TensorFlow ...\r" if sys.stderr.isatty() else ""
+    print(shown, end="", file=sys.stderr, flush=True)
+    with quiet_start():
+        import tensorflow  # noqa: F401
+    print(re.sub("[^\r]", " ", shown), end="", file=sys.stderr, flush=True)
 
 
 def import_plugins(plugins):

@@ -1,9 +1,7 @@
 """Flags that several commands share, as dataclasses, and what the commands do with them."""
 
-import dataclasses
 import functools
 import inspect
-import os
 import pathlib
 import shlex
 import typing
@@ -13,6 +11,7 @@ from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.data import text_files
 from keras_bert.files import check_writable, write_text
+from keras_bert.runs.hyperparameters import PRECISIONS, Hyperparameters
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -20,12 +19,11 @@ from .command import spelling
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
 
 
-@dataclasses.dataclass(frozen=True)
 class Training(CommandArguments):
     """Flags of all training."""
 
     gradient_accumulation: int = flag(1, "Micro-batches per batch.", least=1, section="training")
-    precision: str = flag("float32", "Computation precision.", values=["float32", "mixed_bfloat16", "mixed_float16"])
+    precision: str = flag("float32", "Computation precision.", values=PRECISIONS)
     strategy: str = flag("auto", "Distribution.", values=["auto", "one", "mirrored", "multi_worker", "tpu"])
     output_dir: str = flag(None, "Output directory.", sets=("output", "directory"), required=True, section="output")
     report_to: list[str] = flag(("tensorboard",), "Where to log: tensorboard, wandb, mlflow; empty for none.")
@@ -41,8 +39,7 @@ class Training(CommandArguments):
         return keras_bert.create_strategy(self.strategy)
 
 
-@dataclasses.dataclass(frozen=True)
-class FinetuningFlags(Training):
+class FinetuningFlags(Hyperparameters, Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
     wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
@@ -53,40 +50,9 @@ class FinetuningFlags(Training):
     batch_size: list[int] = flag(None, "Batch size(s); default: {batches}.", least=1)
     epochs: list[int] = flag(None, "Number(s) of epochs; default: {epochs}.", least=1)
     seed: list[int] = flag((1,), "Random seed(s).", least=0)
-    best: bool = flag(True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper.")
-    patience: int = flag(
-        None,
-        "Epochs without a better score on dev, or an equal one with a lower loss, after which a run stops.",
-        least=1,
-    )
     log_every: int = flag(1, "Steps between lines of metrics.jsonl.", least=1)
     ensemble: int = flag(1, "Number of the best runs whose predictions are averaged.", least=1)
-    layer_decay: float = flag(None, "Learning rate factor from each block to the one below.")
-    weight_decay: float = flag(0.01, "Weight decay, except on biases and LayerNorms.")
-    epsilon: float = flag(1e-6, "Epsilon of AdamW; PyTorch's default is 1e-8.")
-    freeze_layers: int = flag(None, "Freezes the embeddings and this many of the lowest blocks.")
-    lora_rank: int = flag(
-        None,
-        "Trains LoRA adapters of this rank, such as 8, and the head; --learning_rate: about ten times the default.",
-        least=1,
-    )
-    lora_alpha: float = flag(None, "Scale of the adapters; default: twice the rank.", least=0)
-    group_by_length: bool = flag(True, "Batches rows of similar length, which is faster.")
-    pack: bool = flag(False, "Packs several texts into each row; for classification and tagging.")
     max_train_examples: int = flag(None, "Number of training examples to use.", least=1)
-    warmup: float = flag(0.1, "Fraction of the steps used for warmup.", least=0, most=1)
-    bias_correction: bool = flag(True, "Bias correction of the optimizer; Google's BERT has none.")
-
-    def choices(self, task):
-        """Returns the grid of the runs; flags that are not given have the task's defaults."""
-        return task.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
-
-    def check_model(self, example="google-bert/bert-base-uncased"):
-        """Raises an error if no model is given, if it does not exist, or if flags contradict each other."""
-        if not self.model:
-            raise ValueError(f"--model is required: a directory or a name such as {example}")
-        check_paths(self.model)
-        self.check_adapters([self.model])
 
     def check_adapters(self, models):
         """Raises an error if LoRA cannot adapt the models, or if flags contradict each other."""
@@ -114,34 +80,40 @@ class FinetuningFlags(Training):
         """Returns options of `load` for the models to start from; commands for other models have some."""
         return {}
 
-    def options(self, strategy):
-        """Returns arguments of `Finetuning` that say how it runs."""
-        return {"strategy": strategy, "log_every": self.log_every, "report_to": self.report_to}
+    def choices(self, task):
+        """Returns the grid of the runs; flags that are not given have the task's defaults."""
+        return task.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
+
+    def runs(self, task, folder, strategy, kind=None, **changes):
+        """Returns the `Finetuning` of a task, or another `kind`, with changed hyperparameters."""
+        from keras_bert.runs.finetuning import Finetuning
+
+        options = {"strategy": strategy, "log_every": self.log_every, "report_to": self.report_to}
+        if kind is None:
+            options["ensemble"] = self.ensemble
+        hyperparameters = self.fill(Hyperparameters, **changes)
+        return (kind or Finetuning)(task, self.choices(task), hyperparameters, folder, **options)
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
+class Files(CommandArguments):
     """The files of a task. `wording` of the command says what they are."""
 
     train_file: str = flag(None, "Training data{train}.", required=True, section="data")
     dev_file: str = flag(None, "File to select the best run on{dev}.", required=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictFile:
+class PredictFile(CommandArguments):
     """The file to predict."""
 
     predict_file: str = flag(None, "File to predict{predict}.")
 
 
-@dataclasses.dataclass(frozen=True)
-class BadRows:
+class BadRows(CommandArguments):
     """How many rows may be unreadable."""
 
     skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
 
 
-@dataclasses.dataclass(frozen=True)
 class TaskFlags(FinetuningFlags):
     """Flags of a command that fine-tunes on one task, whose settings are a base of the subclass, too.
 
@@ -182,7 +154,6 @@ class TaskFlags(FinetuningFlags):
         return []
 
 
-@dataclasses.dataclass(frozen=True)
 class Distillation(CommandArguments):
     """Flags of distillation. `wording` of a subclass describes the teacher."""
 
@@ -196,10 +167,10 @@ class Distillation(CommandArguments):
         given = [f"--{name}" for name in ("temperature", "alpha", *names) if name in self.given]
         if given and not self.teacher:
             raise ValueError(f"{', '.join(given)}: only with --teacher. Received: no --teacher")
-        check_paths(self.teacher)
+        if self.teacher:
+            locations.find(self.teacher)
 
 
-@dataclasses.dataclass(frozen=True)
 class TableColumns(CommandArguments):
     """Columns of a table of texts with labels."""
 
@@ -224,24 +195,26 @@ def load_model(path_or_name, **options):
     return load_other(path_or_name, **options)
 
 
+def check_model(arguments):
+    """Finds mistakes in the flags of a task."""
+    if not arguments.model:
+        raise ValueError(f"--model is required: a directory or a name such as {arguments.example}")
+    arguments.check_adapters([arguments.model])
+
+
 def check_task(arguments):
     """Finds mistakes in the flags and files of a task."""
-    arguments.check_model(arguments.example)
+    check_model(arguments)
     _ = arguments.data
 
 
 def finetune(arguments):
     """Trains a task over the grid of `TaskFlags`, and prints the results."""
-    from keras_bert.runs.finetuning import Finetuning
-    from keras_bert.runs.hyperparameters import Hyperparameters
-
     strategy = arguments.create_strategy()
     task = arguments.create_task()
-    hyperparameters, options = arguments.fill(Hyperparameters), arguments.options(strategy)
-    choices = arguments.choices(task)
-    finetuning = Finetuning(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)
     predictions = task.predictions_file if getattr(arguments, "predict_file", None) else None
-    run_and_print(arguments, finetuning, arguments.texts, predictions, arguments.more())
+    runs = arguments.runs(task, arguments.output, strategy)
+    run_and_print(arguments, runs, arguments.texts, predictions, arguments.more())
 
 
 def run_and_print(arguments, finetuning, *next_steps):
@@ -271,15 +244,6 @@ def print_next(output, texts, predictions=None, more=()):
         commands.insert(0, f"{spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
     for number, text in enumerate([*commands, *more]):
         print(f"{'' if number else 'next:':13} {text}")
-
-
-def check_paths(model=None, **files):
-    """Raises an error if a file or pipe, by the name of its flag, or the path of a model does not exist."""
-    for name, path in files.items():
-        if path and (not os.path.exists(path) or os.path.isdir(path)):
-            raise ValueError(f"--{name}={path}: no such file")
-    if model:
-        locations.find(model)
 
 
 def text_lines(content, name):

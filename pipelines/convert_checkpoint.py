@@ -7,17 +7,15 @@ Hugging Face hub. Tensors are converted exactly (unless `--weights_dtype` is nar
 use are listed. BERT BASE takes about ten seconds.
 """
 
-import dataclasses
 import pathlib
 import time
 
 import keras_bert
 
-from . import command, common_flags
+from . import command
 from .arguments import CommandArguments, flag
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     model: str = flag(None, "Directory or name of the checkpoint.", required=True, section="model")
     revision: str = flag(None, "Branch, tag or commit on the Hugging Face hub.")
@@ -31,10 +29,6 @@ class Arguments(CommandArguments):
     weights_dtype: str = flag(
         "float32", "Data type of the weights in the file.", values=["float32", "float16", "bfloat16"]
     )
-
-
-def check(arguments):
-    common_flags.check_paths(arguments.model)
 
 
 def main(arguments):
@@ -60,4 +54,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    command.run(__doc__, Arguments, main, check)
+    command.run(__doc__, Arguments, main)

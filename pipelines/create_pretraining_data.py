@@ -14,7 +14,6 @@ English books take 5 seconds on one core after startup, and 1 GB of memory. With
 same examples on its workers, which need this package and the input at the same path; interrupted runs do not resume.
 """
 
-import dataclasses
 import pathlib
 import shlex
 
@@ -24,9 +23,9 @@ from keras_bert.text.vocabulary import Vocabulary
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
+from .early_checks import check_files
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files.", section="data")
     vocab: str = flag(None, "Vocabulary file, a vocab.txt.", sets=("vocabulary",))
@@ -74,7 +73,8 @@ def check(arguments):
         raise ValueError(f"--processes cannot be used with --runner. Received: {arguments.processes}")
     if not arguments.runner:
         lines.find(arguments.input)
-        common_flags.check_paths(vocab=arguments.vocab, add_words=arguments.add_words)
+        for name in ("vocab", "add_words"):
+            check_files(name, getattr(arguments, name))
 
 
 def main(arguments):

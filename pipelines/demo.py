@@ -6,7 +6,6 @@
 exceeds the majority-label baseline by 10 points.
 """
 
-import dataclasses
 import pathlib
 
 from keras_bert.files import read_json
@@ -18,7 +17,6 @@ _SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get b
 _MARGIN = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     output_dir: str = flag("runs/demo", "--output_dir of run_glue.", section="data")
 

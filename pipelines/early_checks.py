@@ -12,19 +12,35 @@ from keras_bert.checkpoints.folder import CONFIG, Folder
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
 
+from .arguments import flag_fields
+
 _PLACES = ("output_dir", "output", "index")
 _PRESET = re.compile(r"kaggle://.*|bert_\w+_(en|zh|multi)(_\w+)?")  # KerasHub's, which needs TensorFlow to list them.
 
 
-def check_shared(arguments):
-    """Raises an error for a place that cannot be written, a missing logger, a model that is not there or is none of
-    BERT's, and for sizes that exceed the model's."""
+def find_mistakes(arguments, check=None):
+    """Raises an error for mistakes in the flags that commands share, and those that the `check` of a command finds."""
+    _check_places(arguments)
+    if check:
+        check(arguments)
+    _check_models(arguments)
+
+
+def _check_places(arguments):
+    """Raises an error for a file that is not there, a place that cannot be written, and a missing logger."""
+    for name, field in flag_fields(type(arguments)).items():
+        if field.metadata["is_file"]:
+            check_files(name, getattr(arguments, name))
     for name in _PLACES:
         _check_place(name, getattr(arguments, name, None))
     check_report_to(getattr(arguments, "report_to", ()))
     config = getattr(arguments, "config", None)
     if config and not (os.path.exists(config) or other_models.creating(config) or hasattr(arguments, "train_source")):
         named_config(config)  # Raises an error.
+
+
+def _check_models(arguments):
+    """Raises an error for a model that is not there or is none of BERT's, and for sizes that exceed the model's."""
     if getattr(arguments, "server", None):  # Its models are not here.
         return
     models = getattr(arguments, "models", None) or [getattr(arguments, "model", None)]
@@ -32,6 +48,13 @@ def check_shared(arguments):
         _check_sizes(arguments, model, _config(model, getattr(arguments, "revision", None)))
     if rerank := getattr(arguments, "rerank", None):
         _config(rerank)
+
+
+def check_files(name, paths):
+    """Raises an error if a file or pipe does not exist; of the flag of this name, one or a list."""
+    for path in [paths] if isinstance(paths, str) else paths or ():
+        if path and (not os.path.exists(path) or os.path.isdir(path)):
+            raise ValueError(f"--{name}={path}: no such file")
 
 
 def is_first_worker():

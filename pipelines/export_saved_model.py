@@ -16,7 +16,6 @@ are used. Compare the scores: `verify_saved_model --reference --labelled`.
 `--output_dir`, after that runtime has computed the answers of the model, see `keras_bert.export_onnx`.
 """
 
-import dataclasses
 import pathlib
 
 import keras_bert
@@ -45,7 +44,6 @@ _OPTIONS = {  # Flags by the options of `keras_bert.export`.
 _OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     sequence_length: int = flag(None, "Maximum number of tokens; default: as in training, or the model's maximum.")
@@ -55,7 +53,9 @@ class Arguments(CommandArguments):
         "Precision; bfloat16, float16 (LiteRT) and int8 include the weights, int8 SavedModels are for x86.",
         values=sorted(set().union(*_PRECISIONS.values())),
     )
-    calibration: str = flag(None, "int8: file of a few hundred texts, to find the ranges of activations in advance.")
+    calibration: str = flag(
+        None, "int8: file of a few hundred texts, to find the ranges of activations in advance.", is_file=True
+    )
     thresholds: list[float] = flag(
         None,
         "Several labels per text: lowest probability of a predicted label, one or one for each label.",
@@ -89,13 +89,8 @@ class Arguments(CommandArguments):
         values = {option: getattr(self, name) for option, name in _OPTIONS.items()}
         return {option: value for option, value in values.items() if value is not None}
 
-    def length(self, bert):
-        """Returns the maximum number of tokens."""
-        return answer_length(bert, self.sequence_length)
-
 
 def check(arguments):
-    common_flags.check_paths(arguments.model, calibration=arguments.calibration)
     wanted, precision = arguments.format, arguments.precision
     if precision not in _PRECISIONS[wanted]:
         expected = ", ".join(_PRECISIONS[wanted])
@@ -110,10 +105,7 @@ def check(arguments):
 
 
 def main(arguments):
-    if arguments.format == "saved_model":
-        _export_saved_model(arguments)
-    else:
-        _export_on_ids(arguments)
+    (_export_saved_model if arguments.format == "saved_model" else _export_on_ids)(arguments)
 
 
 def _export_on_ids(arguments):
@@ -129,7 +121,8 @@ def _export_on_ids(arguments):
     options = {name: value for name, value in bert.metadata.settings.items() if name not in _OWN}
     options |= {} if to_onnx else {"lengths": arguments.lengths}
     options |= {"precision": arguments.precision, "pair": bert.pair if arguments.pair is None else arguments.pair}
-    print(write(bert.model(), bert.preprocessor(arguments.length(bert)), arguments.output_dir, **options))
+    preprocessor = bert.preprocessor(answer_length(bert, arguments.sequence_length))
+    print(write(bert.model(), preprocessor, arguments.output_dir, **options))
 
 
 def _export_saved_model(arguments):
@@ -149,7 +142,7 @@ def _export_saved_model(arguments):
     directory = _version(pathlib.Path(arguments.output_dir))
     keras_bert.export(
         model,
-        bert.preprocessor(arguments.length(bert), padding="longest"),
+        bert.preprocessor(answer_length(bert, arguments.sequence_length), padding="longest"),
         directory,
         labels=None if is_regression(description) else bert.labels,
         pair=head.requires_pair or (head.takes_pair and bool(pair)),

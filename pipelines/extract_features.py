@@ -8,7 +8,6 @@ line for each text with the text and its vector. Texts longer than `--sequence_l
 counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM on two cores.
 """
 
-import dataclasses
 import functools
 import json
 import logging
@@ -21,12 +20,11 @@ from keras_bert.metadata import answer_length
 from . import command, common_flags
 from .arguments import CommandArguments, flag
 
-_CHUNK = 4096  # Number of texts to process, sorted by length, at a time.
+_CHUNK = 4096  # Number of texts to tokenize at a time.
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
-    input: str = flag(None, "File of texts, one per line.", required=True, section="data")
+    input: str = flag(None, "File of texts, one per line.", is_file=True, required=True, section="data")
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     layers: list[int] = flag((-1,), "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
     pooling: str = flag(None, "Pooling; default: the checkpoint's, or mean.", values=["mean", "max", "cls", "pooled"])
@@ -51,7 +49,6 @@ class Arguments(CommandArguments):
 
 def check(arguments):
     """Finds mistakes in paths and texts."""
-    common_flags.check_paths(arguments.model, input=arguments.input)
     if pathlib.Path(arguments.output).suffix not in (".npz", ".jsonl"):
         raise ValueError(f"--output must end in .npz or .jsonl. Received: {arguments.output}")
     _ = arguments.texts
@@ -60,64 +57,33 @@ def check(arguments):
 def main(arguments):
     import numpy as np
 
-    from keras_bert.heads.embedding_signatures import check_pooling
+    from keras_bert.exporting.answerer import answer_rows
+    from keras_bert.exporting.export import build_signatures
     from keras_bert.text.answer_settings import chosen_prompt
 
     texts, layers = arguments.texts, arguments.layers
     bert = keras_bert.load(arguments.model, dtype=arguments.precision, hidden_states=True)
-    pooling = arguments.pooling or bert.pooling or "mean"
-    normalize = bert.normalize if arguments.normalize is None else arguments.normalize
-    check_pooling(bert.encoder, pooling, layers)
     if bert.projection and (layers != [-1] or arguments.pooling or arguments.normalize is not None):
         raise ValueError(
             "--layers, --pooling and --normalize are for models without a projection after pooling. "
             f"Received: {arguments.model} with one of {bert.projection} units"
         )
+    normalize = bert.normalize if arguments.normalize is None else arguments.normalize
+    options = {"pooling": arguments.pooling or bert.pooling or "mean", "layers": layers, "normalize": normalize}
     prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
     length = answer_length(bert, arguments.sequence_length)
-    preprocessor, run = bert.preprocessor(length, padding="longest"), _vector_function(bert, pooling, layers, normalize)
-    parts, cut = [], 0
-    for start in range(0, len(texts), _CHUNK):
-        pieces = preprocessor.tokenizer([prompt + text for text in texts[start : start + _CHUNK]])
-        cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
-        parts.append(_vectors(run, preprocessor, pieces, arguments.batch_size))
+    preprocessor, prompted = bert.preprocessor(length, padding="longest"), [prompt + text for text in texts]
+    model, options = (bert.model(), {}) if bert.projection else (bert.encoder, options)
+    signature = build_signatures(model, preprocessor, **options)["serving_default"]
+    asked = ["text"], [{"text": text} for text in prompted], arguments.batch_size
+    vectors = np.stack(answer_rows(lambda output, *_: output["embedding"], signature, *asked))
+    parts = [prompted[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK)]
+    cut = sum(int(np.sum(preprocessor.tokenizer(part).row_lengths() > length - 2)) for part in parts)
     if cut:
-        logging.getLogger("keras_bert").warning(
-            "texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts)
-        )
-    _write(pathlib.Path(arguments.output), texts, np.concatenate(parts))
-    print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {arguments.output}")
-
-
-def _vector_function(bert, pooling, layers, normalize):
-    """Returns a TensorFlow function from inputs to vectors."""
-    import tensorflow as tf
-
-    from keras_bert.heads.embedding_signatures import pool
-
-    model, specs = bert.model(), {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
-
-    @tf.function(input_signature=[specs], autograph=False)
-    def run(inputs):
-        if bert.projection:
-            return model(inputs, training=False)["embedding"]
-        outputs = bert.encoder(inputs, training=False)
-        return pool(outputs, inputs["padding_mask"], pooling, layers, normalize)
-
-    return run
-
-
-def _vectors(run, preprocessor, pieces, batch_size):
-    """Computes the vectors of some texts, in batches of similar length."""
-    import numpy as np
-    import tensorflow as tf
-
-    order = np.argsort(pieces.row_lengths().numpy(), kind="stable")
-    vectors = [
-        run(preprocessor.pack(tf.gather(pieces, order[start : start + batch_size]))).numpy()
-        for start in range(0, len(order), batch_size)
-    ]
-    return np.concatenate(vectors)[np.argsort(order, kind="stable")]
+        told = "texts of more than %d tokens, truncated: %d of %d"
+        logging.getLogger("keras_bert").warning(told, length, cut, len(texts))
+    _write(pathlib.Path(arguments.output), texts, vectors)
+    print(f"wrote {len(texts):,} vectors of {vectors.shape[1]} numbers to {arguments.output}")
 
 
 def _write(path, texts, vectors):

@@ -20,7 +20,6 @@ of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other 
 JSON for files. With `--server` (TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model.
 """
 
-import dataclasses
 import functools
 import inspect
 import itertools
@@ -40,16 +39,15 @@ _CHUNK = 64  # Batches whose texts are sorted by length together.
 _ZERO_SHOT = ("hypothesis", "multi_label", "temperature")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
-    input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line.", section="data")
+    input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line.", is_file=True, section="data")
     text_column: str = flag(None, "Column of the text or question; default: `text` or `question`.")
     pair_column: str = flag(None, "Column of the second text or context; default: `pair` or `context`.")
     choice_columns: list[str] = flag(
         None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
     )
     question: list[str] = flag(None, "Question(s) to answer.", repeatable=True)
-    context_file: str = flag(None, "File of the context; default: standard input.")
+    context_file: str = flag(None, "File of the context; default: standard input.", is_file=True)
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     sequence_length: int = flag(None, "Maximum number of tokens of a sequence; default: as in training.")
     candidate_labels: list[str] = flag(
@@ -126,8 +124,6 @@ def check(arguments):
         raise ValueError(
             f"--{next(iter(exported))} of a served model was chosen when it was exported. Received: --server"
         )
-    files = {"input": arguments.input, "context_file": arguments.context_file}
-    common_flags.check_paths(None if arguments.server else arguments.model, **files)
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
     if arguments.question:

@@ -18,17 +18,15 @@ resumes interrupted runs and keeps finished ones. `--output_dir` contains `flags
 too, and its export, from text to vector, in `saved_model/1/`.
 """
 
-import dataclasses
 import shlex
 
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 
 from . import command
-from .common_flags import BadRows, Files, TaskFlags
+from .common_flags import BadRows, Files, TaskFlags, check_model
 from .common_flags import finetune as main
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
     task, Settings, texts = "embedding", EmbeddingSettings, '"A text."'
     wording = TaskFlags.wording | {"train": ": CSV, TSV, JSONL or SQuAD's JSON", "dev": "; like --train_file"}
@@ -44,7 +42,7 @@ def check(arguments):
     for name in ("lora_rank", "lora_alpha"):
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name}: sentence encoders are trained whole. Expected no --{name}")
-    arguments.check_model()
+    check_model(arguments)
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
     train, dev = arguments.data.train, arguments.data.dev

@@ -42,18 +42,17 @@ from keras_bert.tasks.classification.data import OWN, ClassificationSettings, Mu
 from keras_bert.tasks.classification.predictions import parse_threshold
 from keras_bert.text.answer_settings import THRESHOLD
 
-from . import command, common_flags
+from . import command
 from .arguments import flag
-from .common_flags import Distillation, FinetuningFlags, TableColumns
+from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, load_model, print_next
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distillation, FinetuningFlags):
     wording: typing.ClassVar = {
-        "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{common_flags.NARROW}",
+        "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{NARROW}",
         "batches": "32",
         "epochs": "3",
         "teacher": "such as the output of this command for the same task; the default of --model",
@@ -159,18 +158,9 @@ def check(arguments):
     arguments.only(own, f"for --task={_OWN}", "label_column")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1])
-    common_flags.check_paths(arguments.model)
     arguments.check_adapters(starts[:1])
-    _check_losses(arguments, starts)
-    _check_distillation(arguments)
-    if arguments.data_dir or own:  # TensorFlow Datasets need TensorFlow.
-        _ = arguments.data
-
-
-def _check_losses(arguments, starts):
-    language_model, is_multi_label = arguments.language_model_weight, arguments.tasks == ["multi_label"]
-    if arguments.student_layers and arguments.lora_rank:
-        raise ValueError("--student_layers: not with --lora_rank, whose adapter needs the whole model. Received: both")
+    arguments.exclude("student_layers", "lora_rank", ", whose adapter needs the whole model")
+    is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
     if parse_threshold(arguments.threshold) != THRESHOLD and not is_multi_label:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(arguments.task)}")
     if language_model and is_multi_label:
@@ -179,46 +169,45 @@ def _check_losses(arguments, starts):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     if arguments.folds and arguments.ensemble > 1:
         raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
-
-
-def _check_distillation(arguments):
     arguments.check_teacher("unlabelled")
     _ = arguments.unlabelled_texts
-    if not arguments.teacher:
-        return
-    if arguments.folds:
-        raise ValueError("--folds: not with --teacher, which may have seen the rows of every fold. Received: both")
-    if arguments.language_model_weight:
-        raise ValueError("--language_model_weight: not with --teacher. Received: both")
-    if len(arguments.tasks) > 1:
+    arguments.exclude("folds", "teacher", ", which may have seen the rows of every fold")
+    arguments.exclude("language_model_weight", "teacher")
+    if arguments.teacher and len(arguments.tasks) > 1:
         for model in (pathlib.Path(arguments.teacher, name, "model") for name in arguments.tasks):
             if not model.is_dir():
                 raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
+    if arguments.data_dir or own:  # TensorFlow Datasets need TensorFlow.
+        _ = arguments.data
 
 
 def main(arguments):
+    from keras_bert.runs.cross_validation import CrossValidation
     from keras_bert.training.distribution import is_chief
 
     output, strategy = arguments.output, arguments.create_strategy()
-    everything, several = arguments.data, len(arguments.tasks) > 1
-    if is_chief(strategy):
+    everything, several, writes = arguments.data, len(arguments.tasks) > 1, is_chief(strategy)
+    if writes:
         write_text(output / "flags.txt", arguments.flagfile)
-    load, scores = functools.cache(common_flags.load_model), {}
+    # Without dev data, there is no epoch to choose.
+    how = {"kind": CrossValidation, "best": False} if arguments.folds else {}
+    load, scores = functools.cache(load_model), {}
     for data in everything:
         folder = output / data.task.name if several else output
         task = _create_task(arguments, data, load, folder)
-        finetuning = _create_finetuning(arguments, task, folder, strategy)
-        finetuning.run()
-        if is_chief(strategy):
-            print(finetuning.finish())
-            scores.update(finetuning.results["scores"])
-    if is_chief(strategy):
-        if several:
-            _write_together(output, scores, task)
-        if data.task.name in glue.TASKS:
-            _zip(output)
-        texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
-        common_flags.print_next(folder, texts, arguments.predict_file and "predictions.tsv")
+        runs = arguments.runs(task, folder, strategy, **how)
+        runs.run()
+        if writes:
+            print(runs.finish())
+            scores.update(runs.results["scores"])
+    if not writes:
+        return
+    if several:
+        _write_together(output, scores, task)
+    if data.task.name in glue.TASKS:
+        _zip(output)
+    texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
+    print_next(folder, texts, arguments.predict_file and "predictions.tsv")
 
 
 def _create_task(arguments, data, load, folder):
@@ -233,28 +222,14 @@ def _create_task(arguments, data, load, folder):
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
     kind = MultiLabelTask if data.task.multi_label else ClassificationTask  # Also of numbers.
-    start = Start(name, load(name, **load_options), common_flags.load_model, load_options)
+    start = Start(name, load(name, **load_options), load_model, load_options)
     data = dataclasses.replace(data, submissions=arguments.output / "submission")
     task = kind(data, start, arguments.fill(kind.Settings))
     if not arguments.teacher:
         return task
-    softness = {name: getattr(arguments, name) for name in ("temperature", "alpha")}
-    name = arguments.teacher_of(data.task.name)
-    unlabelled = arguments.unlabelled_texts
+    softness = {"temperature": arguments.temperature, "alpha": arguments.alpha}
+    name, unlabelled = arguments.teacher_of(data.task.name), arguments.unlabelled_texts
     return DistillationTask(task, name, load(name), folder / "teacher", **softness, unlabelled=unlabelled)
-
-
-def _create_finetuning(arguments, task, folder, strategy):
-    """Returns the `Finetuning`."""
-    from keras_bert.runs.cross_validation import CrossValidation
-    from keras_bert.runs.finetuning import Finetuning
-    from keras_bert.runs.hyperparameters import Hyperparameters
-
-    choices, options = arguments.choices(task), arguments.options(strategy)
-    if not arguments.folds:
-        return Finetuning(task, choices, arguments.fill(Hyperparameters), folder, arguments.ensemble, **options)
-    hyperparameters = arguments.fill(Hyperparameters, best=False)  # No dev data to choose the epoch on.
-    return CrossValidation(task, choices, hyperparameters, folder, **options)
 
 
 def _write_together(output, scores, task):

@@ -15,8 +15,6 @@ probabilities of the choices, the best model in `model/` and its export, from te
 `saved_model/1/`.
 """
 
-import dataclasses
-
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 
 from . import command
@@ -25,7 +23,6 @@ from .common_flags import check_task as check
 from .common_flags import finetune as main
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(Files, PredictFile, BadRows, ChoiceSettings, TaskFlags):
     task, Settings, texts = "multiple_choice", ChoiceSettings, '"A text." "One choice." "Another one."'
     wording = TaskFlags.wording | {"train": ": CSV, TSV or JSONL", "rates": f"2e-5{NARROW}", "batches": "16"}

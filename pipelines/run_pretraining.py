@@ -14,7 +14,6 @@ events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load`
 width 256, processes 10,500 or 15,000.
 """
 
-import dataclasses
 import os
 import pathlib
 import shlex
@@ -22,13 +21,13 @@ import typing
 
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
+from keras_bert.runs.hyperparameters import PretrainingHyperparameters
 
 from . import command, common_flags
 from .arguments import flag
 
 
-@dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.Distillation, common_flags.Training):
+class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_flags.Training):
     wording: typing.ClassVar = {
         "teacher": "a pre-trained model with the vocabulary of --data; the default of --model without --config"
     }
@@ -42,11 +41,13 @@ class Arguments(common_flags.Distillation, common_flags.Training):
     )
     eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.", sets=("held_out",))
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
-    vocab: str = flag(None, "vocab.txt for records without one.", sets=("vocabulary",))
+    vocab: str = flag(None, "vocab.txt for records without one.", is_file=True, sets=("vocabulary",))
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
-    add_words: str = flag(None, "File of words to add to --model, one per line, as in create_pretraining_data.")
+    add_words: str = flag(
+        None, "File of words to add to --model, one per line, as in create_pretraining_data.", is_file=True
+    )
     phase: list[str] = flag(
         None,
         "length:128,steps:90000,batch:256; repeatable.",
@@ -56,18 +57,7 @@ class Arguments(common_flags.Distillation, common_flags.Training):
         section="training",
     )
     next_sentence: bool = flag(True, "Whether to train next sentence prediction.")
-    pack: bool = flag(False, "Packs several short examples into each row of a batch.")
     causal: bool = flag(False, "Trains a left-to-right language model instead of a masked one.")
-    positions: str = flag(
-        None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
-    )
-    optimizer: str = flag("adamw", "Optimizer; LAMB is for large batches.", values=["adamw", "lamb"])
-    learning_rate: float = flag(1e-4, "Peak learning rate.", least=0)
-    warmup: float = flag(0.01, "Fraction of the steps used for warmup.", least=0, most=1)
-    bias_correction: bool = flag(False, "Bias correction of the optimizer; Google's BERT has none.")
-    remat: bool = flag(False, "Recomputes activations: half the speed, a third of the memory.")
-    seed: int = flag(1, "Random seed.", least=0)
-    save_every: int = flag(1000, "Steps between snapshots and between evaluations.", least=1)
 
     @property
     def phases(self):
@@ -118,14 +108,12 @@ def check(arguments):
     arguments.only(arguments.model and not arguments.teacher, "with --model and without --teacher", "add_words")
     if arguments.student_layers and not arguments.start:
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")
-    if arguments.pack and arguments.teacher:
-        raise ValueError("--pack: not with --teacher. Received: both")
+    arguments.exclude("pack", "teacher")
     if _backend() not in ("tensorflow", "jax"):
         raise ValueError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {_backend()}")
     if _backend() == "jax" and "strategy" in arguments.given:
         raise ValueError("--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax")
     arguments.check_teacher()
-    common_flags.check_paths(arguments.model, vocab=arguments.vocab, add_words=arguments.add_words)
 
 
 def main(arguments):
@@ -160,11 +148,15 @@ def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
     from keras_bert.runs import pretraining
 
-    phases, held_out = arguments.phases, None
-    objective = arguments.objective()
-    values = {"phases": phases, "objective": objective, "model": arguments.start, "config": arguments.new_model()}
-    words = common_flags.words(arguments.add_words)
-    settings = arguments.fill(pretraining.PretrainingSettings, add_words=words, **values)
+    phases, objective, held_out = arguments.phases, arguments.objective(), None
+    settings = arguments.fill(
+        pretraining.PretrainingSettings,
+        phases=phases,
+        objective=objective,
+        model=arguments.start,
+        config=arguments.new_model(),
+        add_words=common_flags.words(arguments.add_words),
+    )
     options = arguments.vocab, arguments.seed, arguments.pack
     records = pretraining.open_phases(phases, arguments.data, objective, *options)
     if arguments.eval_data:

@@ -15,26 +15,24 @@ marked `is_impossible` is scored against its answers and trained on as unanswera
 best model in `model/` and its export, from question and context to answer, in `saved_model/1/`.
 """
 
-import dataclasses
 import pathlib
 
 from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command
-from .arguments import flag
-from .common_flags import PredictFile, TaskFlags, check_paths, load_model
+from .arguments import CommandArguments, flag
+from .common_flags import PredictFile, TaskFlags, load_model
 from .common_flags import finetune as main
+from .early_checks import check_files
 
 
-@dataclasses.dataclass(frozen=True)
-class _Files:
+class _Files(CommandArguments):
     train_file: list[str] = flag(
-        None, "Training file(s) in SQuAD's format, in training order.", required=True, section="data"
+        None, "Training file(s) in SQuAD's format, in training order.", is_file=True, required=True, section="data"
     )
-    dev_file: str = flag(None, "File to select the best run on.", required=True)
+    dev_file: str = flag(None, "File to select the best run on.", is_file=True, required=True)
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
     task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
     wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
@@ -64,13 +62,9 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
 
 def check(arguments):
     """Finds mistakes in flags and files."""
-    for model in arguments.models:
-        check_paths(model)
     arguments.load_options(arguments.models)
     arguments.check_adapters(arguments.models)
-    for path in arguments.train_file:
-        check_paths(train_file=path)
-    check_paths(dev_file=arguments.dev_file, predict_file=arguments.predict_file)
+    check_files("predict_file", arguments.predict_file)
 
 
 if __name__ == "__main__":

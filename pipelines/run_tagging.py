@@ -15,8 +15,6 @@ finished ones. `--output_dir` contains `flags.txt`, `runs/`, the predictions of 
 the best model in `model/` and its export, from text to entities, in `saved_model/1/`.
 """
 
-import dataclasses
-
 from keras_bert.tasks.tagging.data import TaggingSettings
 
 from . import command
@@ -25,7 +23,6 @@ from .common_flags import check_task as check
 from .common_flags import finetune as main
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(Files, PredictFile, TaggingSettings, TaskFlags):
     task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}

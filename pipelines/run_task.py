@@ -10,7 +10,6 @@ contains what other commands of fine-tuning leave: `flags.txt` (for `--flagfile`
 `results.md`, `report.html`, the best model in `model/` and its export in `saved_model/1/`.
 """
 
-import dataclasses
 import functools
 
 import keras_bert
@@ -18,11 +17,11 @@ from keras_bert.data.sources import source
 
 from . import command
 from .arguments import flag, read_some
-from .common_flags import Files, TaskFlags, check_paths
+from .common_flags import Files, TaskFlags, check_model
 from .common_flags import finetune as main
+from .early_checks import check_files
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(Files, TaskFlags):
     task: str = flag(None, "Name of the task.", required=True, section="data")
 
@@ -34,7 +33,7 @@ class Arguments(Files, TaskFlags):
             return cls
         settings = keras_bert.tasks.task_named(given["task"]).Settings
         own = {"__doc__": cls.__doc__, "Settings": settings}
-        return dataclasses.dataclass(frozen=True)(type("Arguments", (settings, cls), own))
+        return type("Arguments", (settings, cls), own)
 
     @functools.cached_property
     def data(self):
@@ -45,8 +44,9 @@ class Arguments(Files, TaskFlags):
 
 def check(arguments):
     """Finds mistakes in flags and files."""
-    arguments.check_model()
-    check_paths(train_file=arguments.train_file, dev_file=arguments.dev_file)
+    check_model(arguments)
+    for name in ("train_file", "dev_file"):
+        check_files(name, getattr(arguments, name))
 
 
 if __name__ == "__main__":

@@ -22,19 +22,20 @@ from keras_bert.translation.config import open_config
 from . import command, common_flags
 from .arguments import flag
 
-SIDES = ("source", "target")
+_PARTS = ("train", "dev", "test")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.Training):
-    train_source: str = flag(None, "Sentences to train on.", required=True, section="data")
-    train_target: str = flag(None, "Their translations; none for rows, which have both.")
-    dev_source: str = flag(None, "Sentences to select the best epoch on.", required=True)
-    dev_target: str = flag(None, "Their translations; none for rows.")
-    test_source: str = flag(None, "Sentences to translate at the end.")
-    test_target: str = flag(None, "Their translations, to score the result.")
+    train_source: str = flag(None, "Sentences to train on.", is_file=True, required=True, section="data")
+    train_target: str = flag(None, "Their translations; none for rows, which have both.", is_file=True)
+    dev_source: str = flag(None, "Sentences to select the best epoch on.", is_file=True, required=True)
+    dev_target: str = flag(None, "Their translations; none for rows.", is_file=True)
+    test_source: str = flag(None, "Sentences to translate at the end.", is_file=True)
+    test_target: str = flag(None, "Their translations, to score the result.", is_file=True)
     languages: list[str] = flag(None, "Source and target of rows; default: in the order of the first row.")
-    vocab: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.", sets=("vocabulary",))
+    vocab: str = flag(
+        None, "vocab.txt of `train_vocab --reversible`; default: learned.", is_file=True, sets=("vocabulary",)
+    )
     vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300)
     config: str = flag("mini", "Size: tiny, mini, small, base, big; or a JSON file.", section="model")
     dropout: float = flag(None, "Dropout rate; default: that of --config.", least=0, most=1)
@@ -62,14 +63,15 @@ class Arguments(common_flags.Training):
     @functools.cached_property
     def pairs(self):
         """The sentences and their translations by part: "train", "dev" and, if there are any to translate, "test"."""
-        files = {part: [getattr(self, f"{part}_{side}") for side in SIDES] for part in ("train", "dev", "test")}
+        files = {
+            part: [getattr(self, f"{part}_{side}") for side in ("source", "target")]
+            for part in ("train", "dev", "test")
+        }
         return {part: data.read(*paths, self.languages) for part, paths in files.items() if paths[0]}
 
 
 def check(arguments):
     """Finds mistakes in flags and files."""
-    names = [f"{part}_{side}" for part in ("train", "dev", "test") for side in SIDES]
-    common_flags.check_paths(**{name: getattr(arguments, name) for name in (*names, "vocab")})
     arguments.only(not arguments.vocab, "without --vocab", "vocab_size")
     if arguments.test_target and not arguments.test_source:
         raise ValueError("--test_target needs --test_source, the sentences to translate")

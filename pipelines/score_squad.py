@@ -7,7 +7,6 @@
 answer, from which the best thresholds are computed. A question without a prediction counts as 0. Takes five seconds.
 """
 
-import dataclasses
 import json
 import pathlib
 import sys
@@ -19,7 +18,6 @@ from . import command
 from .arguments import CommandArguments, flag
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     dev_file: str = flag(None, "File with the questions and their answers.", required=True, section="data")
     predictions: str = flag(None, "Answers by id, JSON.", required=True)

@@ -16,7 +16,6 @@ file in SQuAD's format and scores the search with its questions.
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
 import shlex
@@ -29,23 +28,22 @@ from keras_bert.search.hits import ask, json_line, readable, warn_of_unknown
 from keras_bert.search.index_files import check_folder, find_facts
 from keras_bert.training.progress import announced
 
-from . import command, common_flags
+from . import command
 from .arguments import CommandArguments, flag
 
 _BUILD = ("dtype", "approximate", "similarity", "query_prompt", "passage_prompt", "block")
 _DEPTH = 10  # Of the metrics.
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
-    input: str = flag(None, "File of passages, to build an index.", section="data")
+    input: str = flag(None, "File of passages, to build an index.", is_file=True, section="data")
     text_column: str = flag("text", "Column of the text of passages and queries.")
     query: list[str] = flag(None, "Query or queries to answer.", repeatable=True)
-    queries: str = flag(None, "File of queries to answer.")
+    queries: str = flag(None, "File of queries to answer.", is_file=True)
     relevance: str = flag(
-        None, "File of relevant passages: query_id, passage_id and optionally grade, or TREC's qrels."
+        None, "File of relevant passages: query_id, passage_id and optionally grade, or TREC's qrels.", is_file=True
     )
-    squad: str = flag(None, "File in SQuAD's format: paragraphs and their questions.")
+    squad: str = flag(None, "File in SQuAD's format: paragraphs and their questions.", is_file=True)
     index: str = flag(None, "Folder of the index.", required=True, section="index")
     model: str = flag(None, "Directory or name of the model; default: the one that built the index.")
     dtype: str = flag("float16", "Type of the stored vectors.", values=["float16", "int8"])
@@ -81,23 +79,14 @@ class Arguments(CommandArguments):
         """The number of passages that are needed of each query."""
         return max(self.top, _DEPTH) if self.sources[2] else self.top
 
-    @property
-    def build_options(self):
-        """The options of `build_index`. A model is stored by its absolute path or its name."""
-        name = os.path.abspath(self.model) if os.path.exists(self.model) else self.model
-        return {option: getattr(self, option) for option in (*_BUILD, "text_column", "batch_size")} | {"name": name}
-
 
 def check(arguments):
     """Finds mistakes in flags and files."""
     asked = arguments.squad or arguments.query or arguments.queries
     arguments.only(asked, "with queries", "top", "rerank", "output")
     arguments.only(not arguments.squad, "without --squad", "text_column")
-    own = ("input", "queries", "relevance")
-    files = {name: getattr(arguments, name) for name in (*own, "squad")}
-    common_flags.check_paths(arguments.model, **files)
-    common_flags.check_paths(arguments.rerank)
-    if arguments.squad and (given := [name for name in (*own, "query") if getattr(arguments, name)]):
+    own = ("input", "queries", "relevance", "query")
+    if arguments.squad and (given := [name for name in own if getattr(arguments, name)]):
         raise ValueError(f"--squad has passages, queries and relevance of its own. Received: also --{given[0]}")
     if (arguments.query and arguments.queries) or (arguments.relevance and not arguments.queries):
         raise ValueError("expected --query, or --queries, which --relevance requires. Received: others of these flags")
@@ -105,14 +94,10 @@ def check(arguments):
         raise ValueError("--rerank_top and --rerank_label are only for --rerank. Received: no --rerank")
     if arguments.output and os.path.isdir(arguments.output):
         raise ValueError(f"--output must be a file. Received: the folder {arguments.output}")
-    _check_index(arguments)
     if arguments.rerank and arguments.rerank_top < arguments.depth:
         received = f"--rerank_top={arguments.rerank_top}"
         raise ValueError(f"--rerank_top must be at least {arguments.depth} here. Received: {received}")
-
-
-def _check_index(arguments):
-    """Finds mistakes in the passages to index, or in the index to search."""
+    # The passages to index, or the index to search.
     passages, queries, _ = arguments.sources
     if not passages and not queries:
         raise ValueError("expected --input=FILE to build the index, or --query or --queries to search it")
@@ -129,8 +114,11 @@ def _check_index(arguments):
 
 
 def main(arguments):
-    _, queries, relevance = arguments.sources
-    index = _open_index(arguments)
+    passages, queries, relevance = arguments.sources
+    if passages is None:
+        index = keras_bert.search.open_index(arguments.index, arguments.model)
+    else:
+        index = _build_index(arguments, passages)
     if not queries:
         command.print_next(f'{command.spelling("search")} --index={shlex.quote(arguments.index)} --query="..."')
         return
@@ -141,7 +129,7 @@ def main(arguments):
         options = {"cross_encoder": keras_bert.load(arguments.rerank), "label": arguments.rerank_label}
         top = arguments.rerank_top
     rankings, before = {}, {}
-    with _writer(arguments) as write:
+    with _writer(arguments, len(queries) > 1, relevance) as write:
         for query, hits in ask(index, queries, top, arguments.batch_size, **options):
             write(query, hits[: arguments.top])
             rankings[query.id] = [hit["id"] for hit in hits[:_DEPTH]]
@@ -156,28 +144,26 @@ def main(arguments):
         print(metrics.evaluate(rankings, relevance, k=_DEPTH))
 
 
-def _open_index(arguments):
-    passages, *_ = arguments.sources
-    if passages is None:
-        return keras_bert.search.open_index(arguments.index, arguments.model)
+def _build_index(arguments, passages):
     with announced(f"loading {arguments.model}"):
         bert = keras_bert.load(arguments.model)
-    index = keras_bert.search.build_index(bert, passages, arguments.index, **arguments.build_options)
+    options = {name: getattr(arguments, name) for name in (*_BUILD, "text_column", "batch_size")}
+    # A model is stored by its absolute path or its name.
+    options["name"] = os.path.abspath(arguments.model) if os.path.exists(arguments.model) else arguments.model
+    index = keras_bert.search.build_index(bert, passages, arguments.index, **options)
     print(f"index:        {arguments.index}, {len(index):,} passages")
     return index
 
 
 @contextlib.contextmanager
-def _writer(arguments):
+def _writer(arguments, several, relevance):
     """Yields a function that writes a query and its hits: to the file, or to read; nothing for scores alone."""
-    _, queries, relevance = arguments.sources
     if arguments.output:
         with replacing(arguments.output) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as file:
             yield lambda query, hits: print(json_line(query, hits), file=file)
     elif relevance:
         yield lambda query, hits: None
     else:
-        several = len(queries) > 1
         yield lambda query, hits: print(*([query.text] if several else []), *map(readable, hits), sep="\n", flush=True)
 
 

@@ -12,7 +12,6 @@ Serving in production.
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import logging
 import os
@@ -36,7 +35,6 @@ _OTHER_KINDS = {  # What a folder without models is, by a file in it.
 }
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     saved_models: str = flag("saved_models", "Folder of models.", section="models")
     poll_seconds: float = flag(1.0, "Seconds between scans of the folder.")

@@ -8,27 +8,24 @@
 chosen on it. A text may have up to 256 tokens. Takes about ten seconds.
 """
 
-import dataclasses
 import pathlib
 
 import keras_bert
 from keras_bert.files import write_text
 
-from . import command, common_flags
+from . import command
 from .arguments import CommandArguments, flag
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     output: str = flag("attention.html", "HTML file to write.", section="output")
 
 
 def check(arguments):
-    """Finds mistakes in texts and paths."""
+    """Finds mistakes in texts."""
     if not 1 <= (count := len(arguments.positional)) <= 2:
         raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {count} arguments")
-    common_flags.check_paths(arguments.model)
 
 
 def main(arguments):

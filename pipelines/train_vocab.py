@@ -8,24 +8,22 @@ of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--v
 pieces of a vocabulary and their ids, and adds those that save the most tokens, in the place of `[unused]` ones first.
 """
 
-import dataclasses
 import pathlib
 import shlex
 
 from keras_bert.corpus import lines
 from keras_bert.text.vocabulary import Vocabulary
 
-from . import command, common_flags
+from . import command
 from .arguments import CommandArguments, flag
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files to learn from.", required=True, section="data")
     held_out: str = flag(None, "Glob pattern of text files to hold out instead of lines.")
     held_out_every: int = flag(100, "Holds out every n-th line; 0 for none.")
     processes: int = flag(None, "Number of processes that count words; default: by size.")
-    extend: str = flag(None, "Vocabulary file to extend, a vocab.txt.", section="vocabulary")
+    extend: str = flag(None, "Vocabulary file to extend, a vocab.txt.", is_file=True, section="vocabulary")
     vocab_size: int = flag(
         None, "Maximum number of tokens, including special ones; default: 30522, or the size of --extend."
     )
@@ -53,8 +51,6 @@ def check(arguments):
 
 
 def _check_extended(arguments):
-    """Raises unless the vocabulary to extend exists and has the casing of the words."""
-    common_flags.check_paths(extend=arguments.extend)
     if arguments.extend and (cased := Vocabulary(arguments.extend).cased) == arguments.lowercase:
         expected = f"is {'' if cased else 'un'}cased. Expected {'--nolowercase' if cased else '--lowercase'}"
         raise ValueError(f"--extend: {arguments.extend} {expected}")

@@ -14,7 +14,6 @@ minute.
 a problem.
 """
 
-import dataclasses
 import os
 import sys
 
@@ -26,7 +25,6 @@ from .arguments import flag
 _COLUMNS = ("text_column", "pair_column", "label_column")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(common_flags.TableColumns):
     tolerance: float = flag(
         None,

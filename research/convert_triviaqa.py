@@ -46,7 +46,6 @@ _REASONS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     qa: list[str] = flag(None, "TriviaQA's question file(s), of train or dev.", required=True, section="data")
     evidence: str = flag(None, "TriviaQA's directory with wikipedia/ and web/.", required=True)

@@ -8,8 +8,6 @@ of the output. Files and results are those of `pipelines.run_tagging`. `research
 flagfile of the paper's table 7.
 """
 
-import dataclasses
-
 import keras_bert
 from pipelines import command, run_tagging
 from pipelines.arguments import flag
@@ -18,7 +16,6 @@ from pipelines.run_tagging import main
 FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(run_tagging.Arguments):
     wording = run_tagging.Arguments.wording | {"rates": "1e-3", "epochs": "20"}
 

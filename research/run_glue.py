@@ -10,14 +10,11 @@ width of the token table `E`. `--language_model` is a bilm of `research.run_pret
 `pipelines.run_glue`.
 """
 
-import dataclasses
-
 from pipelines import command, run_glue
 from pipelines.run_glue import check, main
 from research.rivals.flags import RATES, NewModels
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(NewModels, run_glue.Arguments):
     kind, wording = "bilstm", {**run_glue.Arguments.wording, **RATES}
 

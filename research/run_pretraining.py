@@ -7,7 +7,6 @@
 those of `create_pretraining_data`, without masks. All else is as in `pipelines.run_pretraining`.
 """
 
-import dataclasses
 import shlex
 
 from pipelines import command, run_pretraining
@@ -15,7 +14,6 @@ from pipelines.run_pretraining import main
 from research.rivals.config import named_rival
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(run_pretraining.Arguments):
     def new_model(self):
         from research.rivals.pretraining import NewLanguageModel

@@ -7,14 +7,11 @@
 is a bilm of `research.run_pretraining`. All else is as in `pipelines.run_squad`.
 """
 
-import dataclasses
-
 from pipelines import command, run_squad
 from pipelines.run_squad import check, main
 from research.rivals.flags import RATES, NewModels
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(NewModels, run_squad.Arguments):
     kind, wording = "bidaf", {**run_squad.Arguments.wording, **RATES}
 

@@ -35,7 +35,6 @@ _STUDIES = ["pretraining_tasks", "model_size", "features", "masking", "steps", "
 _LOG = logging.getLogger("keras_bert")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(CommandArguments):
     study: str = flag(None, "Study.", values=_STUDIES, required=True, section="study")
     scale: str = flag("mini", "Sizes of models and data.", values=["base", "tiny", "mini", "demo"])
@@ -44,13 +43,13 @@ class Arguments(CommandArguments):
     estimate: bool = flag(False, "Only prepares the data and says what the study will cost.")
     data: str = flag(None, "Glob pattern of the text files to pre-train on.", required=True, section="data")
     eval_data: str = flag(None, "Glob pattern of held-out text; default: the last file of --data.")
-    vocab: str = flag(None, "Vocabulary, a vocab.txt; default: learned from --data.")
+    vocab: str = flag(None, "Vocabulary, a vocab.txt; default: learned from --data.", is_file=True)
     lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
     glue_dir: str = flag(None, "Folder with the official GLUE files; default: downloaded.")
-    squad_train: str = flag(None, "Training file in SQuAD's format.")
-    squad_dev: str = flag(None, "Dev file in SQuAD's format.")
-    ner_train: str = flag(None, "Training file in CoNLL's format.")
-    ner_dev: str = flag(None, "Dev file in CoNLL's format.")
+    squad_train: str = flag(None, "Training file in SQuAD's format.", is_file=True)
+    squad_dev: str = flag(None, "Dev file in SQuAD's format.", is_file=True)
+    ner_train: str = flag(None, "Training file in CoNLL's format.", is_file=True)
+    ner_dev: str = flag(None, "Dev file in CoNLL's format.", is_file=True)
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; default: that of the scale.", section="pre-training")
     phase: list[str] = flag(None, "length:128,steps:90000,batch:256; repeatable.", repeatable=True)
     pretraining_learning_rate: float = flag(None, "Peak learning rate of pre-training.")
@@ -93,8 +92,6 @@ class Arguments(CommandArguments):
 def check(arguments):
     """Finds mistakes in flags and paths."""
     common_flags.phases(arguments.phase)
-    files = {name: getattr(arguments, name) for name in ("vocab", "squad_train", "squad_dev", "ner_train", "ner_dev")}
-    common_flags.check_paths(**files)
     for name in ("rows", "tasks", "seed", "learning_rate"):
         values = getattr(arguments, name)
         if values is not None and (not values or len(set(values)) < len(values)):

@@ -217,6 +217,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         **shared,
     }
     hyperparameters = Hyperparameters(**shared)
+    _check_precision(hyperparameters.precision)
     check_frozen(hyperparameters.freeze_layers or 0, bert.config.num_hidden_layers)
     if sequence_length:
         bert.preprocessor(sequence_length)  # Raises an error if the model has fewer positions.
@@ -248,6 +249,14 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
             _LOG.info("%s", finetuning.finish())
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
         return _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
+
+
+def _check_precision(precision):
+    try:
+        keras.dtype_policies.get(precision)
+    except (ValueError, TypeError):
+        known = "the name of a dtype policy of Keras, such as 'float32' or 'mixed_bfloat16'"
+        raise ValueError(f"`precision` must be {known}. Received: precision={precision!r}") from None
 
 
 def _check_trainable(bert):

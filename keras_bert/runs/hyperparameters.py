@@ -1,10 +1,11 @@
-"""Hyperparameters shared by all runs of a grid."""
+"""What all runs of a grid share, and the settings of pre-training, as flags and keywords; without TensorFlow."""
 
 import dataclasses
 
-import keras
-
 from keras_bert.checks import check_count, check_not_negative, check_positive
+from keras_bert.tasks.settings import setting
+
+PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the commands; `fit` takes any dtype policy.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,28 +29,33 @@ class Hyperparameters:
         patience: int, number of epochs without improvement after which a run stops; `None` disables early stopping.
     """
 
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    epsilon: float = 1e-6
-    layer_decay: float | None = None
-    bias_correction: bool = True
-    freeze_layers: int | None = None
-    lora_rank: int | None = None
-    lora_alpha: float | None = None
-    group_by_length: bool = True
-    pack: bool = False
-    gradient_accumulation: int = 1
-    precision: str = "float32"
+    warmup: float = setting(0.1, "Fraction of the steps used for warmup.", least=0, most=1, section="training")
+    weight_decay: float = setting(0.01, "Weight decay, except on biases and LayerNorms.")
+    epsilon: float = setting(1e-6, "Epsilon of AdamW; PyTorch's default is 1e-8.")
+    layer_decay: float = setting(None, "Learning rate factor from each block to the one below.")
+    bias_correction: bool = setting(True, "Bias correction of the optimizer; Google's BERT has none.")
+    freeze_layers: int = setting(None, "Freezes the embeddings and this many of the lowest blocks.")
+    lora_rank: int = setting(
+        None,
+        "Trains LoRA adapters of this rank, such as 8, and the head; --learning_rate: about ten times the default.",
+        least=1,
+    )
+    lora_alpha: float = setting(None, "Scale of the adapters; default: twice the rank.", least=0)
+    group_by_length: bool = setting(True, "Batches rows of similar length, which is faster.")
+    pack: bool = setting(False, "Packs several texts into each row; for classification and tagging.")
+    gradient_accumulation: int = setting(1, "Micro-batches per batch.", least=1)
+    precision: str = setting("float32", "Computation precision.", values=PRECISIONS)
     # Differs from BERT: the original evaluates the weights after the last epoch.
-    best: bool = True
-    patience: int | None = None
+    best: bool = setting(
+        True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
+    )
+    patience: int = setting(
+        None,
+        "Epochs without a better score on dev, or an equal one with a lower loss, after which a run stops.",
+        least=1,
+    )
 
     def __post_init__(self):
-        try:
-            keras.dtype_policies.get(self.precision)
-        except (ValueError, TypeError):
-            known = "the name of a dtype policy of Keras, such as 'float32' or 'mixed_bfloat16'"
-            raise ValueError(f"`precision` must be {known}. Received: precision={self.precision!r}") from None
         check_count("gradient_accumulation", self.gradient_accumulation)
         check_not_negative("weight_decay", self.weight_decay)
         check_positive("epsilon", self.epsilon)
@@ -58,3 +64,26 @@ class Hyperparameters:
         """Returns the values by name, those of LoRA and packing only if they are used."""
         used = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
         return {name: value for name, value in dataclasses.asdict(self).items() if used.get(name, True)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingHyperparameters:
+    """Settings of pre-training that are flags of its command, too. Defaults follow the paper.
+
+    `positions` are those of `build_encoder`; of the `optimizer`, LAMB is for large batches. `seed` is that of weights
+    and dropout; `pack` tells whether the rows of a batch contain several examples each, see `PackedRecords`.
+    """
+
+    pack: bool = setting(False, "Packs several short examples into each row of a batch.", section="training")
+    positions: str = setting(
+        None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
+    )
+    optimizer: str = setting("adamw", "Optimizer; LAMB is for large batches.", values=["adamw", "lamb"])
+    learning_rate: float = setting(1e-4, "Peak learning rate.", least=0)
+    warmup: float = setting(0.01, "Fraction of the steps used for warmup.", least=0, most=1)
+    bias_correction: bool = setting(False, "Bias correction of the optimizer; Google's BERT has none.")
+    remat: bool = setting(False, "Recomputes activations: half the speed, a third of the memory.")
+    seed: int = setting(1, "Random seed.", least=0)
+    save_every: int = setting(1000, "Steps between snapshots and between evaluations.", least=1)
+    gradient_accumulation: int = setting(1, "Micro-batches per batch.", least=1)
+    precision: str = setting("float32", "Computation precision.", values=PRECISIONS)

@@ -22,6 +22,7 @@ from keras_bert.pretraining.masking import Masking
 from keras_bert.rewirings.joined import add_teacher, without_teacher
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs.fit_trainer import FitTrainer
+from keras_bert.runs.hyperparameters import PretrainingHyperparameters
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.text.new_words import without_known
 from keras_bert.training import losses
@@ -56,8 +57,8 @@ class Objective:
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingSettings:
-    """Settings of a pre-training run. Defaults follow the paper."""
+class PretrainingSettings(PretrainingHyperparameters):
+    """Settings of a pre-training run."""
 
     phases: list  # Dicts with `length`, `steps` and `batch`.
     objective: Objective
@@ -66,21 +67,10 @@ class PretrainingSettings:
     config: Any = None
     model: str | None = None
     add_words: list | None = None  # Words to add to `model`, see `LoadedBert.add_words`; those it has are skipped.
-    positions: str | None = None  # See `build_encoder`; `None` for those of `model`, or else "learned".
-    optimizer: str = "adamw"  # Or "lamb".
-    learning_rate: float = 1e-4  # The peak.
-    warmup: float = 0.01  # Fraction of the steps.
-    bias_correction: bool = False  # Of the moments of the optimizer; Google's has none.
-    gradient_accumulation: int = 1  # Micro-batches per batch.
-    precision: str = "float32"  # A Keras dtype policy.
-    remat: bool = False  # Whether to recompute activations, to save memory.
-    seed: int = 1  # Of weights and dropout.
-    save_every: int = 1000  # Steps between snapshots and between evaluations.
     student_layers: int | None = None  # Number of evenly spaced layers of `model` to start from; `None` for all.
     teacher: str | None = None  # A checkpoint with a masked-LM head, whose predictions the model learns.
     temperature: float = 2.0  # These two: see `distillation_loss`.
     alpha: float = 0.5
-    pack: bool = False  # Whether the rows of a batch contain several examples each, see `PackedRecords`.
 
     @property
     def encoder_options(self):

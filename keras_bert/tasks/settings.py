@@ -16,6 +16,7 @@ def setting(
     sets=(),
     stored=False,
     of_files=False,
+    is_file=False,
 ):
     """Returns a field of a dataclass of settings: text, number, bool or list, by its annotation.
 
@@ -32,9 +33,11 @@ def setting(
         sets: tuple of the parameters of the library that the flag sets besides that of its name, for messages.
         stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.
         of_files: bool, whether only files have it, such as names of columns. Defaults to `False`.
+        is_file: bool, whether it is the path of a file, or a list of them, which must exist. Defaults to `False`.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
     metadata |= {"required": required, "repeatable": repeatable, "sets": sets, "stored": stored, "of_files": of_files}
+    metadata |= {"is_file": is_file}
     return dataclasses.field(default=default, metadata=metadata)
 
 

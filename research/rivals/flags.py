@@ -1,23 +1,20 @@
 """Flags of the commands that train the models that BERT is compared with."""
 
-import dataclasses
 import typing
 
 from keras_bert.checkpoints import locations
-from pipelines import common_flags
 from pipelines.arguments import CommandArguments, flag
 from research.rivals.config import explain_names, is_name, named_rival
 
 RATES = {"rates": "1e-3 for new models"}  # The wording of a default learning rate.
 
 
-@dataclasses.dataclass(frozen=True)
 class NewModels(CommandArguments):
     """Flags of new models, of the kind `kind`."""
 
     kind: typing.ClassVar[str]
 
-    vocab: str = flag(None, "vocab.txt of a new model, such as --model=bilstm.", section="model")
+    vocab: str = flag(None, "vocab.txt of a new model, such as --model=bilstm.", is_file=True, section="model")
     lowercase: bool = flag(None, "Whether --vocab is uncased; default: judged by its pieces.")
     language_model: str = flag(None, "A bilm of run_pretraining, whose states are features of a new model: ELMo.")
     plugins: list[str] = flag(("research",), "Modules to import first.", section="other")
@@ -38,7 +35,8 @@ class NewModels(CommandArguments):
             expected = f"a {self.kind} for this task, such as {self.kind}_H-256"
             raise ValueError(f"--model must be {expected}. Received: --model={wrong[0]}")
         if new:
-            common_flags.check_paths(self.language_model, vocab=self.vocab)
+            if self.language_model:
+                locations.find(self.language_model)
             if not (self.vocab or self.language_model):
                 raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
         elif options:

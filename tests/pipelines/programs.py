@@ -141,8 +141,7 @@ def call(module, *arguments, given=""):
         mock.patch.object(sys, "stdin", typed),
         mock.patch.object(sys, "argv", [module]),
     ):
-        if hasattr(program, "check"):
-            program.check(arguments)
+        startup.find_mistakes(arguments, getattr(program, "check", None))
         program.main(arguments)
     return printed.getvalue()
 

@@ -13,7 +13,6 @@ from pipelines.help_page import help_page
 DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nWith `--model=small`, it is fast."
 
 
-@dataclasses.dataclass(frozen=True)
 class Shared(CommandArguments):
     wording: typing.ClassVar = {"start": "none"}
 
@@ -21,7 +20,6 @@ class Shared(CommandArguments):
     names: list[str] = flag(("a",), "Names {of} something.")
 
 
-@dataclasses.dataclass(frozen=True)
 class Arguments(Shared):
     wording: typing.ClassVar = {"start": "the teacher"}
 

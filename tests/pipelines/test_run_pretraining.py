@@ -173,7 +173,7 @@ MISTAKES = [
 WRONG_STARTS = [
     ("--model: {made}/reverse has another vocabulary than --data. Create the data with it", "reverse", {}),
     ("--model: " + SIZE.format(16, 100, 32), "few", {}),
-    ("--model: " + SIZE.format(16, 101, 15), "positions", {}),
+    ("--phase: expected at most 15, the number of positions of {made}/positions. Received: 16", "positions", {}),
     (
         "--model: {made}/encoder is bidirectional. Received: --causal=true",
         "encoder",
