@@ -82,21 +82,34 @@ class OtherModelError(ValueError):
         self.models = models
 
 
+def fits(folder):
+    """Returns whether a `checkpoints.folder.Folder` has another model than a BERT, or is the name of a new one."""
+    return _opening(folder) is not None or _model_type(folder) not in BERTS
+
+
+def read(folder, options=None):
+    """Raises `OtherModelError` or `UnknownModelError`."""
+    if models := _opening(folder):
+        raise OtherModelError(folder.transformer, models)
+    others = "transformers or KerasHub" if _model_type(folder) in _KERAS_HUB else "transformers"
+    raise UnknownModelError(
+        f"{folder.transformer / 'config.json'}: `model_type` must be one of {', '.join(BERTS)}. "
+        f"Received: model_type={_model_type(folder)!r:.100}, a model for {others}"
+    )
+
+
 def check_folder(folder):
-    """Raises `OtherModelError` or `UnknownModelError` for the `checkpoints.folder.Folder` of another model."""
-    model_type = folder.config.get("model_type") or "bert"
-    for models in _REGISTERED:
-        if model_type in models.model_types:
-            raise OtherModelError(folder, models)
-    if model_type not in BERTS:
-        others = "transformers or KerasHub" if model_type in _KERAS_HUB else "transformers"
-        raise UnknownModelError(
-            f"{folder / 'config.json'}: `model_type` must be one of {', '.join(BERTS)}. "
-            f"Received: model_type={model_type!r:.100}, a model for {others}"
-        )
+    """Raises the errors of `read` for the folder of another model."""
+    if fits(folder):
+        read(folder)
 
 
-def check_name(name):
-    """Raises `OtherModelError` for the name of a new model."""
-    if models := creating(name):
-        raise OtherModelError(name, models)
+def _opening(folder):
+    """Returns the `OtherModels` that open a folder or a name, or `None`."""
+    if not folder.path.exists():
+        return creating(str(folder))
+    return next((models for models in _REGISTERED if _model_type(folder) in models.model_types), None)
+
+
+def _model_type(folder):
+    return folder.transformer.config.get("model_type") or "bert"

@@ -26,13 +26,13 @@ class Options(NamedTuple):
 
 
 class Folder:
-    """The folder of a checkpoint: the files that it has, and the content of those in JSON."""
+    """The folder of a checkpoint: the files that it has, and the content of those in JSON; or a name without one."""
 
-    def __init__(self, path):
-        self.path, self._contents = pathlib.Path(path), {}
+    def __init__(self, path_or_name):
+        self._name, self.path, self._contents = str(path_or_name), pathlib.Path(path_or_name), {}
 
     def __str__(self):
-        return str(self.path)
+        return self._name
 
     def __truediv__(self, name):
         return self.path / name

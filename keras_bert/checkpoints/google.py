@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert.checkpoints import model_garden, tokenizer_files
 from keras_bert.checkpoints.tensor_bundle import open_bundle
-from keras_bert.checkpoints.tensors import Checkpoint, Tensor, head_of_tensors, tensors_of, with_head
+from keras_bert.checkpoints.tensors import Checkpoint, Tensor, head_of_tensors, tensors_of
 from keras_bert.checkpoints.weight_files import has_weights
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
@@ -46,7 +46,7 @@ def read(folder, options):
     """Opens a folder of Google's program or of the Model Garden."""
     checkpoint = read_weights(folder.transformer.path)
     checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder.transformer, checkpoint.metadata)
-    return with_head(checkpoint, options.head)
+    return checkpoint
 
 
 def read_weights(directory):

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from keras_bert.checkpoints import sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.model_types import MODEL_TYPES
 from keras_bert.checkpoints.tensors import (
@@ -14,7 +14,6 @@ from keras_bert.checkpoints.tensors import (
     head_of_tensors,
     is_of_head,
     tensors_of,
-    with_head,
 )
 from keras_bert.checkpoints.weight_files import read_tensors, write_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
@@ -31,15 +30,13 @@ def fits(folder):
 
 
 def read(folder, options):
-    """Opens a folder in Hugging Face's format, also one of sentence-transformers."""
-    inner, head = folder.transformer, options.head
-    checkpoint = read_model(inner, head)
+    """Opens a folder in Hugging Face's format."""
+    inner = folder.transformer
+    checkpoint = read_model(inner, options.head)
     checkpoint.metadata = tokenizer_files.read_chosen(
         options.tokenizer, inner, checkpoint.metadata, for_transformers=not inner.is_ours
     )
-    if head is None or head_named(head).sentence_transformers:
-        checkpoint = sentence_transformers.with_modules(folder, checkpoint, head)
-    return with_head(checkpoint, head)
+    return checkpoint
 
 
 def read_model(folder, head=None):

@@ -5,7 +5,7 @@ import keras
 from keras_bert import other_models
 from keras_bert.checkpoints import huggingface, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.folder import CONFIG, Folder
-from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of, with_head
+from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.weight_files import WEIGHTS
 from keras_bert.checks import first_line
 from keras_bert.heads.registry import describe, head_named
@@ -51,7 +51,7 @@ def read(folder, options):
     arrays = tensors_of(description)
     tensors = {name: Tensor(name, array.shape, lambda array=array: array) for name, array in arrays.items()}
     metadata = tokenizer_files.read_chosen(options.tokenizer, folder, metadata)
-    return with_head(Checkpoint(str(file), description.config, tensors, metadata), options.head)
+    return Checkpoint(str(file), description.config, tensors, metadata)
 
 
 def open_keras(file):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import keras
@@ -29,7 +30,7 @@ _SIZES = {
     "max_position_embeddings": "max_sequence_length",
     "type_vocab_size": "num_segments",
 }
-_CLASSIFIER = "BertTextClassifier"
+_CLASSIFIER, _KAGGLE = "BertTextClassifier", "kaggle://"
 
 
 def is_model(value):
@@ -70,13 +71,20 @@ def _read_classifier(task):
 
 
 def fits(folder):
-    """Returns whether a folder is a preset."""
-    return "registered_name" in folder.transformer.config
+    """Returns whether a folder is a preset, or a name is that of one."""
+    if folder.path.exists():
+        return "registered_name" in folder.transformer.config
+    return str(folder).startswith(_KAGGLE) or (may_be_preset(str(folder)) and str(folder) in preset_names())
 
 
 def read(folder, options):
-    """Opens the folder of a preset."""
-    return read_preset(folder.path.resolve(), options.head)
+    """Opens a preset."""
+    return read_preset(folder.path.resolve() if folder.path.exists() else str(folder), options.head)
+
+
+def may_be_preset(name):
+    """Returns whether a name looks like one of a preset; for other names, keras-hub is not imported."""
+    return re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name) is not None
 
 
 def read_preset(name, head=None):

@@ -11,7 +11,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots
+from keras_bert.checkpoints.tensors import (
+    POOLER_TENSORS,
+    Checkpoint,
+    Tensor,
+    check_known,
+    check_sizes,
+    fill,
+    slots,
+)
 from keras_bert.checks import check_count
 from keras_bert.files import add_array
 from keras_bert.heads.classification import build_classifier
@@ -19,6 +27,7 @@ from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.imports import naming_extras
+from keras_bert.layers.quantization import undrawn_weights
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
@@ -69,17 +78,22 @@ class LoadedModels:
     similarity_function: str
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
+        _check(checkpoint)
         self.encoder_options = dict(encoder_options)  # Besides the dtype, those of the models that `fit` trains.
         self.encoder_options.pop("dtype", None)
         changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
         metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
         options = {"causal": metadata.causal, "positions": metadata.positions, **encoder_options}
-        with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
+        parameters = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
+        with explain_out_of_memory(parameters=parameters), undrawn_weights():
             encoder = build_encoder(checkpoint.config, **options)
             description = describe(encoder)
             check_known(checkpoint, description)
             pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
             fill(checkpoint, slots(description), optional=pooler)
+            if pooler:
+                dense = description.layers["pooler"].dense
+                dense.kernel.assign(dense.kernel_initializer(dense.kernel.shape, dense.kernel.dtype))
             if num_layers is not None:
                 encoder = take_layers(encoder, num_layers, **encoder_options)
         self._checkpoint, self._model, self.encoder, self.config = checkpoint, None, encoder, checkpoint.config
@@ -202,6 +216,17 @@ class LoadedModels:
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
+
+
+def _check(checkpoint):
+    """Raises if the sizes of config, tensors and vocabulary disagree, before a model of any size is built."""
+    config, vocabulary = checkpoint.config, checkpoint.metadata.vocabulary
+    check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
+    if vocabulary is not None and len(vocabulary) > config.vocab_size:
+        raise ValueError(
+            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={config.vocab_size} rows. Expected the vocabulary that the model was trained with"
+        )
 
 
 def model_identity(metadata, config, arrays):

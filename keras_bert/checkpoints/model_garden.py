@@ -8,7 +8,7 @@ import re
 
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.tensor_bundle import open_bundle
-from keras_bert.checkpoints.tensors import POSITIONS, Checkpoint, Tensor, head_of_tensors, with_head
+from keras_bert.checkpoints.tensors import POSITIONS, Checkpoint, Tensor, head_of_tensors
 from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.text.vocabulary import Vocabulary
@@ -63,7 +63,7 @@ def read(folder, options):
     path, lowercase = folder / "assets" / _VOCABULARY, bool(fetch(_LOWERCASE))
     vocabulary = Vocabulary(path) if path.is_file() else None
     metadata = Metadata(head=head_of_tensors(tensors), vocabulary=vocabulary, lowercase=lowercase)
-    return with_head(Checkpoint(str(folder), config, tensors, metadata), options.head)
+    return Checkpoint(str(folder), config, tensors, metadata)
 
 
 def read_preprocessing(folder):

@@ -56,7 +56,7 @@ def _open_base(folder, settings, options):
         path = locations.find(place)
         if path is not None and path.resolve() == folder.path.resolve():
             raise ValueError(f"{name} is the adapter itself")
-        return options.open(str(place), path, settings.get("revision"), options._replace(base=None))
+        return options.open(place, None if path else settings.get("revision"), options._replace(base=None))
     except (ValueError, OSError) as error:
         raise ValueError(
             f"{folder}: its base model cannot be opened; load(..., base=) takes another: {error}"

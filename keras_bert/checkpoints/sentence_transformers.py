@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_bert.checkpoints import huggingface
 from keras_bert.checkpoints.folder import CONFIG, MODULES
 from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, tensors_of
 from keras_bert.checkpoints.weight_files import TORCH, WEIGHTS, read_tensors, write_tensors
@@ -56,9 +57,21 @@ _FIXED = {
 }
 
 
-def with_modules(folder, checkpoint, head=None):
-    """Returns the checkpoint with the facts and the tensors of the folder's modules, if it has any."""
+def fits(folder):
+    """Returns whether a folder of Hugging Face's format has modules, or is an older one of a cross-encoder."""
+    return huggingface.fits(folder) and (folder.has(MODULES) or _is_old_cross_encoder(folder))
+
+
+def _is_old_cross_encoder(folder):
+    return stored_activation(folder.config)[1] is not None and not folder.is_ours
+
+
+def read(folder, options):
+    """Opens a folder with the facts and the tensors of its modules, unless another head is wanted."""
+    checkpoint, head = huggingface.read(folder, options), options.head
     embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
+    if head not in (None, embedding, classification):
+        return checkpoint
     if head != embedding and _is_cross_encoder(folder, checkpoint):
         return _cross_encoder(folder, checkpoint)
     if not folder.modules or head == classification:
@@ -84,8 +97,7 @@ def with_modules(folder, checkpoint, head=None):
 def _is_cross_encoder(folder, checkpoint):
     if folder.modules:
         return folder.json(SETTINGS).get("model_type") == "CrossEncoder"
-    known = stored_activation(folder.config)[1] and not folder.is_ours
-    return known and checkpoint.metadata.head == opened_by("CrossEncoder")
+    return _is_old_cross_encoder(folder) and checkpoint.metadata.head == opened_by("CrossEncoder")
 
 
 def _cross_encoder(folder, checkpoint):

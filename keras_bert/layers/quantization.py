@@ -1,10 +1,27 @@
 """Configs of layers, support for `model.quantize`, and the float tables of quantized and LoRA-adapted layers."""
 
+import contextlib
+import contextvars
 import inspect
 
-from keras import ops, quantizers
+from keras import initializers, ops, quantizers
 
 _MODES = ("int8", "int4")
+_UNDRAWN = contextvars.ContextVar("undrawn", default=False)
+
+
+@contextlib.contextmanager
+def undrawn_weights():
+    """Makes the kernels and token tables of layers that are built in the block zeros, for a checkpoint to fill.
+
+    To draw BASE's random weights takes longer than to read it. The initializers are created all the same, with their
+    seeds, so that layers built later get the same random weights as without this context.
+    """
+    token = _UNDRAWN.set(True)
+    try:
+        yield
+    finally:
+        _UNDRAWN.reset(token)
 
 
 class Configured:
@@ -38,6 +55,11 @@ class Unquantized(Configured):
 
 class Quantizable:
     """Mixin for subclasses of Keras layers with one table, `table_name`, with a scale per index of `scaled_axis`."""
+
+    def add_weight(self, *args, initializer=None, **options):
+        if _UNDRAWN.get() and isinstance(initializer, initializers.TruncatedNormal):
+            initializer = "zeros"
+        return super().add_weight(*args, initializer=initializer, **options)
 
     def quantize(self, mode=None, type_check=True, config=None):
         _check_mode(mode)

@@ -103,6 +103,20 @@ def test_masked_lm_only_without_pooler(folder, caplog):
         bert.pretrainer(next_sentence=True)
 
 
+def test_new_weights_are_those_of_a_model_whose_encoder_was_drawn(folder, config):
+    """Of a head, and of a pooler that the folder lacks; what the checkpoint fills is not drawn."""
+    rewrite(folder, without("pooler"))
+    drawn = []
+    for open_encoder in (lambda: keras_bert.build_encoder(config), lambda: keras_bert.load(folder).encoder):
+        keras.utils.set_random_seed(1)
+        encoder = open_encoder()
+        layers = encoder.get_layer("pooler").dense, keras_bert.build_classifier(encoder, 3).get_layer("classifier")
+        drawn.append([to_numpy(layer.kernel) for layer in layers])
+    for first, second in zip(*drawn, strict=True):
+        assert np.any(first)
+        np.testing.assert_array_equal(first, second)
+
+
 def test_a_keras_file(models, tmp_path):
     path = tmp_path / "mine.keras"
     models("question_answering").save(path)
