@@ -2,12 +2,12 @@
 
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests import documents
+from tests.pipelines.programs import run
+from tests.test_wings import HERE
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 ROOT = documents.ROOT
@@ -33,51 +33,34 @@ for name in commands():
         runpy.run_module(f"pipelines.{name}", run_name="__main__", alter_sys=True)
     assert "--" in page.getvalue(), name
 """
-KEPT = [
-    "test_architecture.py",
-    "tasks/test_base.py",
-    "tasks/test_summary.py",
-    "data/test_sources.py",
-    "data/test_in_memory.py",
-    "runs/test_fit.py::test_weights_and_scores_are_those_of_the_command",
-    "runs/test_saved_model_scores.py",
-    "pipelines/test_command.py",
-    "pipelines/test_flags_without_effect.py",
-    "test_documents.py",
-]
-# Of the documentation, the lists of the reference and of the commands.
+# What walks the list of tasks, or names one. Of the documentation, the lists of the reference and of the commands.
+KEPT = ["tasks/test_summary.py", "data/test_sources.py", "data/test_in_memory.py"]
+KEPT += ["pipelines/test_flags_without_effect.py", "test_documents.py"]
 CHOSEN = "not test_documents or every_public_name or commands_are_listed or links"
+# Without all at once, as no task imports another.
+ONCE = ["test_architecture.py", "pipelines/test_command.py", "tasks/test_base.py", "runs/test_saved_model_scores.py"]
+ONCE += ["runs/test_fit.py::test_weights_and_scores_are_those_of_the_command"]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_everything_else_stays(tmp_path, task):
+@pytest.mark.parametrize("tasks", [*([task] for task in TASKS), [*TASKS]], ids="-".join)
+def test_everything_else_stays(tmp_path, tasks):
     for name in COPIED:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in LINKED:
         (tmp_path / name).symlink_to(ROOT / name)
-    for path in ROOT.glob("*.*"):
+    for path in [*ROOT.glob("*.*"), ROOT / "Makefile"]:
         if path.is_file():
             shutil.copy(path, tmp_path)
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    delete(tmp_path, task, *TASKS[task])
-    run(tmp_path, "-c", IMPORT)
-    run(
-        tmp_path,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        CHOSEN,
-        *(f"tests/{name}" for name in KEPT),
-    )
+    shutil.rmtree(tmp_path / "tests" / "research")
+    for task in tasks:
+        delete(tmp_path, task, *TASKS[task])
+    tests = [f"tests/{name}" for name in (KEPT if len(tasks) == 1 else ONCE)]
+    flags = ["-q", "-n", "0", "-p", "no:cacheprovider", "-k", CHOSEN]
+    run("pytest", *flags, *tests, before=HERE + IMPORT, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
 
 def delete(root, task, commands, page, cls):
-    for folder in (f"keras_bert/tasks/{task}", f"tests/tasks/{task}", "tests/research"):
+    for folder in (f"keras_bert/tasks/{task}", f"tests/tasks/{task}"):
         shutil.rmtree(root / folder)
     for command in commands:
         (root / f"pipelines/{command}.py").unlink()
@@ -101,9 +84,3 @@ def without_lists(lines, own):
         deleted = is_own or (deleted and line.startswith("    options:"))
         kept += [] if deleted else [line]
     return kept
-
-
-def run(root, *arguments):
-    environment = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2", "HOME": str(root)}
-    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}"

@@ -63,7 +63,7 @@ def test_models_of_wings_and_guests(checkpoint, tmp_path, monkeypatch):
 
 HERE = """
 import os, sys
-for name in [name for name in sys.modules if name.split(".")[0] in ("keras_bert", "pipelines")]:
+for name in [name for name in sys.modules if name.split(".")[0] in ("keras_bert", "pipelines", "tests")]:
     del sys.modules[name]
 sys.path.insert(0, "")
 import keras_bert

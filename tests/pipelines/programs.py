@@ -89,7 +89,7 @@ def start(module, *arguments, before="", devices=1, given="", cwd=".", **environ
 def finish(program, status=0):
     """Waits for a program, checks its exit status and returns its standard output and standard error."""
     out, errors = program.communicate()
-    assert program.returncode == status, errors[-3000:]
+    assert program.returncode == status, out[-3000:] + errors[-3000:]
     return out, errors
 
 
