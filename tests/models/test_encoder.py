@@ -31,8 +31,8 @@ def ones(*shape):
 def fit(model, data, optimizer, epochs=1, **options):
     """Returns the losses of `model.fit`; eager on TensorFlow, where tracing takes longer than so short a run."""
     inputs, targets, losses = data
-    if not options:
-        options = {"run_eagerly": keras.backend.backend() == "tensorflow"}
+    if "jit_compile" not in options:
+        options["run_eagerly"] = keras.backend.backend() == "tensorflow"
     model.compile(optimizer, losses, **options)
     model.optimizer.build(model.trainable_variables)  # Creating variables in a graph causes a second trace.
     return model.fit(inputs, targets, epochs=epochs, verbose=0).history["loss"]
@@ -86,8 +86,7 @@ def test_absent_choices_change_nothing(build, task):
     assert (logits[:, 2] == -1e9).all()
     padded["padding_mask"][1] = 0
     # SGD: auto loss scaling would hide a NaN by skipping the step.
-    options = {"run_eagerly": True, "auto_scale_loss": False}
-    assert np.isfinite(fit(model, (padded, targets, losses), keras.optimizers.SGD(0.1), **options)).all()
+    assert np.isfinite(fit(model, (padded, targets, losses), keras.optimizers.SGD(0.1), auto_scale_loss=False)).all()
     assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
 
 
