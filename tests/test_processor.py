@@ -31,14 +31,11 @@ def test_onednn_is_on_unless_someone_decided(monkeypatch, chosen, imported, expe
 @pytest.mark.slow  # Starts TensorFlow.
 @pytest.mark.tensorflow
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="for x86-64 Linux")
-@pytest.mark.parametrize(("first", "value"), [("keras_bert", "True"), ("os; os.environ['{0}'] = '0'", "False")])
-def test_tensorflow_starts_with_it(first, value):
-    program = (
-        f"import {first.format(VARIABLE)}; import keras_bert; import tensorflow.python.util._pywrap_util_port as port"
-    )
+def test_tensorflow_starts_with_it():
+    program = "import keras_bert; import tensorflow.python.util._pywrap_util_port as port; print(port.IsMklEnabled())"
     environment = {name: text for name, text in os.environ.items() if name != VARIABLE}
-    command = [sys.executable, "-c", f"{program}; print(port.IsMklEnabled())"]
-    assert subprocess.run(command, capture_output=True, env=environment, text=True, check=True).stdout.strip() == value
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize(

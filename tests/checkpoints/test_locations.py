@@ -1,12 +1,9 @@
-"""The bundled checkpoints: found by name in a checkout and in an installed wheel, small, with a card."""
+"""The bundled checkpoints: found by name, small, with a card; tests/test_wheel.py finds one in a wheel."""
 
 import functools
 import hashlib
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import tomllib
 
 import keras
@@ -119,30 +116,3 @@ def test_an_encoder_without_its_vocabulary(caches, golden):
         keras_bert.load(preprocessing)
     with pytest.raises(ValueError, match="expected a SavedModel that preprocesses texts for BERT"):
         keras_bert.load(KAGGLE, tokenizer=HUB)
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
-def test_an_installed_wheel_finds_it_and_has_the_console_command(tmp_path):
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "site", wheel], check=True)
-    program = "import keras_bert; print(keras_bert.__file__); print(keras_bert.load('bert_tiny_books'))"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    file, loaded = done.stdout.splitlines()
-    assert file.startswith(str(tmp_path / "site"))
-    assert "bert_tiny_books" in loaded
-    assert not (tmp_path / "site" / "pipelines").exists()
-    done = subprocess.run(
-        [sys.executable, tmp_path / "site" / "bin" / "keras-bert", "convert_checkpoint", "--help"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "keras-bert convert_checkpoint --model=" in done.stdout

@@ -1,8 +1,6 @@
 """Int8 products equal integer arithmetic in NumPy; a model in int8 answers like the float model, which is unchanged."""
 
 import dataclasses
-import subprocess
-import sys
 import warnings
 
 import keras
@@ -12,6 +10,7 @@ from scipy.special import erf
 
 import keras_bert
 from tests.conftest import relative
+from tests.pipelines import programs
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
@@ -136,9 +135,9 @@ def test_layer_norm_uses_epsilon():
 # With the largest values, pairs of products exceed 16 bits unless weights have 7 bits. oneDNN reads the variable at its
 # first use, after the fork.
 SATURATING = """
-import os, sys, numpy as np, tensorflow as tf
+import os, numpy as np, tensorflow as tf
 from keras_bert.exporting.int8 import Int8Product, Int8Weight
-for instructions in sys.argv[1:]:
+for instructions in {names}:
     if not os.fork():
         os.environ["ONEDNN_MAX_CPU_ISA"] = instructions
         table = np.where(np.arange(64 * 32).reshape(64, 32) % 3, 1.0, -1.0)
@@ -154,9 +153,9 @@ for instructions in sys.argv[1:]:
 @pytest.mark.slow
 def test_processors_without_vnni_do_not_overflow():
     names = ["AVX512_CORE", "AVX2", "SSE41"]
-    done = subprocess.run([sys.executable, "-c", SATURATING, *names], capture_output=True, text=True)
-    differences = dict(line.split() for line in done.stdout.splitlines())
-    assert list(differences) == names, done.stderr
+    printed, _ = programs.run("keras_bert.version", before=SATURATING.format(names=names))
+    differences = dict(line.split() for line in printed.splitlines())
+    assert list(differences) == names
     assert max(map(float, differences.values())) < 1e-3
 
 

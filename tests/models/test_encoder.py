@@ -2,8 +2,6 @@
 
 import dataclasses
 import pathlib
-import subprocess
-import sys
 import warnings
 
 import keras
@@ -234,7 +232,9 @@ print(peak() - before)
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="reads the peak memory from Linux' /proc")
 def test_remat_saves_memory():
-    output = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
+    from tests.pipelines import programs
+
+    output, _ = programs.run("keras_bert.version", before=MEMORY)
     # Otherwise, each block keeps the probabilities of attention before and after dropout.
     kept = 4 * 2 * (8 * 4 * 512 * 512 * 4) / 1024
     assert int(output) < kept
