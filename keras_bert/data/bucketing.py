@@ -133,7 +133,7 @@ class Batches(PlannedBatches):
         self._plan = SamplePlan([0], lengths, self.batch_size)
         return self._planned(fit_boundaries(self._plan.longest(lengths, self._order(0)[0]), ratio=1.02), lengths)
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.function(autograph=False)  # Traced once for the datasets of all epochs.
     def _batch(self, rows, start, size, length):
         rows, weights = batch_rows(rows, start, size)
         rows.set_shape([self.batch_size])

@@ -115,7 +115,7 @@ class PackedBatches(BatchSource):
         packed = draw_texts(self._plan, self._lengths, epoch_generator(self, epoch))
         return np.pad(packed, [(0, self.steps * self.batch_size - len(packed)), (0, 0)], constant_values=-1)
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.function(autograph=False)  # Traced once for the datasets of all epochs.
     def _batch(self, packed):
         inputs = pack(self._inputs, self._lengths.astype("int32"), packed, self.sequence_length)
         present = packed >= 0

@@ -100,7 +100,7 @@ class PairBatches(PlannedBatches):
         counts = np.bincount(group, minlength=len(boundaries))
         return GroupPlan(boundaries, group, *even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1)))
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.function(autograph=False)  # Traced once for the datasets of all epochs.
     def _batch(self, rows, start, size, lengths):
         rows, weights = batch_rows(rows, start, size)
         take = functools.partial(pad_rows, rows=rows)

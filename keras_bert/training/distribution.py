@@ -1,5 +1,6 @@
 """Strategies: one device, the GPUs of one machine, several machines, a TPU; the batches and the sums of replicas."""
 
+import functools
 import json
 import logging
 import os
@@ -179,31 +180,18 @@ def sum_over_replicas(strategy, number):
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))
 
 
-def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
-    """Distributes a dataset of global batches over the replicas of a strategy.
+def replica_dataset(strategy, make_dataset, divide):
+    """Distributes a dataset of global batches over the replicas of a strategy; `divide` is from `dividing`.
 
     Each worker reads the whole dataset and takes its own rows of every batch, so batches do not depend on the number of
-    workers. If rows cannot be divided evenly, copies of the last row are added with weight 0; a replica may receive
-    only filler. The rows of a replica are a multiple of `micro_batches`.
-
-    `make_dataset` returns a dataset of `(inputs, targets, weights)`, this function a distributed one of `(inputs,
-    targets, weights, totals)`; `targets` is `()` if there are none, `totals` contains the total weight of each loss
-    over the global batch.
+    workers. `make_dataset` returns a dataset of `(inputs, targets, weights)`, this function a distributed one of
+    `(inputs, targets, weights, totals)`; `targets` is `()` if there are none, `totals` are `total_weights`.
     """
     replicas = strategy.num_replicas_in_sync
 
     def make(context):
         here = replicas // context.num_input_pipelines
-        first = context.input_pipeline_id * here
-
-        @tf.autograph.experimental.do_not_convert
-        def split(inputs, targets, weights):
-            totals = total_weights(losses, targets, weights)
-            batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
-            batch = (*batch, tf.broadcast_to(totals, [replicas, len(losses) or 1]))
-            rows = slice(first, first + here) if here > 1 else first
-            return tf.nest.map_structure(lambda value: value[rows], batch)
-
+        split = functools.partial(divide, replicas=replicas, first=context.input_pipeline_id * here, here=here)
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
         dataset = dataset.unbatch() if here > 1 else dataset
         options = tf.data.Options()
@@ -214,6 +202,24 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches: int = 1):
         return dataset.prefetch(2 * here).with_options(options)
 
     return strategy.distribute_datasets_from_function(make)
+
+
+def dividing(losses=(), micro_batches: int = 1):
+    """Returns the function that divides a global batch over replicas, traced once for the datasets of all epochs.
+
+    If rows cannot be divided evenly, copies of the last row are added with weight 0; a replica may receive only filler.
+    The rows of a replica are a multiple of `micro_batches`.
+    """
+
+    @tf.function(autograph=False)
+    def divide(inputs, targets, weights, replicas, first, here):
+        totals = total_weights(losses, targets, weights)
+        batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
+        batch = (*batch, tf.broadcast_to(totals, [replicas, len(losses) or 1]))
+        own = slice(first, first + here) if here > 1 else first
+        return tf.nest.map_structure(lambda value: value[own], batch)
+
+    return divide
 
 
 def _divided(batch, replicas, micro_batches):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_bert.data.bucketing import Batches
 from keras_bert.files import add_array, replacing
-from keras_bert.training.distribution import gather_rows, replica_dataset
+from keras_bert.training.distribution import dividing, gather_rows, replica_dataset
 from keras_bert.training.progress import track
 
 _LOG = logging.getLogger("keras_bert")
@@ -28,7 +28,7 @@ class Evaluator:
         self._model, self._strategy, self._losses = model, strategy, losses
         self._check, self._show = check or (lambda: None), show
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
-        self._source = self._dataset = None
+        self._divide, self._source, self._dataset = dividing(), None, None
 
     def outputs(self, batches, keep=True, with_losses=False):
         """Runs the model on one epoch of a `BatchSource`.
@@ -39,7 +39,7 @@ class Evaluator:
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
         if batches is not self._source:  # Otherwise every evaluation would trace the input pipeline again.
-            self._dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows))
+            self._dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows), self._divide)
             self._source = batches
         what = "evaluating, batches" if with_losses else "predicting, batches"
         for inputs, *batch, _ in track(self._dataset, what, batches.steps, self._show):

@@ -17,7 +17,7 @@ from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import explain_out_of_memory, keep_freed_memory
 from keras_bert.processor import warn_of_emulation
 from keras_bert.training.callbacks import TensorBoard, adapted
-from keras_bert.training.distribution import is_chief, replica_dataset
+from keras_bert.training.distribution import dividing, is_chief, replica_dataset
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.losses import Loss, Score
@@ -269,6 +269,7 @@ class StepLoop:
         self._train_step, self._strategy, self._losses = train_step, strategy, train_step.losses
         self._options, self._interruption, self._show = options, interruption, show
         self.several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._divide = dividing(self._losses, options.micro_batches)
         self._train, self._seconds = self._new_graph(), None
 
     def run(self, batches, step, total, every):
@@ -288,9 +289,7 @@ class StepLoop:
                 if before and before.source is not segment.source:
                     # So that it is traced with the static shapes of the new source.
                     self._train, self._seconds = self._new_graph(), None
-                dataset = replica_dataset(
-                    self._strategy, segment.make_dataset, self._losses, self._options.micro_batches
-                )
+                dataset = replica_dataset(self._strategy, segment.make_dataset, self._divide)
                 iterator, left = iter(dataset), segment.steps
             count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
             traced, began = self._seconds is None, time.monotonic()

@@ -9,7 +9,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import create_strategy
 from keras_bert.data.batch_source import Stream
-from keras_bert.training.distribution import replica_dataset
+from keras_bert.training.distribution import dividing, replica_dataset
 from keras_bert.training.losses import Loss
 from tests.training.small_run import linear
 
@@ -53,7 +53,7 @@ def test_a_worker_that_does_not_respond(two_addresses, monkeypatch):
 def test_each_row_goes_to_one_replica(mirrored):
     numbers = tf.data.Dataset.range(5).map(lambda x: (x, x)).batch(5)
     loss = Loss("count", None, None)
-    dataset = replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
+    dataset = replica_dataset(mirrored, Stream(numbers).dataset, dividing([loss], micro_batches=2))
     ((inputs, _, weights, totals),) = dataset
     found = [part.numpy().tolist() for part in mirrored.experimental_local_results(inputs)]
     real = [part.numpy().tolist() for part in mirrored.experimental_local_results(weights)]
@@ -61,7 +61,7 @@ def test_each_row_goes_to_one_replica(mirrored):
     assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
     assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
     batches = keras_bert.data.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
-    alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset)
+    alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset, dividing())
     assert alone.element_spec[2].shape == (2,)  # Static shapes, as TPUs and XLA need.
 
 
