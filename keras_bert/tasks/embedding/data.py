@@ -10,6 +10,7 @@ passages. The columns of a table tell what it is:
 - two texts: pairs
 """
 
+import collections
 import dataclasses
 import re
 
@@ -84,7 +85,18 @@ class EmbeddingSettings:
         if ends and (len(ends) != 2 or ends[0] >= ends[1]):
             received = ",".join(f"{end:g}" for end in ends)
             raise ValueError(f"`score_range` must be LOWEST,HIGHEST. Received: `score_range={received}`")
-        return read_all(train, dev, self.text_column, self.pair_column, self.score_column, ends, skip_bad_rows)
+        sources = {"train": source(train), "dev": source(dev)}
+        names = {name: origin.name for name, origin in sources.items()}
+
+        def read_all(score_range):
+            options = self.text_column, self.pair_column, self.score_column, score_range, skip_bad_rows
+            read_once = {origin: read(origin, *options) for origin in sources.values()}
+            return [read_once[origin] for origin in sources.values()]
+
+        train, dev = read_all(ends)
+        if train.score_range and dev.score_range and train.score_range != dev.score_range:
+            train, dev = read_all(max(train.score_range, dev.score_range))  # The same in both.
+        return Data(train, dev, names, sources["dev"].typed)
 
     @property
     def own_prompts(self):
@@ -108,22 +120,6 @@ class Data(TaskData):
     typed: bool = False  # Whether dev has rows of JSON.
 
 
-def read_all(train_file, dev_file, text=None, pair=None, score=None, score_range=None, skip_bad_rows=None):
-    """Reads `Data`, with the same range of scores in both; the arguments are those of `read`."""
-    sources = {"train": source(train_file), "dev": source(dev_file)}
-
-    def read_both(score_range):
-        train = read(sources["train"], text, pair, score, score_range, skip_bad_rows)
-        same = sources["dev"] is sources["train"]
-        return train, train if same else read(sources["dev"], text, pair, score, score_range, skip_bad_rows)
-
-    train, dev = read_both(score_range)
-    if train.score_range and dev.score_range and train.score_range != dev.score_range:
-        train, dev = read_both(max(train.score_range, dev.score_range))
-    names = {name: origin.name for name, origin in sources.items()}
-    return Data(train, dev, names, sources["dev"].typed)
-
-
 def loss_name(kind, loss=None):
     """Returns the name of the loss for a kind of data, by default the first one that fits; checks a given one."""
     if loss is not None and loss not in LOSSES[kind]:
@@ -139,55 +135,43 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
     """
     path = source(path)
     if path.document is not None:
-        questions = squad.read(path)
-        return EmbeddingExamples(
-            "pairs", questions.questions, [[questions.contexts[index]] for index in questions.context]
-        )
-    columns = _columns(path, text_column, pair_column, score_column)
-    flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
-    raw_rows = path.rows({name: flags.get(name) for name in columns.required()})
+        found = squad.read(path)
+        return EmbeddingExamples("pairs", found.questions, [[found.contexts[index]] for index in found.context])
+    columns, negatives = _columns(path, text_column, pair_column, score_column)
+    flags = {column: None if name == "label" else f"{name}_column" for name, column in columns.items()}
+    raw_rows = path.rows(flags)
 
-    def row(place, record):
-        query, passage = (text_cell(place, record, name) for name in (columns.text, columns.pair))
-        negatives = [text for name in columns.negatives for text in _negatives(place, record.get(name), name)]
-        score = None if columns.score is None else finite_number(place, columns.score, record[columns.score])
-        label = None if columns.label is None else _label(place, columns.label, record[columns.label])
-        return query, [passage, *negatives], score, label, place
+    def convert(place, record):
+        query, passage = (text_cell(place, record, columns[name]) for name in ("text", "pair"))
+        wrong = [text for name in negatives for text in _negatives(place, record.get(name), name)]
+        answer = None
+        for name, checked in (("score", finite_number), ("label", _label)):
+            if name in columns:
+                answer = checked(place, columns[name], record[columns[name]])
+        return query, [passage, *wrong], answer, place
 
-    rows = [values for _, _, values in converted(path, raw_rows, row, skip_bad_rows)]
-    queries, passages, scores, labels, places = map(list, zip(*rows, strict=True))
-    skipped = len(raw_rows) - len(rows)
-    if columns.label is not None:
-        _check_nli(path, columns, labels)
-        return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
-    if columns.score is None:
-        return EmbeddingExamples(_kind(passages), queries, passages, skipped=skipped)
-    lowest, highest = score_range or _range(path, scores)
-    for place, score in zip(places, scores, strict=True):
-        if not lowest <= score <= highest:
-            raise ValueError(
-                f"{place}: column `{columns.score}` must be between {lowest:g} and {highest:g}. Received: {score:g}"
-            )
-    scaled = [(score - lowest) / (highest - lowest) for score in scores]
-    return EmbeddingExamples("scored", queries, passages, scaled, (lowest, highest), skipped)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    """The columns of a table."""
-
-    text: str
-    pair: str
-    score: str | None
-    label: str | None
-    negatives: list
-
-    def required(self):
-        """The columns that each row must have."""
-        return [name for name in (self.text, self.pair, self.score, self.label) if name]
+    rows = [values for _, _, values in converted(path, raw_rows, convert, skip_bad_rows)]
+    queries, passages, answers, places = map(list, zip(*rows, strict=True))
+    if "label" in columns:
+        _check_nli(path, columns, answers)
+        found = _from_nli(path, queries, passages, answers)
+    elif "score" in columns:
+        lowest, highest = score_range or _range(path, answers)
+        for place, score in zip(places, answers, strict=True):
+            if not lowest <= score <= highest:
+                raise ValueError(
+                    f"{place}: column `{columns['score']}` must be between {lowest:g} and {highest:g}. "
+                    f"Received: {score:g}"
+                )
+        scaled = [(score - lowest) / (highest - lowest) for score in answers]
+        found = EmbeddingExamples("scored", queries, passages, scaled, (lowest, highest))
+    else:
+        found = EmbeddingExamples(_kind(passages), queries, passages)
+    return dataclasses.replace(found, skipped=len(raw_rows) - len(rows))
 
 
 def _columns(path, text, pair, score):
+    """Returns the columns that each row must have by what they are, and the list of those of wrong passages."""
     given = [name for name in (text, pair, score) if name]
     names = _names(path) if path.typed else path.names(given)
     text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
@@ -198,9 +182,10 @@ def _columns(path, text, pair, score):
             f"{path.place(1)}: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no "
             "score. Remove one, or name the column of the scores with `score_column`"
         )
-    score = score or (_SCORE if _SCORE in names else None)
-    label = next((name for name in _LABELS if name in names), None)
-    return _Columns(text, pair, score, None if score or negatives else label, [] if score else negatives)
+    if score := score or (_SCORE if _SCORE in names else None):
+        return {"text": text, "pair": pair, "score": score}, []
+    label = next((name for name in _LABELS if name in names and not negatives), None)
+    return {"text": text, "pair": pair, **({"label": label} if label else {})}, negatives
 
 
 def _names(path):
@@ -234,10 +219,10 @@ def _label(place, column, value):
 
 def _check_nli(path, columns, labels):
     """Raises an error for pairs whose label 1 probably means that their texts are alike."""
-    if (columns.text, columns.pair) != _NLI_TEXTS and set(labels) == {"0", "1"}:
+    if (columns["text"], columns["pair"]) != _NLI_TEXTS and set(labels) == {"0", "1"}:
         raise ValueError(
-            f"{path}: column `{columns.label}` has only 0 and 1. In NLI, 0 is entailment and 1 is neutral. Expected a "
-            f"column `{_SCORE}` if 1 marks pairs that are alike, or the words entailment, neutral and contradiction"
+            f"{path}: column `{columns['label']}` has only 0 and 1. In NLI, 0 is entailment and 1 is neutral. Expected "
+            f"a column `{_SCORE}` if 1 marks pairs that are alike, or the words entailment, neutral and contradiction"
         )
 
 
@@ -253,19 +238,17 @@ def _range(path, scores):
 
 def _from_nli(path, premises, passages, labels):
     """Returns a row for each entailed hypothesis, with the contradicted ones of its premise."""
-    entailed, contradicted = {}, {}
+    entailed, contradicted = collections.defaultdict(list), collections.defaultdict(list)
     for premise, (hypothesis, *_), label in zip(premises, passages, labels, strict=True):
-        if label in _ENTAILMENT:
-            entailed.setdefault(premise, []).append(hypothesis)
-        elif label in _CONTRADICTION:
-            contradicted.setdefault(premise, []).append(hypothesis)
-    pairs = [(premise, hypothesis) for premise, found in entailed.items() for hypothesis in found]
-    if not pairs:
-        raise ValueError(f"{path}: no rows with the label entailment. Expected at least one")
-    queries = [premise for premise, _ in pairs]
+        if label not in _OTHERS:
+            (entailed if label in _ENTAILMENT else contradicted)[premise].append(hypothesis)
     rows = [
-        [hypothesis, *(other for other in contradicted.get(premise, []) if other != hypothesis)]
-        for premise, hypothesis in pairs
+        (premise, [hypothesis, *(other for other in contradicted[premise] if other != hypothesis)])
+        for premise, found in entailed.items()
+        for hypothesis in found
     ]
-    used = len(pairs) + sum(len(contradicted.get(premise, ())) for premise in entailed)
-    return EmbeddingExamples(_kind(rows), queries, rows, unused=len(labels) - used)
+    if not rows:
+        raise ValueError(f"{path}: no rows with the label entailment. Expected at least one")
+    used = len(rows) + sum(len(contradicted[premise]) for premise in entailed)
+    queries, passages = map(list, zip(*rows, strict=True))
+    return EmbeddingExamples(_kind(passages), queries, passages, unused=len(labels) - used)

@@ -3,6 +3,7 @@
 import collections
 
 import numpy as np
+import tensorflow as tf
 
 from keras_bert.comparisons import compared
 from keras_bert.files import write_text
@@ -12,12 +13,13 @@ from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
-from keras_bert.tasks.multiple_choice import features
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all
 from keras_bert.tasks.multiple_choice.report import judge_choices
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
 from keras_bert.training.progress import announced
+
+_ROWS = 2048  # Rows to tokenize at a time.
 
 
 class MultipleChoiceTask(Task):
@@ -34,9 +36,9 @@ class MultipleChoiceTask(Task):
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
         self.loss = classification_loss()
         self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
-        self._lengths = {name: features.choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
+        self._lengths = {name: choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
         for name, lengths in self._lengths.items():
-            features.check_answers(data.names[name], data.parts[name], lengths)
+            _check_answers(data.names[name], data.parts[name], lengths)
         self.card = _card(data)
 
     @classmethod
@@ -57,11 +59,11 @@ class MultipleChoiceTask(Task):
 
     def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):
-            inputs = features.choice_inputs(examples, self.preprocessor)
+            inputs = choice_inputs(examples, self.preprocessor)
         return Split(name, examples, inputs, np.array(examples.labels or [0] * len(examples), "int32"), batch_size=16)
 
     def summarize(self):
-        lengths = features.full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
+        lengths = _full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
         limit = self.bert.config.max_position_embeddings
         return summarize(self.data, lengths, self.sequence_length, limit)
 
@@ -210,3 +212,53 @@ def predictions_table(logits, choices, keys):
         cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
         lines.append("\t".join([keys[best], *cells]))
     return lines
+
+
+def choice_inputs(examples, preprocessor):
+    """Returns the model inputs of `ChoiceExamples` for `Batches`, `(rows, choices, length)`, ragged in length.
+
+    All rows have as many choices as the longest; absent choices have the length 0.
+    """
+    texts, choices = examples.text, _rectangle(examples.choices)
+    parts = []
+    for start in range(0, len(texts), _ROWS):
+        packed = preprocessor.with_choices(texts[start : start + _ROWS], choices[start : start + _ROWS])
+        lengths = tf.reshape(tf.reduce_sum(packed["padding_mask"], -1), [-1])
+        flat = {name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()}
+        parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in flat.items()})
+    width = len(choices[0])
+    flat = {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
+    return {name: tf.RaggedTensor.from_uniform_row_length(values, width) for name, values in flat.items()}
+
+
+def choice_lengths(inputs):
+    """Returns the number of tokens of each choice, `(rows, choices)`; 0 for absent ones."""
+    ids = inputs["token_ids"]
+    return ids.values.row_lengths().numpy().reshape(int(ids.nrows()), -1)
+
+
+def _full_lengths(examples, preprocessor, lengths):
+    """Returns the number of tokens of the longest choice of each row, with its text and without truncation."""
+    choices = _rectangle(examples.choices)
+    width = len(choices[0])
+    text = [text for text in examples.text for _ in range(width)]
+    columns = [text, [choice for row in choices for choice in row]]
+    counts = data_summary.token_counts(preprocessor, columns, lengths.reshape(-1))
+    return counts.reshape(-1, width).max(1)
+
+
+def _check_answers(path, examples, lengths):
+    """Raises an error if a right choice has no tokens, such as one of control characters only."""
+    rows = np.flatnonzero(lengths[np.arange(len(examples)), examples.labels] == 0)
+    if len(rows):
+        row = rows[0]
+        choice = examples.choices[row][examples.labels[row]]
+        raise ValueError(
+            f"{path}:{examples.lines[row]}: the right choice has no tokens. Expected text. Received: {choice!r:.80}"
+        )
+
+
+def _rectangle(choices):
+    """Pads the lists of choices with empty ones."""
+    width = max(map(len, choices))
+    return [[*row, *[""] * (width - len(row))] for row in choices]

@@ -5,6 +5,7 @@ import math
 import re
 import statistics
 
+from keras_bert.heads.answers import character_offsets
 from keras_bert.reports import charts, page
 from keras_bert.reports.excerpts import excerpts
 from keras_bert.reports.judged import LOOK, Judged
@@ -174,11 +175,9 @@ def _excerpts(row):
 
 def _places(text, spans):
     """Converts byte spans to character spans; partially covered characters are included."""
-    data, places = text.encode("utf-8", "replace"), []
+    offsets, places = character_offsets(text), []
     for first, last in spans:
-        first, last = max(0, first), min(last, len(data))
+        first, last = max(0, first), min(last, len(offsets) - 1)
         if first < last:
-            while last < len(data) and data[last] & 0xC0 == 0x80:  # A UTF-8 continuation byte.
-                last += 1
-            places.append(tuple(len(data[:byte].decode("utf-8", "ignore")) for byte in (first, last)))
+            places.append((int(offsets[first + 1]) - 1, int(offsets[last])))
     return places

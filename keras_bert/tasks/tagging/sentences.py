@@ -36,14 +36,10 @@ class Sentences(Rows):
         """Whether the file has entities or tags."""
         return self.entities is not None or self.tags is not None
 
-    @property
-    def sources(self):
-        """The words or texts."""
-        return self.texts if self.words is None else self.words
-
     def fingerprint(self):
         """Returns a hash of the content, to recognize changed data."""
-        return fingerprint([self.sources, self.entities, self.tags, self.documents])
+        content = self.texts if self.words is None else self.words
+        return fingerprint([content, self.entities, self.tags, self.documents])
 
     def types(self):
         """Returns the types of the entities, or the plain tags, of each sentence: a list of lists."""

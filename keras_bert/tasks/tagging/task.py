@@ -1,6 +1,8 @@
 """Fine-tuning for tagging: named entities, chunks, parts of speech."""
 
+import collections
 import functools
+import itertools
 import pathlib
 
 import numpy as np
@@ -10,10 +12,11 @@ from keras_bert.comparisons import compared
 from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification, build_token_classifier
+from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
+from keras_bert.tasks.class_names import some
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, features, metrics, schemes
-from keras_bert.tasks.tagging import summary as sentence_summary
 from keras_bert.tasks.tagging.data import TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
@@ -21,6 +24,7 @@ from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
 
+_FEW = 5  # Types to list.
 _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 
 
@@ -74,7 +78,7 @@ class TaggingTask(Task):
         return predictions_name(origin.name, "test", origin.typed)
 
     def summarize(self):
-        return sentence_summary.summarize(self._windows, self.settings)
+        return summarize(self._windows, self.settings)
 
     def _split_windows(self, part):
         return TaggingWindows(part, self.preprocessor, self.labels, **self.settings.windows)
@@ -87,10 +91,10 @@ class TaggingTask(Task):
         return {_FLAGS.get(name, name): value for name, value in super().data_settings().items()}
 
     def data_warnings(self):
-        return sentence_summary.warnings(self.summary)
+        return summary_warnings(self.summary)
 
     def data_facts(self):
-        return sentence_summary.facts(self.summary)
+        return summary_facts(self.summary)
 
     def problems(self):
         return _problems(self._windows)
@@ -231,3 +235,84 @@ def _card(train, dev):
         "example": '["A text with names."]',
         "arguments": '"A text with names."',
     }
+
+
+def summarize(windows, settings):
+    """Summarizes `TaggingWindows` by split as JSON values.
+
+    Besides the entries of every task, these are `words`, the training words; `entities`, the training entities of each
+    type, or `tags`, the words of each tag; `unknown`, the dev entities of types that train lacks; `windows`; and
+    `long`, the training sentences with several windows.
+    """
+    train, dev = windows["train"], windows["dev"]
+    sentences = train.sentences
+    counts = collections.Counter(itertools.chain.from_iterable(sentences.types()))
+    unknown = collections.Counter(kind for kinds in dev.sentences.types() for kind in kinds if kind not in counts)
+    keys = {
+        split: [data_summary.normal(part.text(row)) for row in range(len(part.sentences))]
+        for split, part in windows.items()
+    }
+    names = {split: part.sentences.origin.name for split, part in windows.items()}
+    return {
+        "unit": "texts" if sentences.words is None else "sentences",
+        "predicted": "word",
+        **data_summary.split_entries(keys, names),
+        "words": int(train.counts.sum()),
+        "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
+        "unknown": dict(unknown.most_common()),
+        "windows": len(train.windows.length),
+        "long": 0 if settings.document_context else int(np.sum(train.tokens > settings.sequence_length - 2)),
+        "baseline": "each word's most frequent training tag",
+        "majority": _baseline(train, dev),
+    }
+
+
+def summary_warnings(summary):
+    """Returns sentences about types or tags that are probably mistakes."""
+    unknown, what = summary.get("unknown", {}), "types" if "entities" in summary else "tags"
+    counts = summary["entities" if what == "types" else "tags"]
+    found = data_summary.look_alikes(what, counts | dict.fromkeys(unknown, 0))
+    if what == "types" and not counts:
+        found.append(f"no training {summary['unit']} have entities: the model can only learn to find none")
+    if unknown:
+        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
+        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
+    return found
+
+
+def _baseline(train, dev):
+    """Returns the dev scores of tagging each word with its most frequent tag in train, unknown words with "O"."""
+    counts = collections.defaultdict(collections.Counter)
+    for words, tags in zip(_words(train), train.gold_tags, strict=True):
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][tag] += 1
+    every = sum(counts.values(), collections.Counter())
+    other = every.most_common(1)[0][0] if train.sentences.scheme == PLAIN else schemes.OUTSIDE
+    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
+    said = [[best.get(word, other) for word in words] for words in _words(dev)]
+    if train.sentences.scheme == PLAIN:
+        return metrics.word_scores(dev.gold_tags, said)
+    found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
+    return metrics.entity_scores(dev.sentences.entities, found)
+
+
+def _words(windows):
+    """Returns the words of each sentence; those of texts are BERT's."""
+    rows = range(len(windows.sentences))
+    return [[windows.text(row)[start:end] for start, end in windows.word_spans(row)] for row in rows]
+
+
+def summary_facts(summary):
+    """Returns the entries of the summary that other tasks lack, as lines of text by title."""
+    name = "entities" if "entities" in summary else "tags"
+    total = sum(summary[name].values())
+    kinds = ", ".join(f"{kind or 'entity'}: {count:,}" for kind, count in list(summary[name].items())[:_FEW])
+    more = f", and {len(summary[name]) - _FEW} more" if len(summary[name]) > _FEW else ""
+    lines = {f"training {summary['unit']}": f"{summary['train']:,}, {summary['words']:,} words"}
+    lines[f"training {name}"] = f"{total:,}; {kinds}{more}" if total else "none"
+    if summary["long"]:
+        lines["long"] = f"{summary['long']:,} training {summary['unit']} are read in several windows"
+    for split in ("dev", "test"):
+        for name, count in summary[split].items():
+            lines[f"{split} {summary['unit']}"] = f"{name}: {count:,}"
+    return lines
