@@ -113,7 +113,9 @@ class MultiHeadAttention(Composite):
         scores = ops.cast(scores, "float32")
         if attention_mask is not None:
             scores = scores + attention_bias(attention_mask)
-        probabilities = ops.cast(_softmax(scores), self.compute_dtype)
+        # Keras warns about a softmax over a single value, which occurs for a sequence of one token.
+        probabilities = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+        probabilities = ops.cast(probabilities, self.compute_dtype)
         dropped = self.probability_dropout(probabilities, seed=seed, training=training)
         context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))
         return self.output_dense(ops.reshape(context, ops.shape(hidden))), probabilities
@@ -143,8 +145,3 @@ class MultiHeadAttention(Composite):
         batch, length, _ = ops.shape(source)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
-
-
-def _softmax(scores):
-    # Keras warns about a softmax over a single value, which occurs for a sequence of one token.
-    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)

@@ -59,16 +59,6 @@ def readable(value):
     return "; ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _anchor(name):
-    """Returns the id of a section."""
-    return re.sub(r"\W+", "-", name.lower()).strip("-")
-
-
-def _contents(body):
-    """Returns pairs of id and name of the sections of a rendered page."""
-    return [(anchor, markupsafe.Markup(name)) for anchor, name in _SECTION.findall(body)]
-
-
 def _elsewhere(path):
     """Returns the template at an absolute path, one of a report outside of this package."""
     file = pathlib.Path(path)
@@ -85,7 +75,10 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters |= {"cut": cut, "readable": readable, "anchor": _anchor, "contents": _contents}
+_ENVIRONMENT.filters |= {"cut": cut, "readable": readable}
+_ENVIRONMENT.filters["anchor"] = lambda name: re.sub(r"\W+", "-", name.lower()).strip("-")  # The id of a section.
+# Pairs of id and name of the sections of a rendered page.
+_ENVIRONMENT.filters["contents"] = lambda body: [(key, markupsafe.Markup(name)) for key, name in _SECTION.findall(body)]
 _ENVIRONMENT.filters["px"] = "{:.1f}".format
 _ENVIRONMENT.filters["percent"] = "{:.2f}%".format
 _ENVIRONMENT.globals["nothing"] = NOTHING

@@ -63,7 +63,12 @@ def add_teacher(student: keras.Model, teacher: keras.Model) -> keras.Model:
             raise ValueError(f"`{name}` must be a model from build_pretrainer. Received: a model with head {head!r}")
     # Keras does not see the weights of a function.
     shapes = {f"{_TEACHER}{name}": output.shape for name, output in teacher.output.items()}
-    teach = keras.layers.Lambda(lambda inputs: _frozen_outputs(teacher, inputs), lambda _: shapes, name="teacher")
+
+    def frozen(inputs):
+        outputs = teacher(inputs, training=False)
+        return {f"{_TEACHER}{name}": keras.ops.stop_gradient(output) for name, output in outputs.items()}
+
+    teach = keras.layers.Lambda(frozen, lambda _: shapes, name="teacher")
 
     # Wiring
     outputs = {**student.output, **teach(dict(student.input))}
@@ -76,11 +81,6 @@ def without_teacher(model: keras.Model) -> keras.Model:
     """Returns the student of a model from `add_teacher`; other models are returned unchanged."""
     outputs = {name: output for name, output in model.output.items() if not name.startswith(_TEACHER)}
     return model if len(outputs) == len(model.output) else keras.Model(model.input, outputs, name="bert_pretrainer")
-
-
-def _frozen_outputs(teacher, inputs):
-    outputs = teacher(inputs, training=False)
-    return {f"{_TEACHER}{name}": keras.ops.stop_gradient(output) for name, output in outputs.items()}
 
 
 def _layer_numbers(total, layers):
@@ -119,7 +119,8 @@ def add_language_model_loss(classifier, pretrainer):
     labels = inputs["token_ids"][:, 1:]
     real = keras.ops.cast(keras.ops.not_equal(inputs["padding_mask"][:, 1:], 0), "float32")
     positions = keras.ops.cumsum(keras.ops.ones_like(labels), axis=1) - 1
-    logits = predict_tokens(layers, transform(_below(transform), positions))
+    hidden = transform._inbound_nodes[0].arguments.args[0]  # The sequence output of the encoder.
+    logits = predict_tokens(layers, transform(hidden, positions))
     losses = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     loss = keras.ops.sum(losses * real, axis=1) / keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
 
@@ -131,12 +132,6 @@ def add_language_model_loss(classifier, pretrainer):
 def without_language_model_loss(model):
     """Returns the classifier of a model from `add_language_model_loss`."""
     return keras.Model(model.input, {"logits": model.output["logits"]}, name="bert_classifier")
-
-
-def _below(transform):
-    """Returns the sequence output of the encoder, the first argument of the transform."""
-    node = transform._inbound_nodes[0]
-    return node.arguments.args[0]
 
 
 def build_bi_encoder(embedder: keras.Model) -> keras.Model:

@@ -173,7 +173,11 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
 def _columns(path, text, pair, score):
     """Returns the columns that each row must have by what they are, and the list of those of wrong passages."""
     given = [name for name in (text, pair, score) if name]
-    names = _names(path) if path.typed else path.names(given)
+    if path.typed:  # The names in any row; rows that cannot be read are reported later.
+        rows = readable(path, path.rows(), lambda place, record: list(record))
+        names = list(dict.fromkeys(name for _, names in rows for name in names))
+    else:
+        names = path.names(given)
     text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
     pair = pair or next((name for name in _PAIRS if name in names and name != text), _PAIRS[0])
     negatives = sorted((name for name in names if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
@@ -186,12 +190,6 @@ def _columns(path, text, pair, score):
         return {"text": text, "pair": pair, "score": score}, []
     label = next((name for name in _LABELS if name in names and not negatives), None)
     return {"text": text, "pair": pair, **({"label": label} if label else {})}, negatives
-
-
-def _names(path):
-    """Returns the names in any row of JSON; rows that cannot be read are reported later."""
-    rows = readable(path, path.rows(), lambda place, record: list(record))
-    return list(dict.fromkeys(name for _, names in rows for name in names))
 
 
 def _kind(passages):

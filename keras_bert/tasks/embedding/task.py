@@ -49,7 +49,10 @@ class EmbeddingTask(Task):
         super().__init__(data, start, dataclasses.replace(settings, sequence_length=length))
         self.examples, self.files = {"train": train, "dev": dev}, data.names
         self.title = f"Sentence embeddings, {data.names['train']}"
-        self.metric, (name, loss_settings, self.loss) = METRICS[dev.kind], _make_loss(settings, train.kind)
+        name = loss_name(train.kind, settings.loss)
+        make_loss, names = _LOSSES[name]
+        loss_settings = {field: getattr(settings, field) for field in names}
+        self.metric, self.loss = METRICS[dev.kind], make_loss(*loss_settings.values())
         self._set_head(settings)
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
         self._own_prompts = settings.own_prompts
@@ -102,17 +105,11 @@ class EmbeddingTask(Task):
 
     def data_facts(self):
         described = {split: f"{self.files[split]}: {_described(part)}" for split, part in self.examples.items()}
-        return {
-            "training examples": described["train"],
-            "dev examples": described["dev"],
-            "vectors": self._vectors(self.options["loss"]),
-        }
-
-    def _vectors(self, loss):
-        """Describes the head and the loss."""
         pooling = self._pooling if isinstance(self._pooling, str) else " and ".join(self._pooling)
         projected = f", projected to {self._projection}" if self._projection else ""
-        return f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}; loss {loss}"
+        head = f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}"
+        vectors = f"{head}; loss {self.options['loss']}"
+        return {"training examples": described["train"], "dev examples": described["dev"], "vectors": vectors}
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
@@ -132,7 +129,10 @@ class EmbeddingTask(Task):
     def summarize(self):
         """Summarizes the data, see `tasks.summary`."""
         train, limit = self.examples["train"], self.bert.config.max_position_embeddings
-        rows = {split: _keys(examples) for split, examples in self.examples.items()}
+        rows = {
+            split: [data_summary.normal(query, *row) for query, row in zip(part.queries, part.passages, strict=True)]
+            for split, part in self.examples.items()
+        }
         return {
             "unit": "rows",
             **data_summary.split_entries(rows, self.files),
@@ -262,12 +262,6 @@ class JudgedRanks(JudgedTriplets):
     how = JudgedTriplets.how.replace("largest excess of similarity", "lowest rank of the right passage")
 
 
-def _keys(examples):
-    """Returns the texts of each row without differences in case and white space."""
-    rows = zip(examples.queries, examples.passages, strict=True)
-    return [data_summary.normal(query, *passages) for query, passages in rows]
-
-
 def _described(examples):
     texts = f"{len(examples):,} {'pairs with a score' if examples.kind == 'scored' else examples.kind}"
     if examples.unused:
@@ -288,11 +282,3 @@ def _card(data):
         "trained_on": data.names["train"],
         "example": '["A text.", "Another one."]',
     }
-
-
-def _make_loss(settings, kind):
-    """Returns the name of the loss for data of a kind, its settings, and the `Loss`."""
-    name = loss_name(kind, settings.loss)
-    make, names = _LOSSES[name]
-    values = {field: getattr(settings, field) for field in names}
-    return name, values, make(*values.values())

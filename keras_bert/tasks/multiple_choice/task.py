@@ -92,21 +92,18 @@ class MultipleChoiceTask(Task):
     def conclude(self, dev, test, output):
         scores = score(self.data.dev.labels, dev["dev"])
         self._write_predictions(test, output)
+        first, *others = set(predict(dev["dev"]).tolist())
+        labels = self.data.test and self.data.test.labels
         return Findings(
             scores,
             *self.judge(dev).report(),
             tables=compared(self, scores)[1],
-            same=self._same(dev["dev"]),
-            test_scores=self._test_scores(test),
+            same=None if others else f"choice {self.data.keys[first]}",
+            test_scores=score(labels, test["test"]) if labels else None,
         )
 
     def judge(self, logits):
         return judge_choices(self.data.keys, self.data.dev, logits["dev"], self._lengths["dev"].max(1))
-
-    def _same(self, logits):
-        """Returns the label that is predicted for every row, or `None`."""
-        first, *others = set(predict(logits).tolist())
-        return None if others else f"choice {self.data.keys[first]}"
 
     def _write_predictions(self, logits, output):
         """Writes `predictions.tsv`."""
@@ -116,11 +113,6 @@ class MultipleChoiceTask(Task):
             choices = [row[best] for row, best in zip(test.choices, chosen, strict=True)]
             lines = with_columns(lines, {"text": test.text, "choice": choices})
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
-
-    def _test_scores(self, logits):
-        """Returns the scores on test, or `None` without labels."""
-        labels = self.data.test and self.data.test.labels
-        return labels and score(labels, logits["test"])
 
 
 def _card(data):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 import re
 import statistics
 
@@ -15,6 +16,17 @@ _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where
 _OTHER = "other"
 _LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 or more": math.inf}
 _NONE = "none"
+# The columns of `errors.tsv`, of a row.
+_COLUMNS = {
+    "id": operator.itemgetter("id"),
+    "question": operator.itemgetter("question"),
+    "gold answers": lambda row: " | ".join(dict.fromkeys(row["golds"])),
+    "prediction": operator.itemgetter("prediction"),
+    "probability": lambda row: f"{row['probability']:.4f}" if _confidence(row) >= 0 else "",
+    "exact match": lambda row: f"{row['exact']:.4f}",
+    "F1": lambda row: f"{row['f1']:.4f}",
+    "context": operator.itemgetter("context"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,8 @@ class JudgedAnswers(Judged):
 
     def head(self, row):
         row = self.rows[row]
-        golds, sure = list(map(page.bold, dict.fromkeys(row["golds"]))), _sure(row)
+        golds = list(map(page.bold, dict.fromkeys(row["golds"])))
+        sure = [page.percent(row["probability"], 1)] if _confidence(row) >= 0 else []
         gold = page.words("gold", page.words(*golds[:3], *["…"] * (len(golds) > 3), between=", "))
         said = ["no answer, the best would have" if sure else "no answer"]
         if row["prediction"]:
@@ -71,9 +84,7 @@ class JudgedAnswers(Judged):
         return [("question", row["question"]), *(("second", excerpt) for excerpt in _excerpts(row))]
 
     def columns(self):
-        columns = {"id": "id", "question": "question", "gold answers": "golds", "prediction": "prediction"}
-        columns |= {"probability": "probability", "exact match": "exact", "F1": "f1", "context": "context"}
-        return {title: [_cell(row, name) for row in self.rows] for title, name in columns.items()}
+        return {title: list(map(show, self.rows)) for title, show in _COLUMNS.items()}
 
 
 def judge_answers(rows, version_2=False):
@@ -94,18 +105,6 @@ def judge_answers(rows, version_2=False):
         rows=rows,
         version_2=version_2,
     )
-
-
-def _cell(row, name):
-    """Returns a value of a row as text for `errors.tsv`."""
-    match name:
-        case "golds":
-            return " | ".join(dict.fromkeys(row["golds"]))
-        case "probability" if _confidence(row) < 0:
-            return ""
-        case "probability" | "exact" | "f1":
-            return f"{row[name]:.4f}"
-    return row[name]
 
 
 def _decisions(rows):
@@ -156,11 +155,6 @@ def _length(row):
 
 def _confidence(row):
     return row["probability"] if charts.drawable(row["probability"]) else -1.0
-
-
-def _sure(row):
-    """Returns the probability of the best answer as a list of a text, empty without one."""
-    return [page.percent(row["probability"], 1)] if _confidence(row) >= 0 else []
 
 
 def _excerpts(row):

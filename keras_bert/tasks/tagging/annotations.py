@@ -77,19 +77,17 @@ def read(origin, word_column=None, tag_column=None, labels=None):
         content = {"words": words, "tags": tags}
     else:
         texts = [_text(place, record, source) for place, record in found]
-        content = {"texts": texts, "entities": None if name is None else _all_spans(origin, found, name, names, texts)}
+        content = {"texts": texts}
+        if name is not None:
+            _check_keys(origin, found, name, names)
+            rows = zip(found, texts, strict=True)
+            content["entities"] = [_spans(place, record, name, text) for (place, record), text in rows]
     return Records(origin=origin, lines=lines, documents=list(range(len(lines))), **content, **form)
 
 
 def _is_words(value):
     """Whether a value is a list of words; Prodigy and spaCy have lists of objects beside the text."""
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-def _all_spans(origin, found, name, names, texts):
-    """Returns the spans of all texts."""
-    _check_keys(origin, found, name, names)
-    return [_spans(place, record, name, text) for (place, record), text in zip(found, texts, strict=True)]
 
 
 def _check_keys(origin, found, name, names):

@@ -70,11 +70,6 @@ class Match(NamedTuple):
         """The gold entity and the predicted one, as far as there are any."""
         return [entity for entity in (self.gold, self.prediction) if entity]
 
-    @property
-    def sure(self):
-        """The confidence as text, "" without one."""
-        return f"{self.confidence:.4f}" if math.isfinite(self.confidence) else ""
-
     def span(self, entity):
         """Returns the characters of an entity, `(first, end)`."""
         return self.row["words"][entity.start][0], self.row["words"][entity.end - 1][1]

@@ -194,7 +194,7 @@ def _error(match):
     cells = [match.row["line"], 1 + min(entity.start for entity in match.entities), match.kind]
     for entity in (match.gold, match.prediction):
         cells += [entity.type, match.text(entity)] if entity else ["", ""]
-    return [*cells, match.sure, match.row["text"]]
+    return [*cells, f"{match.confidence:.4f}" if math.isfinite(match.confidence) else "", match.row["text"]]
 
 
 def _labels(match):
@@ -273,24 +273,18 @@ def _borders(matches):
 
 
 def _border(name, some):
-    words = collections.Counter(map(_word_between, some)).most_common(_WORDS)
-    different = {}
+    words, different = collections.Counter(), {}
     for match in some:
+        gold, prediction = (set(range(entity.start, entity.end)) for entity in match.entities)
+        (between,) = gold ^ prediction  # The word between the borders of both.
+        words[match.text(Entity("", between, between + 1))] += 1
         different.setdefault((match.text(match.gold), match.text(match.prediction)), match)
     return {
         "name": name,
         "count": f"{len(some):,}",
-        "words": [(word, f"{count:,}") for word, count in words],
+        "words": [(word, f"{count:,}") for word, count in words.most_common(_WORDS)],
         "examples": [(match.row["line"], _example(match)) for match in list(different.values())[:_EXAMPLES]],
     }
-
-
-def _word_between(match):
-    """Returns the word between the borders of gold and prediction."""
-    gold, prediction = (set(range(entity.start, entity.end)) for entity in match.entities)
-    (word,) = gold ^ prediction
-    first, end = match.row["words"][word]
-    return match.row["text"][first:end]
 
 
 def _example(match):
@@ -313,14 +307,14 @@ def _entity_lengths(matches):
     """Returns table rows with the F1 of entities of the same number of words."""
     gold, predicted = ([match[side] for match in matches if match[side]] for side in (1, 2))
     correct = [match.gold for match in matches if match.kind == CORRECT]
-    counts = [collections.Counter(map(_length, entities)) for entities in (correct, gold, predicted)]
+    counts = [
+        collections.Counter(
+            next(name for name, most in _ENTITY_LENGTHS.items() if end - start <= most) for _, start, end in entities
+        )
+        for entities in (correct, gold, predicted)
+    ]
     rows = [(name, *(count[name] for count in counts)) for name in _ENTITY_LENGTHS]
     return [[name, f"{gold:,}", f"{said:,}", _f1(hits, gold, said)] for name, hits, gold, said in rows if gold or said]
-
-
-def _length(entity):
-    """Returns the group of an entity in `_ENTITY_LENGTHS`."""
-    return next(name for name, most in _ENTITY_LENGTHS.items() if entity.end - entity.start <= most)
 
 
 def _f1(correct, gold, predicted):

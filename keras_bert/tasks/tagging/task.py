@@ -44,9 +44,14 @@ class TaggingTask(Task):
         parts = data.parts()
         self.files = {name: str(part.origin) for name, part in parts.items()}
         with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
-            self._windows = {name: self._split_windows(part) for name, part in parts.items()}
-        self.splits = {name: [Split(name, part, *self._examples(name))] for name, part in parts.items()}
-        self.options = {"labels": self.labels, **settings.windows}
+            options = settings.windows
+            self._windows = {
+                name: TaggingWindows(part, self.preprocessor, self.labels, **options) for name, part in parts.items()
+            }
+        # The data to predict is read in parts, see `TaggingWindows.logits`.
+        examples = {name: (None, None) if name == "test" else self._windows[name].examples() for name in parts}
+        self.splits = {name: [Split(name, part, *examples[name])] for name, part in parts.items()}
+        self.options = {"labels": self.labels, **options}
         self.card = _card(train, data.dev)
 
     @classmethod
@@ -79,13 +84,6 @@ class TaggingTask(Task):
 
     def summarize(self):
         return summarize(self._windows, self.settings)
-
-    def _split_windows(self, part):
-        return TaggingWindows(part, self.preprocessor, self.labels, **self.settings.windows)
-
-    def _examples(self, name):
-        """Returns inputs and targets; the data to predict is read in parts, see `TaggingWindows.logits`."""
-        return (None, None) if name == "test" else self._windows[name].examples()
 
     def data_settings(self):
         return {_FLAGS.get(name, name): value for name, value in super().data_settings().items()}
@@ -136,19 +134,14 @@ class TaggingTask(Task):
     def conclude(self, dev, test, output):
         scores, test_scores = self._scores("dev", dev["words"]), self._test_scores(test)
         for split, logits in (("dev", dev), ("test", test)):
-            if logits:
-                self._write(split, logits["words"], output)
+            if logits:  # Predictions are written in the form of the file.
+                windows, logits = self._windows[split], logits["words"]
+                origin, found = windows.sentences.origin, (windows.tags if self.plain else windows.entities)(logits)
+                windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), found)
         tables = compared(self, scores, test_scores)[1]
         tags = {tag for tags in self._windows["dev"].tags(dev["words"]) for tag in tags}
         same = tags.pop() if len(tags) == 1 else None
         return Findings(scores, *self.judge(dev).report(), tables=tables, same=same, test_scores=test_scores)
-
-    def _write(self, split, logits, output):
-        """Writes the predictions in the form of the file."""
-        windows = self._windows[split]
-        found = windows.tags(logits) if self.plain else windows.entities(logits)
-        origin = windows.sentences.origin
-        windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), found)
 
     def _test_scores(self, test):
         """Returns the scores of the data to predict, `None` without entities, as in files whose tags are not public."""
