@@ -14,7 +14,6 @@ import tensorflow as tf
 from keras_bert.checks import check_report_to
 from keras_bert.files import read_json, write_json
 
-_SPEED = "_per_second"
 # Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
 _MLFLOW_LENGTH = 500  # MLflow's limit on the length of a parameter.
@@ -57,17 +56,26 @@ class Callback:
 def create_callbacks(names, directory, run_name):
     """Returns the callbacks that report the run in a directory, for the names in `REPORT_TO`."""
     check_report_to(names)
-    directory, callbacks = pathlib.Path(directory), []
-    if "tensorboard" in names:
-        callbacks.append(TensorBoard(directory / "tensorboard"))
-    if "wandb" in names:
-        callbacks.append(WeightsAndBiases(directory, run_name))
-    if "mlflow" in names:
-        callbacks.append(MLflow(directory, run_name))
-    return callbacks
+    board = [TensorBoard(pathlib.Path(directory) / "tensorboard")] if "tensorboard" in names else []
+    return board + [service(directory, run_name) for service in (WeightsAndBiases, MLflow) if service.name in names]
 
 
-class TensorBoard(Callback):
+class _Reports(Callback):
+    """Base class of callbacks that report numbers by group, such as `train/loss` and `speed/examples_per_second`."""
+
+    def on_log(self, step, numbers):
+        groups = {name: "speed" if name.endswith("_per_second") else "train" for name in numbers}
+        self.report(step, {f"{groups[name]}/{name}": value for name, value in numbers.items()})
+
+    def on_evaluation(self, step, results):
+        self.report(step + 0.5, {f"evaluation/{name}": value for name, value in results.items()})
+
+    def report(self, place, numbers):
+        """Reports numbers of step `int(place)`; an evaluation comes after the log of the same step."""
+        raise NotImplementedError
+
+
+class TensorBoard(_Reports):
     """Writes event files for TensorBoard, without needing the package. A resumed run keeps one curve."""
 
     def __init__(self, directory):
@@ -89,14 +97,9 @@ class TensorBoard(Callback):
             rows = "\n".join(f"| {name} | {str(value).replace('|', ' ')} |" for name, value in settings.items())
             self._add(0, "settings", np.array([f"| setting | value |\n|---|---|\n{rows}"], object), "text")
 
-    def on_log(self, step, numbers):
-        for name, value in _named(numbers).items():
-            self._add(step, name, np.float32(value), "scalars")
-        self._writer.flush()
-
-    def on_evaluation(self, step, results):
-        for name, value in results.items():
-            self._add(step, f"evaluation/{name}", np.float32(value), "scalars")
+    def report(self, place, numbers):
+        for name, value in numbers.items():
+            self._add(int(place), name, np.float32(value), "scalars")
         self._writer.flush()
 
     def on_train_end(self, results):
@@ -123,12 +126,7 @@ def _events(path):
         return
 
 
-def _named(numbers):
-    """Returns numbers of a log by group: `train/loss`, `speed/examples_per_second`."""
-    return {f"{'speed' if name.endswith(_SPEED) else 'train'}/{name}": value for name, value in numbers.items()}
-
-
-class TrackingService(Callback):
+class TrackingService(_Reports):
     """Base class for services: continues the run of the service after an interruption, without repeating points.
 
     The file of the service in the run's directory contains the id and the last step of the service's run.
@@ -142,23 +140,14 @@ class TrackingService(Callback):
     def on_train_begin(self, settings, step):
         self._state = read_json(self._file) if step and self._file.exists() else {"id": None, "step": -1}
         self._state["id"] = self.start(self._state["id"], settings)
-        self._keep()
+        write_json(self._file, self._state)
 
-    def on_log(self, step, numbers):
-        self._send(step, _named(numbers))
-
-    def on_evaluation(self, step, results):
-        self._send(step + 0.5, {f"evaluation/{name}": value for name, value in results.items()})
-
-    def _send(self, place, numbers):
-        """Sends numbers unless they were sent before; an evaluation comes after the log of the same step."""
+    def report(self, place, numbers):
+        """Sends numbers unless they were sent before."""
         if place > self._state["step"]:
             self.send(int(place), numbers)
             self._state["step"] = place
-            self._keep()
-
-    def _keep(self):
-        write_json(self._file, self._state)
+            write_json(self._file, self._state)
 
     def start(self, run_id, settings):
         """Starts a run, or continues the one with an id; returns its id."""

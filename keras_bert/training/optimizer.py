@@ -1,12 +1,13 @@
 """The optimizer of a BERT: which weights decay, and how fast each of them learns."""
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import keras
 
 from keras_bert.training.adamw import LAMB, AdamW
-from keras_bert.training.schedule import LinearSchedule
+from keras_bert.training.schedule import FunctionSchedule, LinearSchedule
 
 _UNDECAYED = ("bias", "gamma", "beta")  # Layer attributes for biases and LayerNorm weights.
 # Settings of an optimizer that `TrainStep` does not support, and the alternatives.
@@ -19,8 +20,8 @@ _UNSUPPORTED = {
 
 def create_optimizer(
     model: keras.Model,
-    learning_rate: float,
-    total_steps: int,
+    learning_rate: float | Callable,
+    total_steps: int | None = None,
     *,
     warmup_steps: int = 0,
     weight_decay: float = 0.01,
@@ -36,8 +37,9 @@ def create_optimizer(
 
     Args:
         model: a built model. Its biases and LayerNorms are excluded from weight decay.
-        learning_rate: float, peak learning rate, see `LinearSchedule`.
-        total_steps: int, number of training steps.
+        learning_rate: float, peak learning rate, see `LinearSchedule`; or a schedule of Keras or a function of the step,
+            which replaces warm-up and decay.
+        total_steps: int, number of training steps, for a peak learning rate.
         warmup_steps: int, number of warm-up steps. Defaults to 0.
         weight_decay: float, decoupled weight decay, multiplied by the learning rate. Defaults to 0.01.
         global_clipnorm: float, maximum global norm of the gradients, or `None`. Defaults to 1.0.
@@ -59,13 +61,19 @@ def create_optimizer(
         raise ValueError(f"`kind` must be 'adamw' or 'lamb'. Received: kind={kind!r}")
     if layer_decay is not None and not 0 < layer_decay <= 1:
         raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
+    if not callable(learning_rate):
+        learning_rate = LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps)
+    elif warmup_steps:
+        raise ValueError(f"`warmup_steps` must be 0 if `learning_rate` is a schedule. Received: {warmup_steps=}")
+    elif not isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+        learning_rate = FunctionSchedule(learning_rate)
     layers = list(model._flatten_layers())
     undecayed = {id(getattr(layer, name, None)) for layer in layers for name in _UNDECAYED}
     fused = [weight for layer in layers if layer.name == "query_key_value" for weight in layer.trainable_variables]
     # Of a LoRA adapter, query, key and value share the first table.
     fused = [weight.path for weight in fused if weight.name != "lora_kernel_a"]
     return (AdamW if kind == "adamw" else functools.partial(LAMB, fused=fused))(
-        LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps),
+        learning_rate,
         weight_decay=weight_decay,
         global_clipnorm=global_clipnorm,
         beta_1=beta_1,

@@ -15,15 +15,15 @@ class RunLog:
     """
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
-        self._total, self._every = total, every
-        self._pending, self._earlier_total = list((state or {}).get("pending", [])), (state or {}).get("total")
+        state = state or {"pending": [], "size": 0, "total": None}
+        self._total, self._every, self._pending, self._earlier_total = total, every, [*state["pending"]], state["total"]
         self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
         self._results = {}  # Of the evaluation after this epoch.
         if directory is not None:
             directory = pathlib.Path(directory)
             directory.mkdir(parents=True, exist_ok=True)
             self._file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
-            self._file.truncate((state or {}).get("size", 0))
+            self._file.truncate(state["size"])
             self._file.seek(0, 2)
 
     def begin(self, step, settings, finished, per_epoch=None):

@@ -30,14 +30,17 @@ class Snapshots:
     def __init__(self, directory, keep=2, write=True):
         self.directory, self.keep, self.write = pathlib.Path(directory), keep, write
 
+    def folder(self, step):
+        return self.directory / f"step-{step:09}"
+
     def save(self, step, variables, state):
-        """Saves `{name: variable}` and the state."""
+        """Saves `{name: variable}` as a TensorFlow tensor bundle, with a checksum for each tensor, and the state."""
         if not self.write:
             return
-        folder = self.directory / f"step-{step:09}"
-        with replacing(folder) as temporary:
+        with replacing(self.folder(step)) as temporary:
             temporary.mkdir()
-            _write(temporary / "variables", variables)
+            values = [tf.convert_to_tensor(value) for value in variables.values()]
+            tf.raw_ops.SaveV2(prefix=str(temporary / "variables"), **_whole(variables), tensors=values)
             write_json(temporary / "state.json", {"step": step, **state})
         if self.keep is not None:
             self.keep_only(*self.steps()[: self.keep])
@@ -45,13 +48,13 @@ class Snapshots:
     def keep_only(self, *steps):
         """Removes all snapshots except those of the given steps."""
         for old in set(self.steps()) - set(steps) if self.write else ():
-            shutil.rmtree(self.directory / f"step-{old:09}")
+            shutil.rmtree(self.folder(old))
 
     def newest(self):
         """Returns the state of the newest snapshot whose state is readable, or `None`."""
         for step in self.steps():
             with contextlib.suppress(OSError, ValueError):
-                return read_json(self.directory / f"step-{step:09}" / "state.json")
+                return read_json(self.folder(step) / "state.json")
         return None
 
     def restore(self, variables, check=lambda state: None, step=None):
@@ -62,11 +65,11 @@ class Snapshots:
         """
         steps = self.steps() if step is None else [step]
         for step in steps:
-            folder = self.directory / f"step-{step:09}"
+            folder, dtypes = self.folder(step), [variable.dtype for variable in variables.values()]
             try:
                 state = read_json(folder / "state.json")
                 check(state)
-                values = _read(folder / "variables", variables)
+                values = tf.raw_ops.RestoreV2(prefix=str(folder / "variables"), **_whole(variables), dtypes=dtypes)
             except (tf.errors.OpError, OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
                 if step == steps[-1]:
                     raise ValueError(
@@ -74,8 +77,8 @@ class Snapshots:
                     ) from None
                 _LOG.warning("%s is damaged, using the previous snapshot (%s)", folder, str(error).split("\n")[0])
                 continue
-            for name, variable in variables.items():
-                variable.assign(values[name])
+            for variable, value in zip(variables.values(), values, strict=True):
+                variable.assign(value)
             return state
         return None
 
@@ -85,19 +88,9 @@ class Snapshots:
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
-def _write(prefix, variables):
-    """Writes a TensorFlow tensor bundle: any dtype, and a checksum for each tensor."""
-    names, values = list(variables), [tf.convert_to_tensor(value) for value in variables.values()]
-    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
-
-
-def _read(prefix, variables):
-    dtypes = [variable.dtype for variable in variables.values()]
-    names = list(variables)
-    values = tf.raw_ops.RestoreV2(
-        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), dtypes=dtypes
-    )
-    return dict(zip(names, values, strict=True))
+def _whole(variables):
+    """Returns the names and slices of whole tensors, for TensorFlow's ops."""
+    return {"tensor_names": list(variables), "shape_and_slices": [""] * len(variables)}
 
 
 class RunState:
@@ -159,10 +152,12 @@ class RunState:
         return step
 
     def _check(self, snapshot):
-        before, now = snapshot["settings"], self._settings
+        before, now = dict(snapshot["settings"]), dict(self._settings)
         if self._extend is not None and before["total_steps"] == snapshot["step"] < now["total_steps"]:
-            names = {"total_steps", "batches", *self._extend}
-            before, now = _without(before, names), _without(now, names)
+            for settings in (before, now):
+                settings["optimizer"] = {**settings["optimizer"], "learning_rate": None}
+                for name in ("total_steps", "batches", *self._extend):
+                    settings.pop(name, None)
         if differs := difference(before, now):
             raise ValueError(
                 f"{self._snapshots.directory} contains a run with different settings: {differs}. Expected the same "
@@ -208,14 +203,15 @@ class RunState:
 
     def finish(self):
         """Restores the best weights, if any; otherwise the model keeps the weights of the last step."""
-        if self._metric:
-            sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
-            if self.best is not None:
-                self._best_weights.restore(self._weights, step=self._best_step)
-                sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
-            else:
-                name = self._metric.removeprefix("-")
-                _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)
+        if not self._metric:
+            return
+        sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
+        if self.best is None:
+            name = self._metric.removeprefix("-")
+            _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)
+        else:
+            self._best_weights.restore(self._weights, step=self._best_step)
+            sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
 
 
 def _loss(results):
@@ -223,24 +219,14 @@ def _loss(results):
     return sum(value for name, value in results.items() if name == "loss" or name.endswith("_loss"))
 
 
-def _without(settings, names):
-    """Returns the settings without some of them and without the learning rate schedule."""
-    kept = {name: value for name, value in settings.items() if name not in names}
-    return {**kept, "optimizer": {name: value for name, value in kept["optimizer"].items() if name != "learning_rate"}}
-
-
 def run_settings(settings, batches, total_steps, options, optimizer, model):
     """Returns the settings that must match those of a snapshot on resume: a dict as it looks after JSON."""
     frozen = _frozen_weights(model)
+    size = {"steps": batches.steps, "examples": batches.num_examples, "tokens": batches.tokens, "seed": batches.seed}
     return {
         **settings,
         "total_steps": total_steps,
-        "batches": {
-            "steps": batches.steps,
-            "examples": batches.num_examples,
-            "tokens": batches.tokens,
-            "seed": batches.seed,
-        },
+        "batches": size,
         **options,
         "optimizer": _plain(optimizer.get_config()),
         "weights": {weight.path: list(weight.shape) for weight in model.weights},

@@ -1,4 +1,4 @@
-"""Learning rate schedules: BERT's linear warm-up and decay (appendix A.2), the Transformer's, and sequences of them."""
+"""Learning rate schedules: BERT's linear warm-up and decay (appendix A.2), the Transformer's, functions, sequences."""
 
 import keras
 from keras import ops
@@ -22,7 +22,7 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, learning_rate: float, total_steps: int, *, warmup_steps: int = 0):
         super().__init__()
-        if total_steps < 1:
+        if total_steps is None or total_steps < 1:
             raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
         if not 0 <= warmup_steps <= total_steps:
             raise ValueError(
@@ -40,11 +40,7 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.learning_rate * ops.where(step < self.warmup_steps, warmup, decay)
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-        }
+        return dict(vars(self))
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -74,7 +70,22 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         return self.learning_rate * ops.minimum(step / self.warmup_steps, ops.sqrt(self.warmup_steps / step))
 
     def get_config(self):
-        return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
+        return dict(vars(self))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate as a function of the step, a float32 tensor that counts from 0."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = keras.saving.deserialize_keras_object(function) if isinstance(function, dict) else function
+
+    def __call__(self, step):
+        return self.function(ops.cast(step, "float32"))
+
+    def get_config(self):
+        return {"function": keras.saving.serialize_keras_object(self.function)}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -39,8 +39,7 @@ class TrainStep:
     """Trains on one replica's rows of a global batch. Call in `strategy.run`.
 
     Dropout masks are a function of (seed, step, micro-batch, replica), while Keras' generators draw the same masks on
-    every replica. In float16, the loss is scaled, and steps with non-finite gradients are skipped, see `LossScale`. A
-    loss of all rows together needs a `GradientCache`.
+    every replica. In float16, the loss is scaled, and steps with non-finite gradients are skipped, see `LossScale`.
 
     Weight regularizers are added to the loss. `add_loss` and updates of the forward pass, such as the statistics of
     BatchNormalization, depend on the rows that a layer sees: one replica without micro-batches behaves like Keras'
@@ -57,11 +56,10 @@ class TrainStep:
         self._micro_batches, self._seed = options.micro_batches, options.seed
         self._parts = options.micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
         self.scale = LossScale(any(layer.compute_dtype == "float16" for layer in model._flatten_layers()))
-        together = [loss.name for loss in losses if loss.together]
-        if together and options.jit_compile:
+        self._together = next((loss.name for loss in losses if loss.together), None)
+        if self._together and options.jit_compile:
             message = "`jit_compile` is not supported with a loss of all rows together."
-            raise ValueError(f"{message} Received: {together[0]!r}")
-        self._cache = GradientCache(losses, self.scale, options.micro_batches) if together else None
+            raise ValueError(f"{message} Received: {self._together!r}")
         self._regularized = [weight for weight in model.trainable_variables if weight.regularizer is not None]
         self._penalized = bool(self._regularized)
         self._updated = []
@@ -91,7 +89,7 @@ class TrainStep:
         seed = tf.random.experimental.stateless_fold_in([self._seed, 0], step)
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
         # Gradients and losses of this replica's rows, summed over its micro-batches.
-        accumulate = self._accumulate_with_cache if self._cache else self._accumulate
+        accumulate = self._accumulate_together if self._together else self._accumulate
         gradients, losses, updates = accumulate((inputs, targets, weights), totals, seed)
         for variable, value in zip(self._updated, updates, strict=True):
             assign(variable.value, value)
@@ -113,23 +111,28 @@ class TrainStep:
         )
         return gradients, losses, []
 
-    def _accumulate_with_cache(self, batch, totals, seed):
-        """Returns the same as `_accumulate`, with the losses and output gradients of the `GradientCache`."""
+    def _accumulate_together(self, batch, totals, seed):
+        """Returns the same as `_accumulate` for losses of the whole global batch, such as in-batch negatives.
+
+        They need the outputs of all rows, while the activations of only one micro-batch fit into memory. A first pass
+        keeps only the outputs of all micro-batches, from which the losses and the gradients of the outputs follow. The
+        second pass computes each micro-batch again, with the same dropout masks, and continues the backward pass from
+        there: the weights receive the same gradients as from the whole batch. One micro-batch needs no first pass.
+        """
         inputs, targets, weights = batch
-        if self._micro_batches == 1:  # A single pass: its outputs are those of all rows.
+        if self._micro_batches == 1:
             with tf.GradientTape() as tape:
                 outputs, penalty, updates = self._forward(inputs, self._seeds(seed, 0))
-            losses, output_gradients = self._cache.gradients(targets, weights, outputs, totals)
+            losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
             gradients = self._weight_gradients(tape, [outputs, penalty], [output_gradients, self.scale.value])
-            return gradients, _with_penalty(losses, penalty), updates
+            return gradients, tf.concat([losses, [penalty]], 0), updates
         parts = tf.nest.map_structure(self._parted, inputs)
 
         def forward(index):
             return self._forward(_at(parts, index), self._seeds(seed, index))
 
-        # The first pass: the outputs of all micro-batches, the losses, and the gradients of the outputs.
-        outputs = self._cache.outputs(lambda index: forward(index)[0], self._rewired.output)
-        losses, output_gradients = self._cache.gradients(targets, weights, outputs, totals)
+        outputs = self._all_outputs(lambda index: forward(index)[0])
+        losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
         output_gradients = tf.nest.map_structure(self._parted, output_gradients)
 
         def second_pass(index):
@@ -139,22 +142,39 @@ class TrainStep:
             return self._weight_gradients(tape, [outputs, penalty], known), penalty
 
         gradients, penalty = self._sum(second_pass, tf.zeros([]))
-        return gradients, _with_penalty(losses, penalty), []
+        return gradients, tf.concat([losses, [penalty]], 0), []
 
-    def _sum(self, compute, losses):
-        """Returns gradients and losses, summed over the micro-batches.
+    def _all_outputs(self, forward):
+        """Returns the outputs of all micro-batches, without what gradients need; `forward` maps an index to some."""
+        specs = self._rewired.output
 
-        `compute` maps the index of a micro-batch to its gradients and losses; `losses` are zeros in the shape of the
-        losses.
-        """
+        def write(index, arrays):
+            return tf.nest.map_structure(lambda array, value: array.write(index, value), arrays, forward(index))
 
-        def add(index, sums):
-            return index + 1, tf.nest.map_structure(tf.add, sums, compute(index))
+        arrays = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
+        arrays = self._in_turn(write, arrays)
+        return tf.nest.map_structure(lambda array, spec: tf.ensure_shape(array.concat(), spec.shape), arrays, specs)
 
+    def _output_gradients(self, targets, weights, outputs, totals):
+        """Returns this replica's share of each loss of all rows, and the gradients of its outputs, scaled."""
+        targets, weights, outputs = gather_rows((targets, weights, outputs))
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            losses = mean_losses(self.losses, targets, outputs, weights, totals)
+            loss = tf.reduce_sum(losses) * self.scale.value
+        gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return losses / tf.distribute.get_replica_context().num_replicas_in_sync, own_rows(gradients)
+
+    def _sum(self, compute, zero):
+        """Returns the sums of the gradients and losses that `compute` returns for the index of each micro-batch."""
         zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
+        return self._in_turn(lambda index, sums: tf.nest.map_structure(tf.add, sums, compute(index)), (zeros, zero))
+
+    def _in_turn(self, body, state):
+        """Returns the state after `body(index, state)`, the next one, for each micro-batch."""
         # One at a time: the forward passes of the next ones would otherwise run meanwhile, and keep their activations.
-        more = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}
-        return tf.while_loop(body=add, loop_vars=(0, (zeros, losses)), **more)[1]
+        options = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}
+        return tf.while_loop(body=lambda index, now: (index + 1, body(index, now)), loop_vars=(0, state), **options)[1]
 
     def _parted(self, values):
         """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
@@ -181,7 +201,7 @@ class TrainStep:
         """Returns the gradients of these rows; their share of each loss term, penalty last; the updates."""
         with tf.GradientTape() as tape:
             outputs, penalty, updates = self._forward(inputs, seeds)
-            losses = _with_penalty(mean_losses(self.losses, targets, outputs, weights, totals), penalty)
+            losses = tf.concat([mean_losses(self.losses, targets, outputs, weights, totals), [penalty]], 0)
             loss = tf.reduce_sum(losses) * self.scale.value
         return self._weight_gradients(tape, loss), losses, updates
 
@@ -237,31 +257,26 @@ class TrainStep:
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         unscale = 1 / self.scale.value
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
-        clip = self.optimizer.global_clipnorm
+        optimizer, clip = self.optimizer, self.optimizer.global_clipnorm
         factor = unscale * (clip / tf.maximum(norm, clip) if clip else 1.0)
 
         def apply():
-            if self.optimizer.clipnorm or self.optimizer.clipvalue:
-                scaled = [gradient * tf.cast(unscale, gradient.dtype) for gradient in gradients]
-                self.optimizer.apply_reduced([self._clipped(gradient) for gradient in scaled])
+            if not (optimizer.clipnorm or optimizer.clipvalue):
+                optimizer.apply_reduced(gradients, factor)
+                return
+            scaled = [gradient * tf.cast(unscale, gradient.dtype) for gradient in gradients]
+            if optimizer.clipnorm:
+                optimizer.apply_reduced([tf.clip_by_norm(gradient, optimizer.clipnorm) for gradient in scaled])
             else:
-                self.optimizer.apply_reduced(gradients, factor)
+                most = optimizer.clipvalue
+                optimizer.apply_reduced([tf.clip_by_value(gradient, -most, most) for gradient in scaled])
 
         return [norm, learning_rate, *self.scale.update(norm, apply)]
-
-    def _clipped(self, gradient):
-        """Clips one gradient by `clipnorm` or `clipvalue`."""
-        norm, value = self.optimizer.clipnorm, self.optimizer.clipvalue
-        return tf.clip_by_norm(gradient, norm) if norm else tf.clip_by_value(gradient, -value, value)
 
 
 def _at(tree, index):
     """Returns one micro-batch."""
     return tf.nest.map_structure(lambda value: value[index], tree)
-
-
-def _with_penalty(losses, penalty):
-    return tf.concat([losses, [penalty]], 0)
 
 
 def _check_inputs(model, inputs):
@@ -290,7 +305,7 @@ class LossScale:
     """
 
     def __init__(self, active):
-        self.active, self.value, self.variables, self.names = active, 1.0, [], []
+        self.value, self.variables, self.names = 1.0, [], []
         if active:
             self.value, self._good_steps = tf.Variable(_START, trainable=False), tf.Variable(0, trainable=False)
             self.variables, self.names = [self.value, self._good_steps], ["skipped"]
@@ -300,7 +315,7 @@ class LossScale:
 
         If active, returns a list of 1 if skipped, else 0.
         """
-        if not self.active:
+        if not self.variables:
             apply()
             return []
 
@@ -315,46 +330,3 @@ class LossScale:
         assign(self.value, tf.where(finite, doubled, self.value / 2))
         assign(self._good_steps, good % _STEPS_TO_DOUBLE)
         return [skipped]
-
-
-class GradientCache:
-    """Computes a loss of the whole global batch, such as in-batch negatives, and the gradients of a model's outputs.
-
-    The loss needs the outputs of all rows, while the activations of only one micro-batch fit into memory. Two passes:
-
-    1. `outputs` computes all micro-batches and keeps only the outputs; `gradients` computes the loss and its gradients
-       with respect to these.
-    2. Each micro-batch is computed again, with the same dropout masks, and the backward pass continues from there: the
-       weights receive the same gradients as from the whole batch.
-
-    One micro-batch of a replica needs no first pass.
-    """
-
-    def __init__(self, losses, scale, micro_batches):
-        self._losses, self._scale, self._micro_batches = losses, scale, micro_batches
-
-    def outputs(self, forward, specs):
-        """Returns the outputs for all rows of this replica, without what gradients need.
-
-        `forward` maps the index of a micro-batch to its outputs; `specs` are the symbolic outputs of the model.
-        """
-
-        def add(index, arrays):
-            return index + 1, tf.nest.map_structure(
-                lambda array, value: array.write(index, value), arrays, forward(index)
-            )
-
-        arrays = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
-        more = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}  # See `TrainStep`.
-        _, arrays = tf.while_loop(body=add, loop_vars=(0, arrays), **more)
-        return tf.nest.map_structure(lambda array, spec: tf.ensure_shape(array.concat(), spec.shape), arrays, specs)
-
-    def gradients(self, targets, weights, outputs, totals):
-        """Returns this replica's share of each loss, and the gradients of its outputs, scaled."""
-        targets, weights, outputs = gather_rows((targets, weights, outputs))
-        with tf.GradientTape() as tape:
-            tape.watch(outputs)
-            losses = mean_losses(self._losses, targets, outputs, weights, totals)
-            loss = tf.reduce_sum(losses) * self._scale.value
-        gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return losses / tf.distribute.get_replica_context().num_replicas_in_sync, own_rows(gradients)

@@ -99,7 +99,7 @@ def numbered(*numbers):
     return Stream(tf.data.Dataset.from_tensor_slices(arrays(*numbers)))
 
 
-def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, total=8, dropout=0.0, **options):
+def linear(directory=None, learning_rate=0.1, classes=1, dtype=None, total=8, dropout=0.0, **options):
     """A linear model. The logs contain the number of each batch and its loss; warm-up takes 3 of 8 steps."""
     keras.utils.set_random_seed(3)
 
@@ -110,7 +110,9 @@ def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, total=8, dr
 
     return Trainer(
         model,
-        lambda model: keras_bert.create_optimizer(model, learning_rate, total, warmup_steps=3),
+        lambda model: keras_bert.create_optimizer(
+            model, learning_rate, total, warmup_steps=0 if callable(learning_rate) else 3
+        ),
         options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
         directory=directory,
         **options,

@@ -171,6 +171,24 @@ def test_phases_equal_one_run(tmp_path):
     assert_equal_state(parts, whole)
 
 
+def inverse(step):
+    return 0.4 / (1 + step)
+
+
+@pytest.mark.usefixtures("eager")
+def test_schedules_of_ones_own(tmp_path):
+    """In the log; the run resumes with the same one only. A schedule of Keras and its formula give the same run."""
+    for name, rate in (("keras", keras.optimizers.schedules.InverseTimeDecay(0.4, 1, 1.0)), ("function", inverse)):
+        with pytest.raises(KeyboardInterrupt):
+            linear(tmp_path / name, rate).fit(numbered(3, 1, 4), save_every=2, log_every=1, after_save=cut)
+        linear(tmp_path / name, rate).fit(numbered(3, 1, 4), log_every=1)
+        rates = [line["learning_rate"] for line in metrics(tmp_path / name)]
+        assert rates == pytest.approx([0.4, 0.2, 0.4 / 3])
+        with pytest.raises(ValueError, match="contains a run with different settings: `optimizer.learning_rate"):
+            linear(tmp_path / name, keras.optimizers.schedules.InverseTimeDecay(0.3, 1, 1.0)).fit(numbered(3, 1, 4))
+    assert metrics(tmp_path / "keras") == metrics(tmp_path / "function")
+
+
 @pytest.mark.usefixtures("eager")
 def test_after_save_is_called_after_each_snapshot(tmp_path, monkeypatch):
     found = []
