@@ -89,11 +89,7 @@ def _json_text(path, place, line, field):
 
 
 def split_sentences(paragraph):
-    """Yields the sentences of a paragraph, stripped of white space.
-
-    A sentence ends at `.`, `!`, `?` or `…` followed by white space, unless the next letter is lower-case, or the full
-    stop follows an initial or one of a few abbreviations.
-    """
+    """Yields the sentences of a paragraph, stripped of white space."""
     begin = 0
     for match in _END.finditer(paragraph):
         if _ends(paragraph, match):
@@ -104,6 +100,7 @@ def split_sentences(paragraph):
 
 
 def _ends(paragraph, match):
+    """Returns whether punctuation ends a sentence: not before a lower-case letter, nor after an abbreviation."""
     mark = match.group()[0]
     if mark in "。！？":
         return True

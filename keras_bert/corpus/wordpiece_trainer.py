@@ -16,7 +16,6 @@ from keras_bert.text.tokenizer_options import LONGEST_WORD
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary, check_extendable, extend, unused_ids
 
 _LOG = logging.getLogger("keras_bert")
-_FEWER = "the corpus gives only %s tokens instead of %s. Add text or lower the minimum count, which is %d"
 # Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.
 _BEGIN = "\0"
 # The vocabulary size of each round as a share of the final size; the next round removes any excess.
@@ -127,7 +126,10 @@ def extend_vocabulary(
     learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
     extended = extend(vocabulary, list(map(_public, learned)))
     if len(extended) < vocab_size:
-        _LOG.warning(_FEWER, f"{len(extended):,}", f"{vocab_size:,}", min_count)
+        _LOG.warning(
+            f"the corpus gives only {len(extended):,} tokens instead of {vocab_size:,}. Add text or lower the minimum "
+            f"count, which is {min_count}"
+        )
     return extended
 
 
@@ -142,13 +144,8 @@ def _size(vocab_size, special, alphabet, words, min_count):
     most = special + alphabet + words
     if vocab_size > most:
         _LOG.warning(
-            "the corpus gives a vocabulary of only %s tokens instead of %s: %s and %s longer words that occur at least "
-            "%d times. Add text or lower the minimum count",
-            f"{most:,}",
-            f"{vocab_size:,}",
-            parts,
-            f"{words:,}",
-            min_count,
+            f"the corpus gives a vocabulary of only {most:,} tokens instead of {vocab_size:,}: {parts} and {words:,} "
+            f"longer words that occur at least {min_count} times. Add text or lower the minimum count"
         )
     return min(vocab_size, most)
 
@@ -284,13 +281,10 @@ def report(counts, vocabulary):
 
 def _number_of_pieces(word, beginnings):
     """Returns the number of pieces of a word, 0 if it is [UNK]."""
-    longest, _ = _matches(word, beginnings)
-    place = number = 0
-    while place < len(word):
-        if not longest[place]:
-            return 0
+    (longest, _), place, number = _matches(word, beginnings), 0, 0
+    while place < len(word) and longest[place]:
         place, number = longest[place], number + 1
-    return number if len(word) <= len(_BEGIN) + LONGEST_WORD else 0
+    return number if place == len(word) <= len(_BEGIN) + LONGEST_WORD else 0
 
 
 def _private(piece):

@@ -33,7 +33,10 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
         "multi_label": description.multi_label,
         "labels": labels,
         "pair": pair,
-        "options": {name: _plain(value) for name, value in options.items()},
+        "options": {
+            name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+            for name, value in options.items()
+        },
         "example": example,
         "range": score_range,
         "sequence_length": getattr(preprocessor, "sequence_length", description.config.max_position_embeddings),
@@ -48,11 +51,6 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
             "tensorflow-text": importlib.metadata.version("tensorflow-text"),
         },
     }
-
-
-def _plain(value):
-    """Returns the fields of a dataclass as a dict, other values unchanged."""
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
 
 
 def write(directory, signatures, about, eagerly=True):

@@ -20,13 +20,10 @@ _FEW = 256
 
 @contextlib.contextmanager
 def fused(model):
-    """Makes functions that are traced in this context call the model in these forms.
-
-    Yields the variables that the functions read.
-    """
+    """Makes functions that are traced in this context call the model in these forms; yields the variables they read."""
     dense = [layer for layer in layers_of(model, Dense) if type(layer).call is Dense.call]
     calls = {layer: functools.partial(_dense, layer) for layer in dense}
-    calls |= {layer: functools.partial(_normalize, layer) for layer in layers_of(model, LayerNorm)}
+    calls |= {layer: functools.partial(normalize, layer, _as_one_op) for layer in layers_of(model, LayerNorm)}
     calls |= {layer: functools.partial(_feed_forward, layer) for layer in layers_of(model, FeedForward)}
     for layer in layers_of(model, MultiHeadAttention):
         if layer.compute_dtype == "bfloat16" and not layer.cross_attention:
@@ -68,18 +65,13 @@ def unflattened(rows, inputs, width):
 
 
 def for_size(rows, few, many):
-    """Returns the result of one of two functions, `few` for less than 256 rows.
-
-    Some ops of oneDNN are set up again in each call, which takes up to 0.2 ms: a third of the time of a short text.
-    """
+    """Returns the result of one of two functions, `few` for less than 256 rows."""
+    # Some ops of oneDNN are set up again in each call, which takes up to 0.2 ms: a third of the time of a short text.
     return tf.cond(tf.shape(rows)[0] < _FEW, few, many)
 
 
 def attend(layer, project, output, hidden, attention_mask=None, **training):
-    """Computes self-attention in bfloat16; `project` and `output` are its products, functions of rows.
-
-    Ignores the arguments that only matter in training.
-    """
+    """Computes self-attention in bfloat16; `project` and `output` are its products, functions of rows."""
     batch, length, width = tf.unstack(tf.shape(hidden))
     size = layer.hidden_size // layer.num_heads
     projected = tf.cast(project(rows_of(hidden)), tf.bfloat16)
@@ -110,9 +102,10 @@ def _feed_forward(layer, hidden, training=None):
     return tf.reshape(layer.output_dense(rows), tf.shape(hidden))
 
 
-def _normalize(layer, inputs):
+def normalize(layer, as_one_op, inputs):
+    """Computes a LayerNorm, of many rows by a function of the layer and the rows."""
     rows = rows_of(inputs)
-    normal = for_size(rows, lambda: LayerNorm.call(layer, rows), lambda: _as_one_op(layer, rows))
+    normal = for_size(rows, lambda: LayerNorm.call(layer, rows), lambda: as_one_op(layer, rows))
     return tf.reshape(normal, tf.shape(inputs))
 
 

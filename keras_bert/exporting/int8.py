@@ -30,8 +30,7 @@ class Int8Weight:
         largest = np.abs(table).max(1 - axis, keepdims=True)
         scale = np.where(largest > 0, largest, 1) / _WEIGHT_STEPS
         values = tf.constant(np.rint(table / scale).astype("int8"))
-        self.axis = axis
-        self.channels = table.shape[axis]
+        self.axis, self.channels = axis, table.shape[axis]
         self.values = tf.Variable(tf.bitcast(values, tf.qint8), trainable=False)
         self.value_of_127 = tf.Variable(127 * scale.ravel(), trainable=False)
         self.sums = tf.Variable(tf.reduce_sum(tf.cast(values, tf.float32), 1 - axis) * scale.ravel(), trainable=False)
@@ -47,16 +46,15 @@ class Int8Weight:
 
 
 class Int8Product:
-    """The product of float rows and an int8 matrix, plus a bias.
+    """The product of float rows, multiplied by `factors`, and an int8 matrix, plus a bias.
 
     Rows are mapped to 0 to 255, with a value of its own for 0.0: after GELU, few are negative. `limits` are the
-    smallest and the largest value that is represented, `None` for those of the rows. `factors` multiply rows first.
+    smallest and the largest value that is represented, `None` for those of the rows.
     """
 
     def __init__(self, weight, bias=None, limits=None, factors=None, outliers=None):
-        self.weight, self.factors, self.outliers = weight, factors, outliers
+        self.weight, self.limits, self.factors, self.outliers = weight, limits, factors, outliers
         self.bias = tf.zeros([weight.channels]) if bias is None else bias
-        self.limits = limits
         self.largest_factor = 1.0 if factors is None else float(np.max(factors))
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.exporting import assets
-from keras_bert.exporting.fused_layers import attend, calling, for_size, layers_of, rows_of, unflattened
+from keras_bert.exporting.fused_layers import attend, calling, layers_of, normalize, rows_of, unflattened
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, is_fused, layer_norm
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.composite import Dense
@@ -19,12 +19,9 @@ from keras_bert.layers.transformer import FeedForward
 
 
 class Balance(NamedTuple):
-    """How a product is made of inputs of different sizes.
+    """How a product is made of inputs of different sizes."""
 
-    This `power` of the largest value of an input moves into its weights: SmoothQuant (Xiao et al., 2023).
-    """
-
-    power: float
+    power: float  # Of the largest value of an input, which moves into its weights: SmoothQuant (Xiao et al., 2023).
     outliers: int  # Number of inputs whose excess is multiplied in float32, see `Outliers`.
 
 
@@ -39,10 +36,9 @@ _TOGETHER = 8  # Texts in a call of the model that finds ranges.
 
 @contextlib.contextmanager
 def in_int8(model, limits=None, dynamic: bool = False, tables: bool = True):
-    """Makes functions that are traced in this context call the model with int8 weights.
+    """Makes functions that are traced in this context call the model in int8; yields the variables that they read.
 
-    Products with weights are in int8, self-attention in bfloat16, residual connections and LayerNorm in float32. Yields
-    the variables that the functions read.
+    Products with weights are in int8, self-attention in bfloat16, residual connections and LayerNorm in float32.
 
     `limits` are the smallest and largest inputs of a dense layer by layer, from `observed`. Without, they are those of
     each batch, so that an answer depends a little on the others of its batch; with `dynamic` too: then `limits` only
@@ -54,7 +50,7 @@ def in_int8(model, limits=None, dynamic: bool = False, tables: bool = True):
     weights = {layer: Int8Weight(layer.float_table(), axis=0) for layer in embeddings}
     calls = {layer: functools.partial(_dense, layer, product) for layer, product in dense.items()}
     calls |= {layer: functools.partial(_embed, weight) for layer, weight in weights.items()}
-    calls |= {layer: functools.partial(_normalize, layer) for layer in layers_of(model, LayerNorm)}
+    calls |= {layer: functools.partial(normalize, layer, _as_one_op) for layer in layers_of(model, LayerNorm)}
     for layer in layers_of(model, FeedForward):
         if is_fused(layer.activation):
             products = dense[layer.intermediate_dense], dense[layer.output_dense]
@@ -156,11 +152,8 @@ def _embed(weight, inputs, reverse=False):
     return unflattened(Int8Product(weight)(rows_of(inputs)), inputs, weight.channels)
 
 
-def _normalize(layer, inputs):
-    rows = rows_of(inputs)
-    weights = layer.gamma.value, layer.beta.value
-    normal = for_size(rows, lambda: LayerNorm.call(layer, rows), lambda: layer_norm(rows, *weights, layer.epsilon))
-    return tf.reshape(normal, tf.shape(inputs))
+def _as_one_op(layer, rows):
+    return layer_norm(rows, layer.gamma.value, layer.beta.value, layer.epsilon)
 
 
 def _feed_forward(layer, first, second, hidden, training=None):
@@ -170,10 +163,9 @@ def _feed_forward(layer, first, second, hidden, training=None):
 
 
 def calibrated(model, signature, texts):
-    """Returns the `limits` of `in_int8`, the largest values that occur in answering texts.
+    """Returns the `limits` of `in_int8`, the largest values that occur in answering texts by a signature on strings.
 
-    The signature is a `tf.function` on strings that calls the model. `texts` are strings, or tuples with a value for
-    each input of the signature; choices are a list.
+    `texts` are strings, or tuples with a value for each input of the signature; choices are a list.
     """
     specs = signature.input_signature
     rows = [row if isinstance(row, tuple) else (row,) for row in texts]
@@ -190,10 +182,7 @@ def calibrated(model, signature, texts):
 
 
 def probed(model, signature):
-    """Returns the `limits` of `in_int8` found with the probe of `serving_default` and `passages.txt`.
-
-    They show which inputs are large, for models of texts in English; other texts may be larger.
-    """
+    """Returns the `limits` of `in_int8` in the probe and `passages.txt`: they show what inputs are large in English."""
     probe = assets.probe_inputs("serving_default", signature).values()
     starts = range(0, len(_passages()[1]), _TOGETHER)
     return _limits(
@@ -221,15 +210,9 @@ def _column(spec, start):
     sentences, passages = _passages()
     passages = passages[start : start + _TOGETHER]
     each = [sentences[index % len(sentences)] for index in range(start, start + len(passages))]
-    match spec.name:
-        case "choices":
-            return tf.constant([sentences[:2]] * len(passages))
-        case "question" | "pair":
-            return tf.constant(each)
-        case "text":
-            return tf.constant([f"{passage} [MASK]." for passage in passages])
-        case _:
-            return tf.constant(passages)
+    texts = {"choices": [sentences[:2]] * len(passages), "question": each, "pair": each}
+    texts["text"] = [f"{passage} [MASK]." for passage in passages]
+    return tf.constant(texts.get(spec.name, passages))
 
 
 def _tensor(column, spec):

@@ -29,7 +29,7 @@ class Graph:
         self.nodes, self.constants = [], []
 
     def add(self, op, *inputs, **attributes):
-        """Adds a node for an operator of ONNX, with its attributes, and returns the name of its output.
+        """Adds a node for an operator of ONNX and returns the name of its output.
 
         Inputs are names of tensors, numbers or arrays; integers become int64, other numbers float32.
         """
@@ -58,7 +58,7 @@ class Graph:
 
     def weight(self, variable, name):
         """Adds a variable as a constant."""
-        return self.constant(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")), name)
+        return self.constant(_array(variable), name)
 
     def dense(self, inputs, layer, name):
         """Adds a `keras_bert.layers.Dense`, whose kernel may be quantized or adapted by LoRA, with its activation."""
@@ -93,6 +93,10 @@ class Graph:
         """Adds the positions of token ids `(batch, length)`, int64 `(length,)`."""
         length = self.add("Gather", self.add("Shape", ids), 1, axis=0)
         return self.add("Range", 0, length, 1)
+
+
+def _array(variable):
+    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
 
 
 def embeddings(graph, ids, segment_ids, table, layer, position_ids=None):
@@ -136,17 +140,12 @@ def block(graph, layer, name, hidden, attention_mask):
 def attention(graph, hidden, bias, layer, name):
     """A `MultiHeadAttention` of a sequence to itself."""
     add, size = graph.add, layer.hidden_size // layer.num_heads
-    kernels, biases = (
-        np.split(keras.ops.convert_to_numpy(keras.ops.cast(part, "float32")), 3, axis=-1)
-        for part in (layer.query_key_value.float_table(), layer.query_key_value.bias)
-    )
+    whole = {"kernel": layer.query_key_value.float_table(), "bias": layer.query_key_value.bias}
+    thirds = {kind: np.split(_array(weight), 3, axis=-1) for kind, weight in whole.items()}
 
     def heads(part, role, order):
-        kernel, shift = (
-            graph.constant(values[part], f"{name}/{role}/{part_name}")
-            for values, part_name in ((kernels, "kernel"), (biases, "bias"))
-        )
-        rows = add("Add", add("MatMul", hidden, kernel), shift)
+        kernel, bias = (graph.constant(thirds[kind][part], f"{name}/{role}/{kind}") for kind in thirds)
+        rows = add("Add", add("MatMul", hidden, kernel), bias)
         return add("Transpose", add("Reshape", rows, [0, 0, layer.num_heads, size]), perm=order)
 
     query, value = heads(0, "query", [0, 2, 1, 3]), heads(2, "value", [0, 2, 1, 3])
@@ -167,12 +166,10 @@ def build_onnx(model, description):
     outputs = _outputs(graph, description, {name: name for name in model.input})
     axes = answering(description.head).axes
     graph.rename({tensor: name for name, tensor in outputs.items()})
+    sides = (model.input, model.input, TensorProto.INT32), (outputs, model.output, TensorProto.FLOAT)
     tensors = [
-        [helper.make_tensor_value_info(name, dtype, _dimensions(axes(name), sides[name])) for name in names]
-        for sides, names, dtype in (
-            (model.input, list(model.input), TensorProto.INT32),
-            (model.output, list(outputs), TensorProto.FLOAT),
-        )
+        [helper.make_tensor_value_info(name, dtype, _dimensions(axes(name), symbolic[name])) for name in names]
+        for names, symbolic, dtype in sides
     ]
     whole = helper.make_graph(graph.nodes, model.name, *tensors, graph.constants)
     opset = [helper.make_opsetid("", _OPSET)]
@@ -199,10 +196,7 @@ def _outputs(graph, description, inputs):
 
 
 def _writers(graph, sources, own):
-    """Returns functions with the names of the layers, which add them to a graph and take and return names of tensors.
-
-    The forward pass runs on them as it does on the layers themselves. `own` are those of a head, `Head.onnx`.
-    """
+    """Returns functions in place of layers, which add them to a graph, on names of tensors; `own` are a head's."""
     writers = {}
     for name in sources.keys() - {"token_embedding", "embeddings"}:
         layer = sources[name]

@@ -42,10 +42,10 @@ class RuntimeReport:
 
 
 def check_runtime(model, description, path, runners, precision: str):
-    """Compares a file with its model on probes; raises if they differ by more than `TOLERANCES`.
+    """Returns the `RuntimeReport` of a file; raises if it differs from its model by more than `TOLERANCES[precision]`.
 
     A runner is a pair: a function from a dict of int32 arrays to a dict of outputs, and the length of the sequences
-    that it takes, `None` for any. `precision` is a key of `TOLERANCES`. Returns a `RuntimeReport`.
+    that it takes, `None` for any.
     """
     cases = [(run, batch) for run, length in runners for batch in probes(model, description, length)]
     expected = [_outputs(model, batch) for _, batch in cases]
@@ -69,10 +69,8 @@ def check_runtime(model, description, path, runners, precision: str):
 def probes(model, description, length=None):
     """Returns batches of random token ids with padding, of one length or of several."""
     limit = _limit(description)
-    shapes = (
-        [(rows, min(size, limit)) for rows, size in _ANY_LENGTH] if length is None else [(n, length) for n in _ROWS]
-    )
-    return [_probe(model, description, *shape) for shape in shapes]
+    shapes = _ANY_LENGTH if length is None else [(rows, length) for rows in _ROWS]
+    return [_probe(model, description, rows, min(size, limit)) for rows, size in shapes]
 
 
 def _limit(description):
@@ -82,11 +80,8 @@ def _limit(description):
 
 def _probe(model, description, rows, length):
     rng, config = np.random.default_rng(rows * length), description.config
-    sizes, axes = (
-        {"batch": rows, "choices": 2, "length": length, "predictions": 2},
-        answering(description.head).axes,
-    )
-    shapes = {name: [sizes[axis] for axis in axes(name)] for name in model.input}
+    sizes = {"batch": rows, "choices": 2, "length": length, "predictions": 2}
+    shapes = {name: [sizes[axis] for axis in answering(description.head).axes(name)] for name in model.input}
     real = rng.integers(1, length + 1, (*shapes["token_ids"][:-1], 1))
     real[0] = length
     batch = {

@@ -72,19 +72,20 @@ def verify(directories, tolerance=None):
         A list with a `Report` for each.
     """
     reports = [Report(str(directory)) for directory in directories]
-    read = {report.directory: _read(report) for report in reports}
-    sound = [report for report in reports if not report.problems]
-    requests = [{"directory": report.directory, "calls": read[report.directory][2]} for report in sound]
-    for report, served in zip(sound, ask(requests), strict=True):
+    read = [(report, *found) for report in reports if (found := _read(report))]
+    requests = [{"directory": report.directory, "calls": calls} for report, _, _, calls in read]
+    for (report, probes, facts, _), served in zip(read, ask(requests), strict=True):
         if "error" in served:
             report.problems.append(f"does not load: {served['error']}")
             continue
-        probes, facts, _ = read[report.directory]
-        precision = facts["precision"]
-        most = TOLERANCES.get(precision, 1e-5) if tolerance is None else tolerance
-        # Without calibration, the ranges of int8 depend on the batch.
-        alone = precision != "int8" or facts["calibrated"]
-        _check_signatures(report, probes, served, most, precision, alone)
+        signatures, answers = served["signatures"], iter(served["answers"])
+        report.problems += [f"{name}: no such signature" for name in probes if name not in signatures]
+        report.problems += [f"{name}: there is no probe for it" for name in signatures if name not in probes]
+        most = TOLERANCES.get(facts["precision"], 1e-5) if tolerance is None else tolerance
+        for name, (inputs, outputs) in probes.items():
+            whole, *alone = [next(answers) for _ in range(1 + _batch(inputs))]
+            if name in signatures:
+                _check_signature(report, name, outputs, whole, alone, most, facts)
         _check_ops(report)
     return reports
 
@@ -106,10 +107,7 @@ def ask(requests):
 
 
 def compare(expected, got, tolerance, scale=None):
-    """Returns the `Difference` of two arrays: strings and integers must be equal, floats close.
-
-    `tolerance` is in units of `scale`, which defaults to the largest value of `expected`.
-    """
+    """Returns the `Difference` of two arrays: strings and integers must be equal, floats within `tolerance * scale`."""
     try:
         expected = _like(got, expected)
     except (ValueError, TypeError):
@@ -150,7 +148,7 @@ def _like(got, expected):
 
 
 def _read(report):
-    """Returns the probes and the facts of a SavedModel, and the calls to make."""
+    """Returns the probes and the facts of a SavedModel, and the calls to make; `None` with a problem in the report."""
     folder = pathlib.Path(report.directory)
     if not (folder / "saved_model.pb").is_file():
         report.problems.append("no SavedModel: it has no saved_model.pb")
@@ -199,17 +197,7 @@ def array(answer):
     return np.array(answer["values"], dtype).reshape(answer["shape"])
 
 
-def _check_signatures(report, probes, served, tolerance, precision, compare_alone):
-    report.problems += [f"{name}: no such signature" for name in probes if name not in served["signatures"]]
-    report.problems += [f"{name}: there is no probe for it" for name in served["signatures"] if name not in probes]
-    answers = iter(served["answers"])
-    for name, (inputs, outputs) in probes.items():
-        whole, *alone = [next(answers) for _ in range(1 + _batch(inputs))]
-        if name in served["signatures"]:
-            _check_signature(report, name, outputs, whole, alone, tolerance, precision, compare_alone)
-
-
-def _check_signature(report, name, stored, whole, alone, tolerance, precision, compare_alone):
+def _check_signature(report, name, stored, whole, alone, tolerance, facts):
     """Compares the whole probe with the stored answer, and each of its rows alone with the whole."""
     failed = [f"{name}: {answer['error']}" for answer in (whole, *alone) if "error" in answer]
     if failed:
@@ -218,6 +206,8 @@ def _check_signature(report, name, stored, whole, alone, tolerance, precision, c
     problems = [f"output {key} is missing" for key in stored if key not in whole]
     problems += [f"output {key} is not among those of the probe" for key in whole if key not in stored]
     rows, at_once, one_by_one = len(alone), [], []
+    # Without calibration, the ranges of int8 depend on the batch.
+    compare_alone = facts["precision"] != "int8" or facts["calibrated"]
     for key in sorted(set(stored) & set(whole)):
         got = array(whole[key])
         at_once.append((key, compare(stored[key], got, tolerance)))
@@ -226,7 +216,7 @@ def _check_signature(report, name, stored, whole, alone, tolerance, precision, c
             continue
         if compare_alone:
             one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
-    wrong, ties = _judge((*at_once, *one_by_one), precision)
+    wrong, ties = _judge((*at_once, *one_by_one), facts["precision"])
     report.problems += [f"{name}: {problem}" for problem in (*problems, *wrong)]
     single = f"a row alone {_largest(one_by_one)}" if compare_alone else "a row depends on its batch"
     report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; {single}{ties}")
@@ -235,12 +225,13 @@ def _check_signature(report, name, stored, whole, alone, tolerance, precision, c
 def _judge(named, precision):
     """Returns problems, and a note on discrete outputs changed by near ties: below 32 bits, only floats are checked."""
     exact = precision not in TOLERANCES or precision == "float32"
-    named = [(key, key.removesuffix(" alone"), difference) for key, difference in named]
-    ties = dict.fromkeys(output for _, output, difference in named if difference.discrete and not exact)
+    ties = dict.fromkeys(key.removesuffix(" alone") for key, difference in named if difference.discrete and not exact)
     wrong = [
         f"{key} {difference.problem}"
-        for key, output, difference in named
-        if difference.problem and (exact or not difference.discrete) and _ALONG.get(output) not in ties
+        for key, difference in named
+        if difference.problem
+        and (exact or not difference.discrete)
+        and _ALONG.get(key.removesuffix(" alone")) not in ties
     ]
     return wrong, f"; near ties changed {', '.join(ties)}" if ties else ""
 

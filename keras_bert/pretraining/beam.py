@@ -58,10 +58,9 @@ def generate_with_beam(
             _build(pipeline, files, ranges, output, header, {"vocabulary": vocabulary, "settings": settings})
     except Exception as error:
         # Beam appends the name of a step to a user's error; from another process, the error is within a log.
-        mistake = re.search(r"ValueError: (.*) \[while running", f"{type(error).__name__}: {error}")
-        if not mistake:
-            raise
-        raise ValueError(mistake[1]) from None
+        if mistake := re.search(r"ValueError: (.*) \[while running", f"{type(error).__name__}: {error}"):
+            raise ValueError(mistake[1]) from None
+        raise
     return _read(manifest)
 
 
@@ -108,10 +107,7 @@ def _build(pipeline, files, ranges, output, header, make):
     _ = settings | "manifest" >> beam.Map(_write_manifest, *counted, output, names, make["settings"])
 
 
-@functools.lru_cache(maxsize=1)
-def _builder(vocabulary, settings):
-    """Returns the `ExampleBuilder` of this process."""
-    return ExampleBuilder(vocabulary, settings)
+_builder = functools.lru_cache(maxsize=1)(ExampleBuilder)  # That of this process.
 
 
 def _tokenize(item, vocabulary, settings):

@@ -84,8 +84,7 @@ class Records(BatchSource):
     def dataset(self, epoch=0, start=0):
         """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
         epoch = epoch if self.shuffle else 0
-        rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-        paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
+        paths = [self._paths[file] for file in self._files(epoch)]
         records = tf.data.Dataset.from_tensor_slices(paths).interleave(
             read_records, cycle_length=OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
         )
@@ -96,6 +95,11 @@ class Records(BatchSource):
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
         filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.num_examples)
         return self._batched(records.concatenate(filler), epoch, start)
+
+    def _files(self, epoch):
+        """Returns the order of the files in an epoch."""
+        rng, files = np.random.Generator(np.random.PCG64([self.seed, epoch])), np.arange(len(self._paths))
+        return rng.permutation(files) if self.shuffle else files
 
     def _batched(self, rows, epoch, start):
         """Returns the dataset of the batches of `rows` from step `start` on."""
@@ -192,9 +196,7 @@ class PackedRecords(Records):
     def dataset(self, epoch=0, start=0):
         """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
         epoch = epoch if self.shuffle else 0
-        files = np.arange(len(self._paths))
-        if self.shuffle:
-            files = np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(files)
+        files = self._files(epoch)
         rows = tf.data.Dataset.from_tensor_slices((files, [self._paths[file] for file in files])).interleave(
             functools.partial(self._rows_of_file, epoch),
             cycle_length=OPEN_FILES,
@@ -296,11 +298,9 @@ def _look(path):
         raise ValueError(
             f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(record_features))}"
         )
-    static = "masked_lm_positions" in record_features
-    if static:
-        names += ["masked_lm_positions", "masked_lm_ids"]
+    names += ["masked_lm_positions", "masked_lm_ids"] if "masked_lm_positions" in record_features else []
     features = {name: tf.io.FixedLenFeature([len(record_features[name].int64_list.value)], tf.int64) for name in names}
-    if static:
+    if "masked_lm_ids" in features:
         features["masked_lm_weights"] = tf.io.FixedLenFeature(features["masked_lm_ids"].shape, tf.float32)
     return features
 

@@ -46,8 +46,7 @@ def generate(files, output, vocabulary, settings, *, shards=None, workers=None, 
     Example:
         generate("corpus/*.txt", "data/128", "vocab.txt", Settings(sequence_length=128))
     """
-    output, vocabulary = pathlib.Path(output), Vocabulary(vocabulary)
-    progress = progress or (lambda line: None)
+    output, vocabulary, progress = pathlib.Path(output), Vocabulary(vocabulary), progress or (lambda line: None)
     paths, header = find_corpus(files, vocabulary, settings, shards, compress)
     size, shards = sum(size for _, size in header["input"]), header["shards"]
     workers = workers or min(os.cpu_count(), shards, -(-size // processes.WORTH_A_PROCESS))
@@ -59,12 +58,18 @@ def generate(files, output, vocabulary, settings, *, shards=None, workers=None, 
         return finished
     vocabulary.save(output / "vocab.txt")
     job = functools.partial(_run, vocabulary=vocabulary, settings=settings)
+    stored = [token_store.Shard(work, index, len(vocabulary)) for index in range(shards)]
     try:
         with processes.Workers(workers) as pool:
-            sizes = _tokenize_all(pool, job, work, documents.cut_corpus(paths, shards), len(vocabulary), progress)
+            ranges = enumerate(documents.cut_corpus(paths, shards))
+            todo = [(index, part) for index, part in ranges if stored[index].counts() is None]
+            _run_all(pool, functools.partial(job, _tokenize, work=work), todo, "tokenized", progress)
+            sizes = [shard.counts() for shard in stored]
             before = np.cumsum([0, *(counts["documents"] for counts in sizes)])
             check_corpus(files, before[-1], settings)
-            _write_all(pool, job, output, before, header, progress)
+            names = enumerate(record_names(header))
+            todo = [(index, name) for index, name in names if not _counts_file(work, index).exists()]
+            _run_all(pool, functools.partial(job, _write, output=output, before=before), todo, "wrote", progress)
         manifest = _manifest(output, header, sizes, settings)
     except ValueError:
         shutil.rmtree(work)  # Not usable for another corpus or other settings.
@@ -74,22 +79,10 @@ def generate(files, output, vocabulary, settings, *, shards=None, workers=None, 
     return manifest
 
 
-def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
-    """Tokenizes the remaining shards, and returns the counts of all shards."""
-    shards = [token_store.Shard(work, index, vocab_size) for index in range(len(ranges))]
-    todo = [(index, ranges[index]) for index, shard in enumerate(shards) if shard.counts() is None]
-    for number, _ in enumerate(pool.run(functools.partial(job, _tokenize, work=work), todo), 1):
-        progress(f"tokenized {number} of {len(todo)} shards")
-    return [shard.counts() for shard in shards]
-
-
-def _write_all(pool, job, output, before, header, progress):
-    """Writes the records of the remaining shards."""
-    names = enumerate(record_names(header))
-    todo = [(index, name) for index, name in names if not _counts_file(output / _WORK, index).exists()]
-    job = functools.partial(job, _write, output=output, before=before)
+def _run_all(pool, job, todo, done, progress):
+    """Runs the jobs of the remaining shards."""
     for number, _ in enumerate(pool.run(job, todo), 1):
-        progress(f"wrote {number} of {len(todo)} shards")
+        progress(f"{done} {number} of {len(todo)} shards")
 
 
 def find_corpus(files, vocabulary, settings, shards, compress):
@@ -123,11 +116,10 @@ def _begin(output, header):
     """Creates the folder, or raises an error if it is from another run. Returns the manifest of a finished run."""
     work = output / _WORK
     for path in (output / MANIFEST, work / "settings.json"):
-        if not path.exists():
-            continue
-        stored = read_json(path)
-        check_settings(output, stored, header)
-        return stored if path.name == MANIFEST else None
+        if path.exists():
+            stored = read_json(path)
+            check_settings(output, stored, header)
+            return stored if path.name == MANIFEST else None
     work.mkdir(parents=True, exist_ok=True)
     _check_room(output, header)
     write_json(work / "settings.json", header)
@@ -137,8 +129,7 @@ def _begin(output, header):
 def check_settings(output, stored, header):
     """Raises an error if the folder is from another run."""
     expected = json.loads(json.dumps(header))
-    differing = [name for name in expected if stored.get(name) != expected[name]]
-    if differing:
+    if differing := [name for name in expected if stored.get(name) != expected[name]]:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "
             "ones to resume, or another `output`; or delete the folder"
@@ -208,10 +199,7 @@ def _fetch(builder, plan, work, before):
 
 
 def find_others(plan, before):
-    """Yields `(shard, rows, documents, draws, pieces)`: the random B's of a plan, grouped by shard.
-
-    `rows` are their indices; the other values are arguments of `token_store.following`.
-    """
+    """Yields the random B's of a plan by shard: their indices in the plan, and arguments of `token_store.following`."""
     numbers, draws = sentence_pairs.choose_others(plan, before[-1])
     wanted = plan.wanted[plan.wanted > 0]
     shards = np.searchsorted(before, numbers, "right") - 1
@@ -240,12 +228,11 @@ def _counts_file(work, shard):
 
 def _manifest(output, header, sizes, settings):
     counts = [read_json(_counts_file(output / _WORK, shard)) for shard in range(header["shards"])]
-    names = record_names(header)
-    rows = [
+    files = [
         (name, part.get("examples", 0), (output / name).stat().st_size)
-        for name, part in zip(names, counts, strict=True)
+        for name, part in zip(record_names(header), counts, strict=True)
     ]
-    return make_manifest(header, sizes, rows, sum(map(collections.Counter, counts), collections.Counter()), settings)
+    return make_manifest(header, sizes, files, sum(map(collections.Counter, counts), collections.Counter()), settings)
 
 
 def make_manifest(header, sizes, files, counts, settings):

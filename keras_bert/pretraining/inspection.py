@@ -48,9 +48,8 @@ def join(shown):
 def sample_fills(predict, records, count=12, around=12, guesses=3):
     """Returns the predictions for one `[MASK]` in each of several examples, from different files if possible.
 
-    `predict` is a function from a dict of model inputs, arrays of a batch, to the outputs; `records` are `Records` with
-    masks, not shuffled; `around` tokens of the text are returned on each side. Each of the dicts has the text `before`
-    and `after`, the `truth`, and `guesses`, pairs of a piece and its probability.
+    `predict` maps a batch of model inputs to outputs; `records` have masks and are not shuffled. Each dict has the text
+    `before` and `after`, `around` tokens, the `truth`, and `guesses`, pairs of a piece and its probability.
     """
     inputs, targets = _examples(records, count)
     pieces = records.vocabulary.pieces

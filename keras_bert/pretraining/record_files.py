@@ -64,10 +64,7 @@ def content_hash(paths):
 
 
 def serialize(features):
-    """Returns a list of bytes, one serialized `tf.train.Example` each.
-
-    `features` is a dict of arrays `(examples, values)` by name, non-negative integers or float32.
-    """
+    """Returns serialized `tf.train.Example`s of arrays `(examples, values)` by name, integers from 0 or float32."""
     # An encoder of whole columns, with the bytes of protocol buffers: with Python's own, 20x slower, data generation
     # would spend most of its time here. It can go once `tf.io` serializes batches of examples.
     columns = [_feature(name, values) for name, values in features.items()]

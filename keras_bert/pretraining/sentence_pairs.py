@@ -18,17 +18,13 @@ _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MA
 
 
 class Plan(NamedTuple):
-    """The planned texts of examples: arrays `(examples,)`.
-
-    `first`, `middle` and `end` are positions in the ids of the shard: A is from `first` to `middle`, B to `end`. For a
-    random B, `end` is `middle`.
-    """
+    """The planned texts of examples: arrays `(examples,)`."""
 
     keys: np.ndarray  # Random keys.
     documents: np.ndarray  # Their indices in the corpus.
-    first: np.ndarray
+    first: np.ndarray  # Positions in the ids of the shard: A is from `first` to `middle`, B to `end`.
     middle: np.ndarray
-    end: np.ndarray
+    end: np.ndarray  # That of `middle` for a random B.
     wanted: np.ndarray  # Number of tokens of a random B; 0 if B follows A.
     dropped: int  # Number of single words that could not be split into A and a following B.
 
@@ -164,10 +160,7 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0, special_tokens
 
 
 def pack_pairs(tokens, plan, others, other_lengths, length, special):
-    """Packs planned pairs into rows `[CLS] A [SEP] B [SEP]`, truncating long texts at both ends.
-
-    `others` are the concatenated ids of all random B's, `special` the ids of `[CLS]`, `[SEP]` and `[PAD]`.
-    """
+    """Packs pairs into rows `[CLS] A [SEP] B [SEP]`, truncating long texts; `others` are the ids of all random B's."""
     is_random = plan.wanted > 0
     low, high = plan.first.min(initial=len(tokens.ids)), plan.end.max(initial=0)
     pool = np.concatenate([tokens.ids[low:high], others]).astype(np.int32)

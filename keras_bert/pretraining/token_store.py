@@ -127,12 +127,9 @@ def _mapped(path, dtype):
 
 
 def stretches(tokens):
-    """Yields the parts of `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`.
-
-    Only documents of more than `BLOCK` tokens are split, at positions that depend only on the document.
-    """
-    stretch, size = [], 0
-    first, begin = 0, 0
+    """Yields the parts of `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`."""
+    # Only documents of more than `BLOCK` tokens are split, at positions that depend only on the document.
+    stretch, size, first, begin = [], 0, 0, 0
     for document, last in enumerate(tokens.documents[1:].tolist()):
         end = int(tokens.segments[last])
         while end - begin > BLOCK:

@@ -127,10 +127,7 @@ def _events(path):
 
 
 class TrackingService(_Reports):
-    """Base class for services: continues the run of the service after an interruption, without repeating points.
-
-    The file of the service in the run's directory contains the id and the last step of the service's run.
-    """
+    """Base class for services: continues an interrupted run without repeating points; a file keeps its id and place."""
 
     name: str
 

@@ -134,10 +134,7 @@ def all_reduce(tensors):
 
 
 def gather_rows(tree):
-    """Returns tensors `(rows, ...)` with the rows of all replicas, in order. Call in a replica context.
-
-    Every replica must have the same number of rows. Gradients do not flow to other replicas.
-    """
+    """Returns tensors with the rows of all replicas, equally many each; gradients stop. Call in a replica context."""
     replica = tf.distribute.get_replica_context()
     count, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
     if count == 1:
@@ -223,10 +220,7 @@ def dividing(losses=(), micro_batches: int = 1):
 
 
 def _divided(batch, replicas, micro_batches):
-    """Reshapes each tensor `(rows, ...)` to `(replicas, rows per replica, ...)`; `batch[-1]` is the weights.
-
-    Tensors may have a multiple of the rows of others: those of the texts of packed rows.
-    """
+    """Reshapes `(rows, ...)` to `(replicas, rows of each, ...)`, the weights last; packed rows have several texts."""
     sizes = {value.shape[0] for value in tf.nest.flatten(batch)}
     rows = tf.shape(batch[-1])[0] if None in sizes else min(sizes)
     parts = replicas * micro_batches

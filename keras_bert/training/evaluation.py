@@ -19,22 +19,18 @@ _LOG = logging.getLogger("keras_bert")
 
 
 class Evaluator:
-    """Runs a model, which was built in the strategy's scope, on batches, each row once.
+    """Runs a model, built in the strategy's scope, on batches, each row once; calls `check`, which may raise."""
 
-    `check` is called after each batch and may raise.
-    """
-
-    def __init__(self, model, strategy, losses, check=None, show=True):
+    def __init__(self, model, strategy, losses, check=lambda: None, show=True):
         self._model, self._strategy, self._losses = model, strategy, losses
-        self._check, self._show = check or (lambda: None), show
+        self._check, self._show = check, show
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
         self._divide, self._source, self._dataset = dividing(), None, None
 
     def outputs(self, batches, keep=True, with_losses=False):
-        """Runs the model on one epoch of a `BatchSource`.
+        """Returns outputs and targets of an epoch as NumPy arrays, if they are to be kept, and a dict of losses.
 
-        Returns outputs and targets as NumPy arrays, if they are to be kept, and a dict of losses. If batches differ in
-        length, shorter rows are padded: signed integer targets with -1, as in `Batches`, everything else with zeros.
+        In batches of other lengths, signed integer targets are padded with -1, as in `Batches`, the rest with zeros.
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
@@ -56,15 +52,11 @@ class Evaluator:
         }
         if not keep:
             return None, None, results
-        order = _order(batches)
-        arrays = [
-            [_stacked(values, padding)[order] for values in zip(*trees, strict=True)]
-            for trees, padding in zip(zip(*parts, strict=True), (0, -1), strict=True)
-        ]
-        outputs, targets = (
-            tf.nest.pack_sequence_as(tree, flat) for tree, flat in zip((outputs, targets), arrays, strict=True)
-        )
-        return outputs, targets, results
+        order, arrays = _order(batches), []
+        for tree, batches_of_tree, padding in zip((outputs, targets), zip(*parts, strict=True), (0, -1), strict=True):
+            flat = [_stacked(values, padding)[order] for values in zip(*batches_of_tree, strict=True)]
+            arrays.append(tf.nest.pack_sequence_as(tree, flat))
+        return *arrays, results
 
     def _outputs(self, inputs, targets, real, keep, with_losses):
         """Returns the outputs, targets and real flags of the rows of a global batch if `keep`; and the loss sums."""
@@ -116,10 +108,9 @@ def _stacked(arrays, padding):
 
 
 def cached_logits(path, model, inputs, key: str, batch_size: int = 64):
-    """Returns the logits of a model for all rows, float32 `(rows, classes)`, from an `.npz` file if it has them.
+    """Returns the logits for ragged inputs, `(rows, classes)`, from an `.npz` file if it has those of this model.
 
-    A file that is damaged, or that has the logits of another model or of other rows, is replaced. `inputs` is a dict of
-    ragged model inputs, `(rows, length)`; `key` identifies the model, see `weights_fingerprint`.
+    Otherwise the file is replaced. `key` identifies the model, see `weights_fingerprint`.
     """
     path, keys = pathlib.Path(path), np.array([key, rows_fingerprint(inputs)])
     logits = _read(path, keys)

@@ -16,10 +16,7 @@ _REFUSED, _WARNED = 1.3, 0.9  # Times the available memory: estimates are up to 
 
 
 def check_memory(step, source, micro_batches, strategy):
-    """Raises a `MemoryError` if batches of a source need far more memory than there is; warns if they may not fit.
-
-    The model and the optimizer of `step`, a `TrainStep`, already take memory.
-    """
+    """Raises a `MemoryError` if batches of a source need far more than the free memory; warns if they may not fit."""
     sequences, predictions = largest_batch(source)
     available, sharing = _available(strategy)
     if available is None or not sequences:
@@ -107,10 +104,7 @@ def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimm
 
 
 def block_bytes(block, rows: int, length: int, queries: int):
-    """Returns the bytes of the tensors that the backward pass of a Transformer or decoder block needs.
-
-    Its input has `rows` and `length`; `queries` is the number of the positions of a row that it computes.
-    """
+    """Returns the bytes that a block keeps for the backward pass; of a row, it computes `queries` positions."""
     width, attentions = _width(block), 1 + hasattr(block, "cross_attention")
     masks = bool(block.dropout)
     # Input, key and value. Query, context, sum in float32, its LayerNorm and the mask of dropout.

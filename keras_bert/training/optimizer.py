@@ -37,8 +37,8 @@ def create_optimizer(
 
     Args:
         model: a built model. Its biases and LayerNorms are excluded from weight decay.
-        learning_rate: float, peak learning rate, see `LinearSchedule`; or a schedule of Keras or a function of the step,
-            which replaces warm-up and decay.
+        learning_rate: float, peak learning rate, see `LinearSchedule`; or a schedule of Keras or a function of the
+            step, which replaces warm-up and decay.
         total_steps: int, number of training steps, for a peak learning rate.
         warmup_steps: int, number of warm-up steps. Defaults to 0.
         weight_decay: float, decoupled weight decay, multiplied by the learning rate. Defaults to 0.01.

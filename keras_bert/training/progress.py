@@ -128,10 +128,7 @@ class Progress:
 
 
 def track(items, what: str, total: int | None = None, show: bool = True):
-    """Yields the items and shows their number, if they take more than two seconds.
-
-    `what` is being done, such as "tokenizing"; `total` defaults to the length of the items, if known.
-    """
+    """Yields the items and shows their number and `what` is done, such as "tokenizing", after two seconds."""
     if not show or _TRACKED:
         yield from items
         return
@@ -143,9 +140,8 @@ def track(items, what: str, total: int | None = None, show: bool = True):
         left = total and rate and tqdm.tqdm.format_interval(max(total - fields["n"], 0) / rate)
         return [count, f"{left} left"] if left else [count]
 
-    options = {"total": total, "leave": False, "delay": _DELAY}
     with (
-        contextlib.closing(_Line(compose, sys.stderr, **options)) as line,
+        contextlib.closing(_Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)) as line,
         _within(_TRACKED),
         contextlib.ExitStack() as first,
     ):
@@ -196,10 +192,9 @@ def announced(what, show=True, delay=_DELAY):
 
 
 class _Line(tqdm.tqdm):
-    """A line of text that is updated in place on a terminal, and repeated every 10 seconds elsewhere.
+    """A line that is updated in place, as the last one of a terminal, and repeated every 10 seconds elsewhere.
 
-    All lines share the last line of the terminal. `compose` maps tqdm's `format_dict` to the parts of the line, of
-    which as many are shown as fit.
+    `compose` maps tqdm's `format_dict` to the parts of the line, of which as many are shown as fit.
     """
 
     def __init__(self, compose, stream, **options):

@@ -7,11 +7,10 @@ from keras_bert.training.callbacks import flat_settings
 
 
 class RunLog:
-    """The log of a run of `total` steps: progress line, `metrics.jsonl` with a line every `every` steps, and callbacks.
+    """The log of a run: progress line, `metrics.jsonl` with a line every `every` steps, and callbacks.
 
-    The first and the last step always have a line; without a `directory`, no file is written. `state` is the result of
-    `state()` in the snapshot to resume from: later lines of the file are removed. `None` starts a new run and removes
-    the log of an earlier one.
+    The first and the last step always have a line. `state` is that of the snapshot to resume from, whose later lines
+    are removed; `None` starts a new run and removes the log of an earlier one.
     """
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
@@ -35,16 +34,13 @@ class RunLog:
             callback.on_train_begin(flat_settings(settings), step)
 
     def add(self, step, lines, rates):
-        """Adds the numbers of the last steps, a list of dicts; returns the means since the last written line.
-
-        The line of the first step is additional: the means of the next line include it.
-        """
+        """Adds the numbers of the last steps, a list of dicts; returns the means since the last written line."""
         for number, line in enumerate(lines, step - len(lines) + 1):
             self._pending.append(line)
             means = _means(self._pending)
             if number % self._every == 0 or number == self._total:
                 self.write(number, rates)
-            elif number == 1:
+            elif number == 1:  # An additional line: the means of the next one include it.
                 self._write_train(1, means, rates)
         if self._progress:
             self._progress.show(step, _means(self._pending or lines), rates)

@@ -21,10 +21,9 @@ _NAME = re.compile(r"step-(\d{9})")
 
 
 class Snapshots:
-    """Snapshots of variables and of a JSON-serializable state in a directory, with one folder for each.
+    """Snapshots of variables and of a JSON-serializable state: folders, written atomically, verified when read.
 
-    They are written atomically, and verified when they are read. The `keep` most recent ones are kept; `None` keeps
-    all, see `keep_only`. All processes read, those with `write` write.
+    The `keep` most recent ones are kept, all with `None`. All processes read, those with `write` write.
     """
 
     def __init__(self, directory, keep=2, write=True):
@@ -58,10 +57,9 @@ class Snapshots:
         return None
 
     def restore(self, variables, check=lambda state: None, step=None):
-        """Restores the variables from the newest undamaged snapshot, or from the one of `step`.
+        """Restores the variables from the newest undamaged snapshot, or that of `step`; returns its state or `None`.
 
-        `check` is called with the state before anything is assigned, and may raise. Returns the state, or `None` if
-        there is no snapshot.
+        `check` is called with the state before anything is assigned, and may raise.
         """
         steps = self.steps() if step is None else [step]
         for step in steps:
@@ -105,12 +103,8 @@ class RunState:
     `extend` names settings that may change when a finished run continues with more steps, besides the number of steps,
     the batches and the learning rate schedule; `None` does not allow it.
 
-    Attributes:
-        worse: int, the number of evaluations since the best one.
-        done: bool, whether to stop before the last step.
-        interrupted: bool, whether the evaluation of the last finished step was interrupted and has to be repeated.
-        result: dict, the return value of `fit`: the results of the best evaluation, if a metric is given.
-        log: dict, the result of `RunLog.state` in the snapshot, or `None`.
+    `done` tells whether to stop before the last step, `interrupted` whether the evaluation of the last finished step
+    has to be repeated. `result` is that of `fit`, `log` the state of a `RunLog`.
     """
 
     def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, extend=None):
@@ -123,7 +117,8 @@ class RunState:
             if id(weight) not in frozen
         }
         self._variables = {**self._weights, **variables}
-        self.best, self.worse, self.done, self.interrupted, self.result, self.log = None, 0, False, False, {}, None
+        self.best, self.worse = None, 0  # `worse` counts the evaluations since the best one.
+        self.done, self.interrupted, self.result, self.log = False, False, {}, None
         self._needed = []  # Steps of best weights that snapshots refer to.
         if directory is not None:
             write = is_chief(strategy)

@@ -81,9 +81,9 @@ class TrainStep:
         return ["stop", *names, *penalty, "gradient_norm", "learning_rate", *self.scale.names]
 
     def __call__(self, inputs, targets, weights, totals, step, stop):
-        """Trains on one replica's rows; `stop` is summed too, so that all workers learn of a SIGTERM.
+        """Trains on one replica's rows; returns the float32 numbers of `names`, the same on each replica.
 
-        Returns a float32 vector, the same on each replica, see `names`.
+        `stop` is summed too, so that all workers learn of a SIGTERM.
         """
         replica = tf.distribute.get_replica_context()
         seed = tf.random.experimental.stateless_fold_in([self._seed, 0], step)
@@ -112,13 +112,11 @@ class TrainStep:
         return gradients, losses, []
 
     def _accumulate_together(self, batch, totals, seed):
-        """Returns the same as `_accumulate` for losses of the whole global batch, such as in-batch negatives.
-
-        They need the outputs of all rows, while the activations of only one micro-batch fit into memory. A first pass
-        keeps only the outputs of all micro-batches, from which the losses and the gradients of the outputs follow. The
-        second pass computes each micro-batch again, with the same dropout masks, and continues the backward pass from
-        there: the weights receive the same gradients as from the whole batch. One micro-batch needs no first pass.
-        """
+        """Returns the same as `_accumulate` for losses of the whole global batch, such as in-batch negatives."""
+        # They need the outputs of all rows, while the activations of only one micro-batch fit into memory. A first pass
+        # keeps only the outputs of all micro-batches, from which the losses and the gradients of the outputs follow. A
+        # second one computes each again, with the same dropout masks, and continues the backward pass from there: the
+        # weights receive the same gradients as from the whole batch. One micro-batch needs no first pass.
         inputs, targets, weights = batch
         if self._micro_batches == 1:
             with tf.GradientTape() as tape:
@@ -250,10 +248,7 @@ class TrainStep:
             )
 
     def _update(self, gradients):
-        """Clips the summed gradients by their true global norm and updates the weights.
-
-        Returns the norm before clipping, the learning rate, and in float16 whether the step was skipped.
-        """
+        """Clips by the true global norm and updates the weights; returns it, the rate and, in float16, `skipped`."""
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         unscale = 1 / self.scale.value
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
@@ -296,12 +291,8 @@ class LossScale:
     """Multiplies the loss, so that small gradients do not vanish in float16 (Micikevicius et al., 2018).
 
     A step with gradients that are not finite is skipped and halves the scale; 2,000 others in sequence double it.
-    Unless `active`, for models that compute in float16, the scale is 1, and no step is skipped.
-
-    Attributes:
-        value: the scale, a variable if active.
-        variables: list of variables to save with a run.
-        names: list of the names of the numbers that `update` returns.
+    Unless `active`, for models that compute in float16, the scale is 1, and no step is skipped. `variables` are to be
+    saved with a run; `names` are those of the numbers that `update` returns.
     """
 
     def __init__(self, active):
@@ -311,10 +302,7 @@ class LossScale:
             self.variables, self.names = [self.value, self._good_steps], ["skipped"]
 
     def update(self, norm, apply):
-        """Calls `apply`, or skips it if the global norm of the gradients is not finite.
-
-        If active, returns a list of 1 if skipped, else 0.
-        """
+        """Calls `apply`, or skips it if the norm is not finite; if active, returns a list of 1 if skipped, else 0."""
         if not self.variables:
             apply()
             return []

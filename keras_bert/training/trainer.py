@@ -94,7 +94,7 @@ class Trainer:
                 "`loss` must be a loss of keras_bert.losses, such as classification_loss(), or a list of them. "
                 f"Received: loss={loss}"
             )
-        metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss | Score) else list(metrics)
+        metrics = [metrics] if callable(metrics) or isinstance(metrics, Score) else list(metrics)
         self.metrics = [metric for metric in metrics if not isinstance(metric, Loss | Score)]
         self._scores = [metric for metric in metrics if isinstance(metric, Score)]
         self.directory = None if directory is None else pathlib.Path(directory)
@@ -191,7 +191,9 @@ class Trainer:
                 if state.done:
                     log.write(step, rates)
                 if self.directory and save_every and (step % save_every == 0 or finished or signalled):
-                    self._save(step, state, log, after_save)
+                    state.save(step, log.state())
+                    if after_save and self._chief:
+                        after_save()
                 if finished or signalled:
                     break
             if signalled or self._interruption.requested:  # The latter during the last save.
@@ -201,11 +203,6 @@ class Trainer:
             log.finish(state.result)
         self.trained_steps = step
         return state.result
-
-    def _save(self, step, state, log, after_save):
-        state.save(step, log.state())
-        if after_save and self._chief:
-            after_save()
 
     def _check_selection(self, best, patience, evaluation):
         if best and (self.directory is None or evaluation is None):
@@ -273,10 +270,10 @@ class StepLoop:
         self._train, self._seconds = self._new_graph(), None
 
     def run(self, batches, step, total, every):
-        """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
+        """Trains from `step` to `total`; calls of the graph end at each multiple of any of `every`.
 
-        Yields the steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
-        second, empty if the call was traced; whether a worker received a signal to stop.
+        Yields the steps done; a dict of numbers for each step of the call; examples, tokens and steps per second, empty
+        if the call was traced; whether a worker received a signal to stop.
         """
         warn_of_emulation(self._train_step.model._flatten_layers())
         for source in batches.sources:
