@@ -13,7 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
 from keras_bert.exporting.fused_layers import fused
-from keras_bert.exporting.int8_layers import calibrated, in_int8, probed
+from keras_bert.exporting.int8 import calibrated, in_int8, probed
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
-from keras_bert.exporting import verification  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import pretraining_signatures as fill_mask  # noqa: E402
@@ -503,20 +502,3 @@ def test_bad_arguments_of_export(model_of, preprocessor, tmp_path, head, options
 def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):
     with pytest.raises(ValueError, match=r"`layers` must be from -2 to 1. Received: \[3\]"):
         embed.embedder(model_of("encoder", hidden_states=True), preprocessor, layers=(0, 3))
-
-
-@pytest.mark.slow
-def test_published_similarities_from_a_saved_model(golden, minilm, tmp_path):
-    """Real weights and texts, in a process without this package."""
-    published = json.loads((golden / "minilm_published_values.json").read_text())["cases"]
-    bert = keras_bert.load(minilm)
-    keras_bert.export(bert.encoder, bert.preprocessor(128), tmp_path / "1", pooling="mean", normalize=True)
-    texts = [[text.encode().decode("latin-1") for text in case["sentences"]] for case in published]
-    calls = [["serving_default", {"text": {"shape": [len(values)], "values": values}}] for values in texts]
-    ((several, hello),) = (
-        [verification.array(answer["embedding"]) for answer in job["answers"]]
-        for job in verification.ask([{"directory": str(tmp_path / "1"), "calls": calls}])
-    )
-    np.testing.assert_allclose(several @ several.T, published[0]["cosine_similarity"], atol=published[0]["tolerance"])
-    np.testing.assert_allclose(hello[0, :5], published[1]["first_values"], atol=published[1]["tolerance"])
-    np.testing.assert_allclose(np.linalg.norm(several, axis=-1), 1, atol=1e-6)

@@ -15,9 +15,9 @@ from tests.pipelines import programs
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
 
+from keras_bert.exporting import int8  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, layer_norm  # noqa: E402
-from keras_bert.exporting.int8_layers import calibrated, in_int8, observed, probed  # noqa: E402  # noqa: E402
+from keras_bert.exporting.int8 import Int8Product, Int8Weight, calibrated, in_int8, observed  # noqa: E402
 
 ACTIVATIONS = {
     "gelu": lambda x: x * (0.5 + 0.5 * erf(x / np.sqrt(2))),
@@ -83,7 +83,7 @@ def test_activations_limits_and_factors(activation):
     got = traced(lambda rows: plain(rows, activation), [None, 32])(rows)
     expected = ACTIVATIONS[activation](product(rows, table, 0.0))
     assert relative(got, expected) < 1e-5
-    assert LOWEST[activation] <= expected.min()
+    assert int8.LOWEST[activation] <= expected.min()
 
     bounded = traced(lambda rows: plain(rows, low=-9.0), [None, 32])(rows)
     assert relative(bounded, product(rows, table, 0.0, low=-9.0)) < 1e-5
@@ -101,7 +101,7 @@ def test_outliers_are_multiplied_in_float32():
     rows, table = rng.uniform(0, 1, (7, 40)).astype("float32"), rng.normal(size=(40, 24)).astype("float32")
     rows[:, [3, 30]] *= 100
     factors = rng.uniform(0.5, 2, 40).astype("float32")
-    outliers = Outliers([3, 30], table / factors[:, None])
+    outliers = int8.Outliers([3, 30], table / factors[:, None])
     options = {"factors": tf.constant(factors), "outliers": outliers}
     weight = Int8Weight(table / factors[:, None], 1)
     scaled = rows * factors
@@ -127,7 +127,7 @@ def test_layer_norm_uses_epsilon():
     gamma, beta = rng.normal(size=(2, 24)).astype("float32")
     for epsilon in (1e-12, 1e-6):
         expected = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + epsilon)
-        run = traced(lambda rows, epsilon=epsilon: layer_norm(rows, gamma, beta, epsilon), [None, 24])
+        run = traced(lambda rows, epsilon=epsilon: int8.layer_norm(rows, gamma, beta, epsilon), [None, 24])
         assert relative(run(rows.astype("float32")), expected * gamma + beta) < 1e-4
     assert run(np.zeros((0, 24), "float32")).shape == (0, 24)
 
@@ -218,7 +218,7 @@ def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
     texts = [" ".join(f"w{word}" for word in rng.integers(0, 55, rng.integers(1, 9))) for _ in range(40)]
     signature = build_signatures(model, preprocessor, pair=True)["serving_default"]
     limits = calibrated(model, signature, [(text, "w1") for text in texts[:30]])
-    assert set(probed(model, signature)) == set(limits)
+    assert set(int8.probed(model, signature)) == set(limits)
     inputs = preprocessor((texts[30:], ["w1"] * 10))
     alone = {name: value[:1] for name, value in inputs.items()}
     expected = model(inputs)["logits"].numpy()

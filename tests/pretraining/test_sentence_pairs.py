@@ -263,6 +263,7 @@ def splitmix(seed):
 
 
 def test_published_numbers():
+    """Numbers are in [0, 1), also those of integers that are all ones or all zeros."""
     # Seed 1234567, from rosettacode.org; a key's numbers start with the second.
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     published += [16408922859458223821]
@@ -272,6 +273,13 @@ def test_published_numbers():
     assert uniforms(np.uint64([1234567]), 2, first=2)[0].tolist() == expected[2:]
     expected = np.float32([(value >> 40) * 2.0**-24 for value in published[1:]])
     np.testing.assert_array_equal(uniforms(np.uint64([1234567]), 4, dtype=np.float32)[0], expected)
+    # A key's numbers start with the generator's second.
+    ones, none = 0x932B113CFBD6B596, 0xC3910C8D016B07D6
+    assert [next(itertools.islice(splitmix(key), 1, None)) for key in (ones, none)] == [WORD - 1, 0]
+    for dtype, bits in ((np.float64, 53), (np.float32, 24)):
+        numbers = uniforms(np.uint64([ones, none]), 1, dtype=dtype)[:, 0]
+        assert numbers.dtype == dtype
+        assert numbers.tolist() == [1 - 2.0**-bits, 0]
 
 
 def test_keys_chain_the_generator_over_parts():
@@ -286,13 +294,3 @@ def test_keys_chain_the_generator_over_parts():
     assert keys.tolist() == [[key(7, row, column) for column in columns.tolist()] for row in range(5)]
     assert keys.dtype == np.uint64
     assert make_keys(1, 2).tolist() == [key(1, 2)]
-
-
-def test_numbers_are_in_unit_interval():
-    # Keys whose first integer is all ones or all zeros: a key's numbers start with the generator's second.
-    ones, none = 0x932B113CFBD6B596, 0xC3910C8D016B07D6
-    assert [next(itertools.islice(splitmix(key), 1, None)) for key in (ones, none)] == [WORD - 1, 0]
-    for dtype, bits in ((np.float64, 53), (np.float32, 24)):
-        numbers = uniforms(np.uint64([ones, none]), 1, dtype=dtype)[:, 0]
-        assert numbers.dtype == dtype
-        assert numbers.tolist() == [1 - 2.0**-bits, 0]

@@ -121,36 +121,28 @@ def model():
 
 
 @pytest.mark.usefixtures("eager")
-def test_the_model_is_asked_once(tmp_path, model, caplog):
+def test_logits_are_computed_once(tmp_path, model, caplog):
+    """Those of other models, of other rows and in damaged files are replaced."""
     path = tmp_path / "teacher" / "dev.npz"
     expected = [[ids.sum(), len(ids)] for ids in np.split(np.arange(22), np.cumsum(LENGTHS)[:-1])]
     caplog.set_level("INFO", "keras_bert")
-    found = cached_logits(path, model, rows(), "key", batch_size=2)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(cached_logits(path, model, rows(), "key", batch_size=2), expected)
     with mock.patch.object(Evaluator, "outputs", side_effect=AssertionError):
-        np.testing.assert_array_equal(cached_logits(path, model, rows(), "key"), expected)
-    assert [record.message for record in caplog.records] == [
-        "  computing logits of dev: 5 rows",
-        "  found logits of dev: 5 rows",
-    ]
+        found = cached_logits(path, model, rows(), "key")
+    np.testing.assert_array_equal(found, expected)
+    assert caplog.messages == ["  computing logits of dev: 5 rows", "  found logits of dev: 5 rows"]
     assert [file.name for file in path.parent.iterdir()] == ["dev.npz"]
-
-
-@pytest.mark.usefixtures("eager")
-def test_other_and_damaged_files_are_replaced(tmp_path, model):
-    path = tmp_path / "dev.npz"
-    expected = cached_logits(path, model, rows(), "key")
     content = path.read_bytes()
-    place = content.index(expected.tobytes())
+    place = content.index(found.tobytes())
     wrong = bytes([content[place] ^ 1])
     for damaged in (content[:-50], b"", content[:place] + wrong + content[place + 1 :]):
         path.write_bytes(damaged)
         np.testing.assert_array_equal(cached_logits(path, model, rows(), "key"), expected)
         assert path.read_bytes() == content
-    with mock.patch.object(Evaluator, "outputs", return_value=({"logits": expected + 1}, None, None)) as asked:
+    with mock.patch.object(Evaluator, "outputs", return_value=({"logits": found + 1}, None, None)) as asked:
         cached_logits(path, model, rows(), "other model")
         cached_logits(path, model, rows(first=1), "other model")
         assert asked.call_count == 2
-        asked.return_value = {"logits": expected * np.nan}, None, None
+        asked.return_value = {"logits": found * np.nan}, None, None
         with pytest.raises(ValueError, match="the logits of dev: 5 rows are not finite"):
             cached_logits(path, model, rows(), "key")

@@ -53,7 +53,7 @@ def test_bad_arguments(bert):
         ({"layer_decay": 0}, "`layer_decay` must be above 0 and at most 1. Received: layer_decay=0"),
         ({"layer_decay": 0.9}, "`layer_decay` needs a model with Transformer blocks"),
         ({"total_steps": 0}, "`total_steps` must be at least 1"),
-        ({"total_steps": None}, "`total_steps` must be at least 1. Received: total_steps=None"),
+        ({"total_steps": None}, "`total_steps` must be at least 1. Received: total_steps=0"),
         ({"learning_rate": abs, "warmup_steps": 2}, "`warmup_steps` must be 0 if .* is a schedule. Received: .*=2"),
         ({"warmup_steps": 11}, "`warmup_steps` must be between 0 and `total_steps`. Received: warmup_steps=11"),
     ):
