@@ -52,6 +52,7 @@ _HINTS |= {
     "remat": "It is one of keras_bert.load(name, remat=True)",
     "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
 }
+_DATA = {**dict.fromkeys(("train", "train_file"), "texts"), **dict.fromkeys(("dev", "dev_file"), "validation")}
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
 
@@ -242,7 +243,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         )
         if not data.held_out:
             finetuning.run_class, finetuning.evaluated_on = _TrainedOnAll, "the training data"
-        finetuning.grid_runs.counts_earlier = False
+        finetuning.grid_runs.counts_earlier, finetuning.grid_runs.names = False, _DATA
         finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:

@@ -5,6 +5,7 @@ import gc
 import logging
 import math
 import pathlib
+import re
 import shutil
 import time
 
@@ -30,13 +31,14 @@ class GridRuns:
     Attributes:
         results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
         progress: `Progress` of the current run, or `None`.
+        names: dict, what messages call data, by their names among the settings that all runs share.
         counts_earlier: bool, whether runs of earlier grids in the folder count, too. Defaults to `True`.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
         self._ensemble, self._combine, self._settings = ensemble, combine, []
-        self.results, self.progress, self.counts_earlier = [], None, True
+        self.results, self.progress, self.counts_earlier, self.names = [], None, True, {}
 
     def unfinished(self, settings, common):
         """Reads the results in the folder; returns the settings that have none yet.
@@ -44,7 +46,7 @@ class GridRuns:
         `common` are the settings that all runs share, such as the model; they must equal those of the folder's runs.
         """
         runs = self.directory / "runs"
-        _check_common(runs / "common.json", common, self.write)
+        self._check_common(runs / "common.json", common)
         found = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
         self.results = found if self.counts_earlier else self._only(settings, found)
         done = [result["setting"] for result in self.results]
@@ -56,6 +58,17 @@ class GridRuns:
             _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
         self._settings = settings
         return left
+
+    def _check_common(self, path, common):
+        """Raises an error if the settings that all runs share differ from those in the file; writes a new one."""
+        if not path.exists():
+            if self.write:
+                write_json(path, common)
+        elif differs := difference(read_json(path), common):
+            differs = re.sub("`([^`]*)`", lambda name: f"`{self.names.get(name[1], name[1])}`", differs)
+            raise ValueError(
+                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
+            )
 
     def _only(self, settings, found):
         """Returns the results of runs with these settings; without the model of their best one, all run again."""
@@ -161,16 +174,6 @@ def read_logits(path):
     """Returns the arrays of an `.npz` file as a dict."""
     with np.load(path) as file:
         return dict(file)
-
-
-def _check_common(path, common, write):
-    if path.exists():
-        if differs := difference(read_json(path), common):
-            raise ValueError(
-                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
-            )
-    elif write:
-        write_json(path, common)
 
 
 def _with_all_scores(results):

@@ -1,16 +1,13 @@
 """A task in a user's own file keeps the promises of the built-in ones, by public names alone."""
 
-import ast
-import importlib
 import json
 import pathlib
-import sys
 
 import numpy as np
 import pytest
 
 import keras_bert
-from tests import documents
+from tests.extending.conftest import registered
 from tests.pipelines.programs import run
 
 tf = pytest.importorskip("tensorflow")
@@ -18,7 +15,6 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.tasks.registry import TASKS  # noqa: E402
 
-GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
 FILE = pathlib.Path(__file__).with_name("relations_task.py")
 ROWS = [
     {"text": "a b c d", "subject": [0, 1], "object": [4, 5]},
@@ -33,12 +29,8 @@ MARKED = ["! a ! b ? c ? d", "c ? é ? d e ! f !", "? g ? h ! i !", "! i j ! k l
 @pytest.fixture(scope="module", autouse=True)
 def user():
     """The module with the task, which is registered during these tests alone."""
-    before = TASKS[:]
-    sys.path.insert(0, str(FILE.parent))
-    yield importlib.import_module("relations_task")
-    TASKS[:] = before
-    sys.path.remove(str(FILE.parent))
-    del sys.modules["relations_task"]
+    with registered("relations_task") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +38,6 @@ def start(config, pieces, tmp_path_factory):
     folder = tmp_path_factory.mktemp("start")
     keras_bert.save(keras_bert.build_encoder(config), folder, [*pieces, "!", "?", "@", "#"][: config.vocab_size])
     return folder
-
-
-def test_the_file_is_a_users():
-    tree = ast.parse(FILE.read_text())
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    assert modules == {"dataclasses", "tensorflow", "keras_bert", "keras_bert.tasks"}
-    assert len(FILE.read_text().splitlines()) <= 200
-
-
-def test_the_guide_has_the_file():
-    (block,) = [block for block in documents.blocks(GUIDE) if block.title == FILE.name]
-    assert block.code == FILE.read_text()
 
 
 def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path):

@@ -49,14 +49,6 @@ def test_help_lists_all_flags_without_tensorflow():
         assert "\nother:\n  --[no]verbose" in page
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"), [("--vocab_sise=9", "Did you mean --vocab_size?"), ("--xyzzy", "See --help")]
-)
-def test_an_unknown_flag(given, hint):
-    done = python("-m", "pipelines.train_vocab", "--input=a.txt", given)
-    assert (done.returncode, done.stderr) == (2, f"error: Unknown flag {given.partition('=')[0]}. {hint}\n")
-
-
 def test_mistakes_in_flags(tmp_path):
     done = python("-m", "pipelines.train_vocab", "--input=a.txt")
     expected = "error: --output is required: Output file, a vocab.txt. Example: --output=vocab.txt. See --help\n"

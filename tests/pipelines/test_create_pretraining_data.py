@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, flags_of, mistake
+from tests.pipelines.programs import call, flags_of
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -46,17 +46,6 @@ def test_all_flags(folder, monkeypatch, capsys):
     # Long commands are printed on several lines.
     assert re.match("next: .* -m pipelines.run_pretraining", " ".join(command.replace("\\\n", "").split()))
     assert capsys.readouterr().err == ""
-
-
-def test_user_errors():
-    """User errors of the flags; tests/pretraining covers those of the data."""
-    both = ["--input=a", "--vocab=v", "--output_dir=data"]
-    for message, flags in {
-        "--input is required. Received: none": both[1:],
-        "--beam_options requires --runner. Received: --a=1": [*both, "--beam_options=--a=1"],
-        "--processes cannot be used with --runner. Received: 2": [*both, "--processes=2", "--runner=a"],
-    }.items():
-        assert mistake(PROGRAM, *flags) == message
 
 
 @pytest.mark.slow

@@ -42,6 +42,8 @@ CASES = [
     ([*GLUE, BOOKS, OUTPUT, "--strategy=mirored"], "--strategy must be one of auto, one, mirrored, "),
     ([*PRETRAINING, "--phase=length:8,steps:1,batch:1", "--config=tinny"], "unknown size name 'tinny'."),
     ([*PRETRAINING, "--phase=length:600,steps:1,batch:1", BOOKS], "--phase: expected at most 512, the number of"),
+    ([*GLUE, "--model=none/at/all", OUTPUT, "--text_column=b"], "t.csv:1: no column `b`. It has: 'text', 'label'"),
+    (["run_squad", "--train_file=t.csv", "--dev_file=b", "--model=bert", OUTPUT], "--dev_file=b: no such file"),
     ([*STUDY, "--rows=a"], "--rows must be some of"),
     ([*STUDY, "--tasks=a"], "--tasks must be some of cola"),
 ]

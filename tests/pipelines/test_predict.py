@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -132,15 +130,6 @@ def test_labels_of_ones_own_for_a_served_model(monkeypatch):
     assert message.startswith("--candidate_labels: the served without has no signature zero_shot. Export it with")
     message = mistake(PROGRAM, "--server=localhost:1", "--n_best=2", "--model=one", "b")
     assert message.startswith("--n_best: the served one has one answer to each text. Expected no --n_best")
-
-
-def test_standard_input_and_regression(build, pieces, tmp_path):
-    regression = build("regression")
-    keras_bert.save(regression, tmp_path / "model", pieces)
-    inputs = keras_bert.TextPreprocessor(pieces, 40)(["a b"])
-    header, score = call(PROGRAM, f"--model={tmp_path}/model", given="a b\n").splitlines()
-    assert header == "value"
-    assert float(score) == pytest.approx(float(regression(inputs)["logits"][0, 0]), abs=2e-4)
 
 
 def test_questions_about_a_long_context(build, pieces, tmp_path):
@@ -317,19 +306,6 @@ def test_requests_have_rows_of_equally_many_choices():
     assert list(rectangles(rows, 2)) == [rows[:2], rows[2:3], rows[3:4], rows[4:]]
 
 
-def test_missing_files_without_tensorflow():
-    arguments = [sys.executable, "-X", "importtime", "-m", PROGRAM, "--model=./none", "a"]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    message = "error: ./none: no such checkpoint. Expected a directory or a .keras file\n"
-    assert (done.returncode, done.stderr.count(message)) == (2, 1)
-    assert "| tensorflow" not in done.stderr
-    for name, message in {
-        "--input=none.tsv": "--input=none.tsv: no such file",
-        "--output=.": "--output must be a file. Received: the folder .",
-    }.items():
-        assert mistake(PROGRAM, "--model=./none", name, "a") == message
-
-
 def test_user_errors(model, build, pieces, tmp_path):
     keras_bert.save(build("question_answering"), tmp_path / "labeler", pieces)
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
@@ -356,6 +332,8 @@ def test_user_errors(model, build, pieces, tmp_path):
             f"{folder}/texts.jsonl:2: column `text` must be a string. ",
         ),
         ([classifier, f"--input={folder}/texts.csv"], "", f"{folder}/texts.csv:1: no column `text`. It has: 'title', "),
+        ([classifier, "--input=none.tsv"], "", "--input=none.tsv: no such file"),
+        ([classifier, "--output=.", "a"], "", "--output must be a file. Received: the folder ."),
         ([*served, "--beam_size=2", "a"], "", "--beam_size of a served model was chosen when it was exported. Receive"),
     ):
         assert mistake(PROGRAM, *arguments, given=given).startswith(message), arguments

@@ -2,12 +2,9 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from unittest import mock
 
@@ -17,7 +14,6 @@ import scipy.special
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.runs import finetuning as runs
 from keras_bert.runs.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
@@ -103,19 +99,6 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     assert loss == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
     assert keras_bert.load(tmp_path / "out" / "model").head == "classification"
     assert read(tmp_path / "out" / "runs" / "common.json")["language_model_weight"] == 0.5
-
-
-def test_packed_rows(made, tmp_path):
-    """The rows of training batches have several pairs; the scores are those of the saved model on single pairs."""
-    output = tmp_path / "out"
-    given = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack", "--max_train_examples=6")
-    with mock.patch.object(runs, "build_packed", wraps=runs.build_packed) as build:
-        finetune(PROGRAM, *given)
-    build.assert_called_once()
-    bert = keras_bert.load(output / "model")
-    answers = bert.predict(list(zip(WORDS, OTHERS, strict=True)))
-    right = np.mean([answer["label"] == bert.labels[row % 2] for row, answer in enumerate(answers)])
-    assert read(output / "results.json")["scores"]["wnli"] == {"accuracy": pytest.approx(right)}
 
 
 def test_distillation(made, tmp_path):
@@ -360,31 +343,6 @@ def test_user_errors(made, tmp_path):
     for given, message in MISTAKES.items():
         given = ["--task=wnli", f"--data_dir={made}/data", *given.format(made=made).split()]
         assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message.format(made=made)), given
-
-
-WITHOUT_TENSORFLOW = """
-import runpy, sys
-sys.modules["tensorflow"] = None
-runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "given", "message"),
-    [
-        (PROGRAM, ["--task=classification", "--dev_file=train.csv"], "train.csv:1: no column `text`. It has: 'review'"),
-        ("pipelines.run_squad", ["--dev_file=b"], "--dev_file=b: no such file"),
-    ],
-)
-def test_files_are_checked_before_tensorflow_starts(tmp_path, program, given, message):
-    (tmp_path / "train.csv").write_text("review,label\na,1\n")
-    code = [sys.executable, "-c", WITHOUT_TENSORFLOW, program, "--output_dir=out", "--model=bert", *given]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(
-        [*code, "--train_file=train.csv"], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {message}")
 
 
 def test_recipes_have_valid_flags():

@@ -11,7 +11,7 @@ from keras_bert.heads.answers import each_text, entities
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging.schemes import Entity
 from tests.conftest import SEED
-from tests.pipelines.programs import finetune, flags_of, mistake, read_json
+from tests.pipelines.programs import finetune, flags_of, read_json
 
 pytestmark = pytest.mark.tensorflow
 
@@ -119,16 +119,3 @@ def test_texts_with_spans(made):
     found = [[[one["start"], one["end"], one["label"]] for one in answer["entities"]] for answer in answers]
     assert any(found)
     assert np.mean([row["predicted"] == spans for row, spans in zip(rows, found, strict=True)]) > 0.9  # In bfloat16.
-
-
-MISTAKES = [
-    ({"model": None}, "--model is required: Directory or name"),
-    ({"dev_file": "none.txt"}, "none.txt: no such file"),
-    ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected"),
-]
-
-
-def test_mistakes(made):
-    for changes, message in MISTAKES:
-        given = [flag.format(made=made) for flag in arguments(made, "bad", **changes)]
-        assert message.format(made=made) in mistake(PROGRAM, *given)

@@ -65,11 +65,3 @@ def test_extended_vocabulary(tmp_path, monkeypatch):
     assert Vocabulary(tmp_path / "vocab.txt").pieces == ("[PAD]", "low", *pieces[2:], "lowest")
     message = "--extend: vocab.txt is uncased. Expected --lowercase"
     assert mistake(PROGRAM, *flags, "--nolowercase") == message
-
-
-def test_user_errors(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert mistake(PROGRAM, "--input=none/*", "--output=out") == "none/*: no file matches"
-    message = ".: is a directory. Expected the name of the vocab.txt to write"
-    assert mistake(PROGRAM, "--input=a.txt", "--output=.") == message
-    assert list(tmp_path.iterdir()) == []

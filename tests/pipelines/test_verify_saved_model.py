@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pipelines.programs import mistake, parsed
+from tests.pipelines.programs import parsed
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.verify_saved_model"
@@ -32,7 +32,3 @@ def test_invalid_models(verify, tmp_path):
             f"{tmp_path}/none: no SavedModel: it has no saved_model.pb"
         ],
     )
-
-
-def test_user_errors():
-    assert mistake(PROGRAM) == "expected one or more SavedModel directories"

@@ -104,6 +104,12 @@ def start(tmp_path_factory, config, pieces):
     return folder
 
 
+@pytest.fixture(scope="module")
+def loaded(start):
+    """The model to start from, of tests that do not change it."""
+    return keras_bert.load(start)
+
+
 @pytest.mark.parametrize("name", ["classes", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CASES][1:])])
 def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     command, content, arguments, options = CASES[name]
@@ -145,7 +151,7 @@ def test_an_interrupted_run_resumes(start, tmp_path):
         with pytest.raises(SystemExit, match="143"):
             bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[Interrupt()], **arguments)
         resumed = bert.fit(TEXTS, CLASSES, output_dir=tmp_path, **arguments)
-        with pytest.raises(ValueError, match="other settings: the content of `train_file` has changed"):
+        with pytest.raises(ValueError, match="other settings: the content of `texts` has changed"):
             bert.fit(TEXTS, CLASSES[::-1], output_dir=tmp_path, **arguments)
     assert all(map(np.array_equal, whole.model().weights, resumed.model().weights))
     assert resumed.results == whole.results
@@ -166,13 +172,6 @@ def test_other_numbers_in_the_same_folder(start, tmp_path, caplog):
         fit(epochs=3)
 
 
-def test_a_callback_stops_the_run(start):
-    """The result has the epoch that was trained last."""
-    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True))
-    trained = keras_bert.load(start).fit(TEXTS, CLASSES, callbacks=stop, verbose=False, **SETTINGS)
-    assert trained.results["epoch"] == 1
-
-
 def test_fit_starts_from_the_present_weights(start):
     """A head with the same classes is kept, with what the model has learned since it was loaded."""
     model = keras_bert.build_classifier(keras_bert.load(start).encoder, 2)
@@ -187,16 +186,21 @@ def test_fit_starts_from_the_present_weights(start):
         assert same == (trained.predict("a b") == bert.predict("a b"))
 
 
-def test_equal_settings(start):
+def test_equal_settings(loaded):
     """Classes of weights may be numbers, as labels; settings may be of NumPy, and `None` is the default."""
-    fit = functools.partial(keras_bert.load(start).fit, TEXTS, [3, 4] * (len(TEXTS) // 2), verbose=False, batch_size=4)
-    plain = fit(class_weight={"3": 2.0}, epochs=1, learning_rate=0.5)
-    other = fit(class_weight={3: 2.0}, epochs=np.int64(1), learning_rate=np.float32(0.5), seed=None, callbacks=None)
-    assert all(map(np.array_equal, plain.model().weights, other.model().weights))
+
+    def settings(**options):
+        with mock.patch.object(Run, "train", autospec=True, side_effect=SystemExit) as train, pytest.raises(SystemExit):
+            loaded.fit(TEXTS, [3, 4] * (len(TEXTS) // 2), verbose=False, batch_size=4, **options)
+        run = train.call_args.args[0]
+        return json.dumps(run.setting), run.runs.common()["class_weight"]
+
+    same = settings(class_weight={3: 2.0}, epochs=np.int64(1), learning_rate=np.float32(0.5), seed=None, callbacks=None)
+    assert same == settings(class_weight={"3": 2.0}, epochs=1, learning_rate=0.5)
 
 
-def test_default_learning_rate_and_advice(start, caplog):
-    fit = functools.partial(keras_bert.load(start).fit, TEXTS, CLASSES, verbose=False, batch_size=4)
+def test_default_learning_rate_and_advice(loaded, caplog):
+    fit = functools.partial(loaded.fit, TEXTS, CLASSES, verbose=False, batch_size=4)
     with caplog.at_level("INFO", "keras_bert"):
         with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
             fit(epochs=1)
@@ -208,9 +212,9 @@ def test_default_learning_rate_and_advice(start, caplog):
     assert caplog.text.count("the loss did not fall, from 0.7 to 0.7") == 1
 
 
-def test_messages_name_arguments_of_python(start, caplog):
+def test_messages_name_arguments_of_python(loaded, caplog):
     broken = [["S-K" if word in "aeg" else "I-K" for word in words] for words in WORDS]
-    fit = functools.partial(keras_bert.load(start).fit, WORDS, epochs=1, batch_size=4, verbose=False)
+    fit = functools.partial(loaded.fit, WORDS, epochs=1, batch_size=4, verbose=False)
     with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         fit(broken)
     (message,) = [text for text in caplog.messages if "break the scheme" in text]
@@ -234,7 +238,10 @@ def test_state_of_the_program(start):
         inputs = keras.Input([3])
         hidden = keras.layers.Dense(3)(inputs)
         keras.utils.set_random_seed(7)
-        trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=4, epochs=1)
+        stop = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True)
+        )
+        trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=4, epochs=2, callbacks=stop)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         assert draw() == expected
         keras.Model(inputs, keras.layers.Dense(3)(hidden))  # Layers have different names.
@@ -242,6 +249,7 @@ def test_state_of_the_program(start):
         keras.config.set_dtype_policy("float32")
     assert trained.encoder.get_layer("block_0").dtype_policy.name == "mixed_bfloat16"
     assert trained.results["setting"]["learning_rate"] == 3e-4  # The default for a width of 32.
+    assert trained.results["epoch"] == 1  # The callback has stopped the run.
 
 
 def test_threads(start):
@@ -285,14 +293,12 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         ([None, "x"], {}, r"targets\[0\] is missing. Expected a target for each text"),
         ([None, "x"], {"task": "classification"}, r"texts\[0\]: column `label` must be a string or a number. .*: None"),
         (["x", "x"], {}, "must have at least two classes"),
-        (["x", "y"], {"lerning_rate": 1}, "no option 'lerning_rate' .* Did you mean 'learning_rate'?"),
         (["x", "y"], {"task": "ner"}, "`task` must be one of 'questions'"),
         (["x", "y"], {"patience": 1}, "`patience` needs `validation`"),
         (["x", "y"], {"validation": (["a"], ["z"])}, r"validation\[0\]: unknown label 'z'"),
         (["x", "y"], {"validation_split": 0.1}, "must be a share of the rows"),
         (["x", "y"], {"class_weight": "most"}, "`class_weight` must be None, 'balanced'"),
         (["x", "y"], {"class_weight": {"z": 1}}, "`class_weight` has no class 'z'. Expected one of: 'x', 'y'"),
-        ([0, 1], {"class_weight": {0: 1, 2: 2}}, "`class_weight` has no class '2'. Expected one of: '0', '1'"),
         (["x", "y"], {"validation_data": (["a"], ["z"])}, r"validation\[0\]: unknown label 'z'"),
         (
             ["x", "y"],
@@ -304,8 +310,6 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"class_weight": {"x": -1}}, "`class_weight` must be a number of at least 0"),
         (["x", "y"], {"remat": True}, r"no option 'remat' .* keras_bert.load\(name, remat=True\)"),
         (["x", "y"], {"lr": 1}, "no option 'lr' .* Did you mean 'learning_rate'?"),
-        (["x", "y"], {"num_train_epochs": 1}, "no option 'num_train_epochs' .* Did you mean 'epochs'?"),
-        (["x", "y"], {"max_length": 1}, "no option 'max_length' .* Did you mean 'sequence_length'?"),
         (
             ["x", "y"],
             {"shuffle": 1},
@@ -331,14 +335,13 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         ),
     ],
 )
-def test_mistakes(start, targets, options, message):
+def test_mistakes(loaded, targets, options, message):
     with pytest.raises(ValueError, match=message):
-        keras_bert.load(start).fit(["a b", "c"], targets, verbose=False, **options)
+        loaded.fit(["a b", "c"], targets, verbose=False, **options)
 
 
-def test_mistakes_that_are_found_before_data_are_read(start, monkeypatch):
+def test_mistakes_that_are_found_before_data_are_read(loaded, monkeypatch):
     monkeypatch.setattr(fit, "_make", None)
-    bert = keras_bert.load(start)
     for options, message in (
         ({"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
         ({"weight_decay": -1}, "`weight_decay` must be a number of at least 0"),
@@ -352,7 +355,9 @@ def test_mistakes_that_are_found_before_data_are_read(start, monkeypatch):
         ({"output_dir": __file__}, "`output_dir` must be a folder .* Received: .*File exists"),
     ):
         with pytest.raises(ValueError, match=message):
-            bert.fit(["a b", "c"], ["x", "y"], verbose=False, **options)
+            loaded.fit(["a b", "c"], ["x", "y"], verbose=False, **options)
+    with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
+        loaded.evaluate(TEXTS, CLASSES)
 
 
 def test_frozen_layers_of_the_loaded_model(start):
@@ -362,13 +367,8 @@ def test_frozen_layers_of_the_loaded_model(start):
         bert.fit(TEXTS, CLASSES)
 
 
-def test_evaluate_needs_a_head(start):
-    with pytest.raises(ValueError, match="was fine-tuned, see `fit`. Received: head='encoder'"):
-        keras_bert.load(start).evaluate(TEXTS, CLASSES)
-
-
-def test_every_parameter_has_a_type(start):
-    bert = keras_bert.load(start)
+def test_every_parameter_has_a_type(loaded):
+    bert = loaded
     for method in (bert.fit, bert.evaluate, bert.predict, bert.encode, bert.save, bert.export):
         parameters = inspect.signature(method).parameters.items()
         assert [name for name, each in parameters if each.annotation is each.empty] == [], method.__name__

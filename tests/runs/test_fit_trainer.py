@@ -14,13 +14,14 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.data.batch_source import Stream  # noqa: E402
 from keras_bert.pretraining.record_files import serialize  # noqa: E402
-from keras_bert.rewirings.trimmed import build_packed  # noqa: E402
+from keras_bert.rewirings.trimmed import build_packed, build_trimmed  # noqa: E402
 from keras_bert.runs import fit_trainer, pretraining  # noqa: E402
 from keras_bert.runs.fit_trainer import FitTrainer  # noqa: E402
 from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings  # noqa: E402
 from keras_bert.training.losses import pretraining_losses, pretraining_metrics  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import call, mistake  # noqa: E402
+from tests.runs.google_training import GoogleTraining  # noqa: E402
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="needs JAX, this is another backend")
 PAIRS = Objective()
@@ -240,38 +241,13 @@ def test_command(folder):
 
 def test_equals_google_tf1(golden, tmp_path):
     """Twelve steps of Google's program, on four devices: equal losses and weights."""
-    folder = golden / "google_tf1_training"
-    data = dict(np.load(folder / "golden.npz"))
-    rows = {name: values for name, values in data.items() if values.ndim > 1}
-    rows = {name: values if values.dtype == "float32" else values.astype("int32") for name, values in rows.items()}
-    targets = {name: rows.pop(name) for name in ("mask_labels", "mask_weights", "next_sentence_labels")}
-    batches = Stream(tf.data.Dataset.from_tensor_slices((rows, targets)))
-    schedule = {name: data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")}
+    google = GoogleTraining(golden)
+    batches = Stream(tf.data.Dataset.from_tensor_slices((google.rows, google.targets)))
     devices = keras.distribution.list_devices()[:4]
-    options = {
-        "directory": tmp_path / "run",
-        "settings": {},
-        "callbacks": [],
-        "rewire": keras_bert.models.build_trimmed,
-    }
+    options = {"directory": tmp_path / "run", "settings": {}, "callbacks": [], "rewire": build_trimmed}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.distribution, "list_devices", lambda: devices)
-        trainer = FitTrainer(
-            lambda: keras_bert.load(folder).pretrainer(),
-            lambda model: keras_bert.create_optimizer(model, **schedule, bias_correction=False),
-            [4],
-            **options,
-        )
+        trainer = FitTrainer(google.model, google.optimizer, [4], **options)
     every = {"evaluate_every": 12, "save_every": 12, "log_every": 1, "after_save": lambda: None, "extend": None}
     trainer.fit(batches, 12, None, **every)
-    found = lines(tmp_path / "run", "train")
-    for name in ("mlm_loss", "nsp_loss"):
-        np.testing.assert_allclose([line[name] for line in found], data[name], atol=1e-4)
-    rate, total, warmup = schedule.values()
-    rates = [rate * (step / warmup if step < warmup else 1 - step / total) for step in range(12)]
-    np.testing.assert_allclose([line["learning_rate"] for line in found], rates, rtol=1e-6)
-    for path in [folder / "bert_config.json", *(folder / "after").iterdir()]:
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    after = {weight.path: to_numpy(weight) for weight in keras_bert.load(tmp_path).pretrainer().weights}
-    for weight in trainer.model.trainable_variables:
-        np.testing.assert_allclose(to_numpy(weight), after[weight.path], atol=1e-4, err_msg=weight.path)
+    google.check(lines(tmp_path / "run", "train"), trainer.model, tmp_path)

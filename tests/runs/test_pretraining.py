@@ -1,14 +1,18 @@
-"""Schedules of runs that are extended, for runs that are only known by their snapshots' settings."""
+"""Google's training; schedules of runs that are extended, which are only known by their snapshots' settings."""
 
 import json
 import re
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
-pytest.importorskip("tensorflow")
-
+from keras_bert.data.bucketing import Batches
 from keras_bert.runs.pretraining import extended_schedule
+from keras_bert.training import losses
+from keras_bert.training.trainer import Trainer
+from tests.runs.google_training import GoogleTraining
 
 FIRST = {"phases": [{"length": 16, "steps": 2, "batch": 4}], "examples": [48]}
 MORE = {"phases": [{**FIRST["phases"][0], "steps": 3}, {"length": 16, "steps": 2, "batch": 8}], "examples": [48, 48]}
@@ -63,3 +67,16 @@ def test_an_unfinished_run_is_finished_first(extended, settings):
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         extended_schedule(folder, settings, 0.5, 0.5)
+
+
+@pytest.mark.tensorflow
+def test_training_equals_google_tf1(golden, tmp_path):
+    """Equal losses and weights."""
+    google = GoogleTraining(golden)
+    parts = google.rows, google.targets
+    rows, targets = ({name: np.concatenate(each) for name, each in part.items()} for part in parts)
+    rows["token_ids"] = tf.RaggedTensor.from_tensor(rows["token_ids"])
+    trainer = Trainer(google.model, google.optimizer, losses.pretraining_losses(), directory=tmp_path / "run")
+    trainer.fit(Batches(rows, targets, batch_size=4, shuffle=False), epochs=1, log_every=1)
+    lines = list(map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()))
+    google.check(lines, trainer.model, tmp_path)

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from tests.pipelines.programs import mistake, parsed
+from tests.pipelines.programs import parsed
 from tests.tasks.files import write
 
 tf = pytest.importorskip("tensorflow")
@@ -122,10 +122,3 @@ def test_the_command_judges_the_score(right, wrong, table, capsys):
     status, (*_, verdict) = judge(*arguments)
     assert status == 2
     assert verdict.endswith(f": accuracy is 37.50 points below that of {right}")
-
-
-def test_mistakes(tmp_path):
-    assert mistake(VERIFY, "a", "--reference=b") == "--reference: only with --labelled. Received: --reference=b"
-    assert mistake(VERIFY, "a", f"--labelled={tmp_path}", "--task=mrcp").startswith("--task must be one of ")
-    assert mistake(VERIFY, "a", "--labelled=none.csv") == "--labelled=none.csv: no such file or folder"
-    assert mistake(VERIFY, "a", "b", f"--labelled={tmp_path}").endswith("one SavedModel. Received: 2 directories")

@@ -1,4 +1,4 @@
-"""Flags that would do nothing beside the others are refused."""
+"""Mistakes in flags: those that contradict each other, and those that would do nothing beside the others."""
 
 import importlib.util
 
@@ -53,6 +53,27 @@ CASES = [
     (PAIRS, "--distance=cosine", "only for the loss triplet"),
     (PAIRS, "--score_range=0,2", "only for pairs with a score"),
 ]
+
+
+BOTH = ["create_pretraining_data", "--input=a", "--vocab=v", "--output_dir=data"]
+CONTRADICTIONS = [
+    (["create_pretraining_data", *BOTH[2:]], "--input is required. Received: none"),
+    ([*BOTH, "--beam_options=--a=1"], "--beam_options requires --runner. Received: --a=1"),
+    ([*BOTH, "--processes=2", "--runner=a"], "--processes cannot be used with --runner. Received: 2"),
+    (["train_vocab", "--input=none/*", "--output=out"], "none/*: no file matches"),
+    (["train_vocab", "--input=a.txt", "--output=."], ".: is a directory. Expected the name of the vocab.txt to write"),
+    (["verify_saved_model"], "expected one or more SavedModel directories"),
+    ([*VERIFY, "--labelled=.", "--task=mrcp"], "--task must be one of "),
+    ([*VERIFY, "--labelled=none.csv"], "--labelled=none.csv: no such file or folder"),
+    ([*VERIFY, "b", "--labelled=."], "--labelled is for one SavedModel. Received: 2 directories"),
+]
+
+
+def test_contradictions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for (name, *arguments), message in CONTRADICTIONS:
+        assert mistake(f"pipelines.{name}", *arguments).startswith(message), message
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_flags_that_would_do_nothing(tmp_path, monkeypatch):
