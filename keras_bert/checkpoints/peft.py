@@ -8,26 +8,85 @@ import dataclasses
 import math
 import pathlib
 import re
-import shutil
 
 import numpy as np
-import safetensors.numpy
 
-from keras_bert.checkpoints import adapter_config, huggingface, locations, tokenizer_files
-from keras_bert.checkpoints.adapter_config import CONFIG
+from keras_bert.checkpoints import huggingface, locations, tokenizer_files
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, listing, slots
-from keras_bert.checkpoints.weight_files import read_tensors
+from keras_bert.checkpoints.weight_files import read_tensors, write_file
 from keras_bert.files import write_json
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.metadata import Metadata
 from keras_bert.models.tuning import lora_layers
 
-WEIGHTS = "adapter_model.safetensors"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _TORCH = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.")
 _TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+# Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
+_KNOWN = {
+    *("peft_type", "task_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "rank_pattern"),
+    *("alpha_pattern", "use_rslora", "target_modules", "exclude_modules", "modules_to_save", "bias"),
+    *("layers_to_transform", "layers_pattern", "init_lora_weights", "lora_dropout", "inference_mode"),
+    *("auto_mapping", "peft_version", "megatron_core", "runtime_config", "qalora_group_size"),
+    *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
+}
+# Other initializations change the base model's weights.
+_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
+_LINEAR = [
+    *(f"attention.self.{role}" for role in ("query", "key", "value")),
+    *("attention.output.dense", "intermediate.dense", "output.dense"),
+]
+
+
+def _is_list(value, kind):
+    return isinstance(value, list) and all(type(each) is kind for each in value)
+
+
+def _is_rank(value):
+    return isinstance(value, int) and value > 0
+
+
+def _is_number(value):
+    return isinstance(value, int | float)
+
+
+def _is_pattern(value):
+    try:
+        return isinstance(value, str) and re.compile(value) is not None
+    except re.error:
+        return False
+
+
+def _is_selection(value):
+    return _is_pattern(value) or _is_list(value, str)
+
+
+def _by_pattern(is_valid):
+    """Returns a function that tells whether a value is an object of regular expressions and valid values."""
+    return lambda values: (
+        isinstance(values, dict) and all(_is_pattern(key) and is_valid(value) for key, value in values.items())
+    )
+
+
+_SELECTION = "a regular expression or a list of names", _is_selection
+# What is expected of a setting, unless it is null, and a function that checks a value.
+_VALUES = {
+    "base_model_name_or_path": ("a path or name", lambda value: isinstance(value, str)),
+    "r": ("a positive integer", _is_rank),
+    "lora_alpha": ("a number", _is_number),
+    "rank_pattern": ("an object of regular expressions and positive integers", _by_pattern(_is_rank)),
+    "alpha_pattern": ("an object of regular expressions and numbers", _by_pattern(_is_number)),
+    "modules_to_save": ("a list of names", lambda value: _is_list(value, str)),
+    "layers_to_transform": (
+        "a number or a list of numbers",
+        lambda value: isinstance(value, int) or _is_list(value, int),
+    ),
+    **dict.fromkeys(["target_modules", "exclude_modules", "layers_pattern"], _SELECTION),
+}
+_NEEDED = ("r", "lora_alpha")  # Not null, if they are there.
 
 
 def fits(folder):
@@ -37,12 +96,33 @@ def fits(folder):
 
 def read(folder, options):
     """Opens an adapter, merged into the model that it was trained on."""
-    settings = adapter_config.read(folder)
+    settings = _read_settings(folder)
     checkpoint = _merged(folder, settings, _open_base(folder, settings, options), options.head)
     checkpoint.metadata = tokenizer_files.read_chosen(
         options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
     )
     return checkpoint
+
+
+def _read_settings(folder):
+    """Returns `adapter_config.json`; raises for settings that are not supported."""
+    path, settings = folder / CONFIG, folder.json(CONFIG)
+    if settings.get("peft_type") != "LORA":
+        raise ValueError(f"{path}: `peft_type` must be 'LORA'. Received: peft_type={settings.get('peft_type')!r}")
+    initialization = settings.get("init_lora_weights")
+    if initialization not in _INITIALIZATIONS:
+        raise ValueError(
+            f"{path}: `init_lora_weights`={initialization!r} changes the weights of the base model. Expected plain "
+            "LoRA, to which peft converts: save_pretrained(..., path_initial_model_for_weight_conversion=...)"
+        )
+    for name, value in settings.items():
+        if name not in _KNOWN and value not in (None, False, [], {}):
+            raise ValueError(f"{path}: `{name}` is not supported. Expected none. Received: {name}={value!r:.200}")
+    for name, (expected, is_valid) in _VALUES.items():
+        value = settings.get(name)
+        if name in settings and not is_valid(value) and (value is not None or name in _NEEDED):
+            raise ValueError(f"{path}: `{name}` must be {expected}. Received: {name}={value!r:.200}")
+    return settings
 
 
 def _open_base(folder, settings, options):
@@ -65,29 +145,38 @@ def _open_base(folder, settings, options):
 
 def _merged(folder, settings, base, head):
     """Returns the adapter, merged into the `Checkpoint` of its base model."""
-    if folder.has(huggingface.CONFIG):
-        config, metadata = huggingface.read_config(folder)
-        _check_config(folder, config, base)
-        kept = ("vocabulary", "lowercase", "tied")
-        metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
-    else:
-        task = settings.get("task_type")
-        heads = (row.name for row in HEADS if row.peft and row.peft == task and row.tensors)
-        metadata = _base_metadata(base.metadata, next(heads, base.metadata.head))
+    metadata = _metadata(folder, settings, base)
     metadata = metadata.replace(head=head or metadata.head)
+    row = head_named(metadata.head or NO_HEAD)
     whole, pairs = _parts(folder)
     tensors = {**base.tensors, **whole}
     for module, pair in pairs.items():
         name = huggingface.our_name(f"{module}.weight")
-        tensors[name] = _adapted(folder, module, tensors.get(name), pair, _scale(folder, settings, module, pair))
-    _check_complete(folder, settings, base, metadata.head or NO_HEAD, whole, pairs)
+        tensors[name] = _adapted(folder, settings, module, tensors.get(name), pair)
+    _check_complete(folder, settings, base, row, whole, pairs)
     if head != NO_HEAD:  # That argument omits the head.
-        _check_unused(folder, metadata.head or NO_HEAD, whole)
-    if _is_masked(metadata.head) and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
+        _check_unused(folder, row, whole)
+    if "masked" in row.reads and any(name in whole and _saves(settings, name) for name in _TIED):
         # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
         metadata = metadata.replace(tied=False)
     return Checkpoint(str(folder), base.config, tensors, metadata)
+
+
+def _metadata(folder, settings, base):
+    """Returns the metadata of an adapter: that of its `config.json`, or else of its base model and its task."""
+    kept = ["vocabulary", "lowercase", "tied"]
+    if folder.has(huggingface.CONFIG):
+        config, metadata = huggingface.read_config(folder)
+        _check_config(folder, config, base)
+    else:
+        task = settings.get("task_type")
+        heads = (row.name for row in HEADS if row.peft and row.peft == task and row.tensors)
+        metadata = Metadata(head=next(heads, base.metadata.head))
+        if metadata.head == base.metadata.head:
+            return base.metadata
+        kept += ["causal", "positions", "keep_special_tokens"]
+    return metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
 
 
 def _check_config(folder, config, base):
@@ -101,22 +190,17 @@ def _check_config(folder, config, base):
         )
 
 
-def _base_metadata(metadata, head):
-    """Returns the metadata of an adapter that only has that of its base model."""
-    if head == metadata.head:
-        return metadata
-    kept = ("vocabulary", "lowercase", "causal", "positions", "tied", "keep_special_tokens")
-    return Metadata(head=head, **{name: getattr(metadata, name) for name in kept})
-
-
 def _parts(folder):
     """Returns the tensors that replace others by our names, and the pairs `A` and `B` by peft's names of modules."""
     whole, pairs = {}, {}
-    for name, tensor in _open(folder).items():
-        module, found, part = name.rpartition(".lora_")
+    for stored, tensor in read_tensors(folder.path, (WEIGHTS, _TORCH)).items():
+        if not stored.startswith(_PREFIX):
+            raise ValueError(f"{folder}: the names of peft's tensors begin with {_PREFIX}. Received: {stored}")
+        name = stored.removeprefix(_PREFIX)
+        module, is_pair, part = name.rpartition(".lora_")
         if ".original_module." in name:
             continue  # With bias="all", peft also writes the biases of the modules that others replace.
-        if not found:
+        if not is_pair:
             for inserted in (".base_layer.", ".modules_to_save.default.", ".modules_to_save."):
                 name = name.replace(inserted, ".")
             whole[huggingface.our_name(name)] = tensor
@@ -132,74 +216,49 @@ def _parts(folder):
 def _check_complete(folder, settings, base, head, whole, pairs):
     """Raises if the adapter lacks tensors that its settings specify."""
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
-    row = head_named(head)
-    names += POOLER_TENSORS if row.peft is not None and "pooled" in row.reads else ()
-    dense = [] if row.peft is None else [tensor for path, tensor in row.tensors.items() if "." not in path]
-    own = [f"{tensor}.{part}" for tensor in dense for part in ("weight", "bias")]
-    names += [name for name in base.tensors if name.startswith("cls.")] if _is_masked(head) else own
+    if "masked" in head.reads:
+        names += [name for name in base.tensors if name.startswith("cls.")]
+    elif head.peft is not None:
+        dense = [tensor for path, tensor in head.tensors.items() if "." not in path]
+        names += [f"{tensor}.{part}" for tensor in dense for part in ("weight", "bias")]
+    names += POOLER_TENSORS if head.peft is not None and "pooled" in head.reads else ()
     prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
-    targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
+    targets = _targets(settings, base.config.num_hidden_layers, prefix)
     missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
-    missing += sorted(name for name in names if name not in whole and adapter_config.saves(settings, f"bert.{name}"))
+    missing += sorted(name for name in names if name not in whole and _saves(settings, f"bert.{name}"))
     if missing:
         raise ValueError(
             f"{folder / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
-            f"{CONFIG} specify for head={head!r}: {listing(missing)}. Expected a complete file, or the head of the "
-            "adapter in load(..., head=)"
+            f"{CONFIG} specify for head={head.name!r}: {listing(missing)}. Expected a complete file, or the head of "
+            "the adapter in load(..., head=)"
         )
-
-
-def _own_tensors(head):
-    """Returns the beginnings of the names of a head's tensors."""
-    row = head_named(head)
-    if _is_masked(head):
-        return ("cls.",)
-    return tuple(row.tensors.values()) if row.peft is not None else ()
-
-
-def _is_masked(head):
-    return head is not None and "masked" in head_named(head).reads
 
 
 def _check_unused(folder, head, whole):
     """Raises if the adapter has tensors of another head."""
-    ours = _own_tensors(head)
-    if unused := sorted(name for name in whole if is_of_head(name) and not name.startswith(ours)):
+    own = "cls." if "masked" in head.reads else () if head.peft is None else tuple(head.tensors.values())
+    if unused := sorted(name for name in whole if is_of_head(name) and not name.startswith(own)):
         raise ValueError(
-            f"{folder / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
+            f"{folder / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head.name!r} does not have: "
             f"{listing(unused)}. Pass the head of the adapter, load(..., head=)"
         )
 
 
-def _open(folder):
-    """Returns the tensors by name, without peft's prefix."""
-    tensors = read_tensors(folder.path, (WEIGHTS, _TORCH))
-    if wrong := [name for name in tensors if not name.startswith(_PREFIX)]:
-        raise ValueError(f"{folder}: the names of peft's tensors begin with {_PREFIX}. Received: {wrong[0]}")
-    return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
+def _adapted(folder, settings, module, base, pair):
+    """Returns the `Tensor` of a kernel, `base + scale * B @ A`."""
 
-
-def _scale(folder, settings, module, pair):
-    """Returns the factor of `B @ A`. The first pattern that matches the end of the module's name applies."""
-
-    def setting(name, default):
+    def setting(name, default):  # The first pattern that matches the end of the module's name applies.
         patterns = settings.get(f"{name}_pattern") or {}
         return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", module)), default)
 
-    alpha = setting("alpha", settings.get("lora_alpha", 8))
-    rank = setting("rank", settings.get("r", 8))
-    found = pair["A"].shape[0] if "A" in pair else rank
+    rank, alpha = setting("rank", settings.get("r", 8)), setting("alpha", settings.get("lora_alpha", 8))
+    scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+    shapes = {name: tensor.shape for name, tensor in pair.items()}
+    found = shapes.get("A", (rank,))[0]
     if found != rank:
         raise ValueError(f"{folder / CONFIG} gives {module} the rank {rank}, but its lora_A has {found} rows")
-    return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
-
-
-def _adapted(folder, module, base, pair, scale):
-    """Returns the `Tensor` of a kernel, `base + scale * B @ A`."""
     if base is None:
         raise ValueError(f"{folder / WEIGHTS} adapts {module}, which the base model does not have")
-    shapes = {name: tensor.shape for name, tensor in pair.items()}
-    rank = shapes.get("A", (0,))[0]
     if shapes != {"A": (rank, *base.shape[1:]), "B": (*base.shape[:1], rank)}:
         raise ValueError(
             f"{folder / WEIGHTS}: lora_A and lora_B of {module} must fit a kernel {tuple(base.shape)} of the base "
@@ -211,6 +270,40 @@ def _adapted(folder, module, base, pair, scale):
         return kernel + scale * (b @ a)
 
     return dataclasses.replace(base, read=read)
+
+
+def _targets(settings, num_layers, prefix):
+    """Returns peft's names, with a prefix, of the linear modules in the encoder's layers that the settings adapt."""
+    return [
+        name
+        for name in (f"{prefix}encoder.layer.{index}.{linear}" for index in range(num_layers) for linear in _LINEAR)
+        if _matches(settings.get("target_modules"), name)
+        and not _matches(settings.get("exclude_modules"), name)
+        and not _saves(settings, name)
+        and _is_transformed(settings, name)
+    ]
+
+
+def _matches(wanted, name):
+    """Returns whether a module is one of `target_modules`: a regular expression, or a list of the ends of names."""
+    if isinstance(wanted, str):
+        return wanted == "all-linear" or re.fullmatch(wanted, name) is not None
+    return any(f".{name}".endswith(f".{each}") for each in wanted or ())
+
+
+def _saves(settings, name):
+    """Returns whether a module or tensor is one of `modules_to_save`, or in one of them."""
+    return any(f".{module}." in f".{name}." for module in settings.get("modules_to_save") or ())
+
+
+def _is_transformed(settings, name):
+    """Returns whether `layers_to_transform` has the layer of a module."""
+    layers, patterns = settings.get("layers_to_transform"), settings.get("layers_pattern") or "[^.]*"
+    if layers in (None, []):
+        return True
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    numbers = [int(found[1]) for each in patterns if (found := re.match(rf".*\.{each}\.(\d+)\.", name))]
+    return numbers[:1] == [layers] or (isinstance(layers, list) and numbers != [] and numbers[0] in layers)
 
 
 def check_base(base, format):
@@ -271,8 +364,7 @@ def write(model, description, directory, base):
         "inference_mode": True,
     }
     write_json(directory / CONFIG, settings)
-    safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
+    write_file(tensors, directory / WEIGHTS, directory / CONFIG)
 
 
 def _rank_and_alpha(model, description):

@@ -1,5 +1,6 @@
 """The format of sentence-transformers: `modules.json`, pooling, projection, prompts, maximum sequence length."""
 
+import contextlib
 import dataclasses
 
 from keras_bert.checkpoints import huggingface
@@ -35,25 +36,17 @@ _ACTIVATIONS = {
 # Newer releases have other modules but the same classes, and read these too.
 _PREFIX = "sentence_transformers.models."
 _OMIT = "load(..., head='encoder') loads the encoder without"
-_ARGUMENTS = dict.fromkeys(
-    ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"], ({},)
-)
+_ARGUMENTS = ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"]
+_INPUT_AND_OUTPUT = dict.fromkeys(["module_input_name", "module_output_name"], ("sentence_embedding",))
 # Settings that change the vectors or scores, with the values that are supported.
 _FIXED = {
     SETTINGS: {"model_type": ("SentenceTransformer",), "truncate_dim": (None,)},
-    _LENGTH: {
-        "transformer_task": ("feature-extraction",),
-        **_ARGUMENTS,
-    },
+    _LENGTH: {"transformer_task": ("feature-extraction",), **dict.fromkeys(_ARGUMENTS, ({},))},
     "CrossEncoder": {"default_prompt_name": (None,)},
-    "Classifier": {"transformer_task": ("sequence-classification",), **_ARGUMENTS},
+    "Classifier": {"transformer_task": ("sequence-classification",), **dict.fromkeys(_ARGUMENTS, ({},))},
     "Pooling": {"include_prompt": (True,)},
-    "Dense": {
-        "use_residual": (False,),
-        "module_input_name": ("sentence_embedding",),
-        "module_output_name": ("sentence_embedding",),
-    },
-    "Normalize": {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)},
+    "Dense": {"use_residual": (False,), **_INPUT_AND_OUTPUT},
+    "Normalize": _INPUT_AND_OUTPUT,
 }
 
 
@@ -72,11 +65,20 @@ def read(folder, options):
     embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
     if head not in (None, embedding, classification):
         return checkpoint
-    if head != embedding and _is_cross_encoder(folder, checkpoint):
-        return _cross_encoder(folder, checkpoint)
-    if not folder.modules or head == classification:
-        return checkpoint
-    kinds = _kinds(folder.modules)
+    kinds = [module["type"].rpartition(".")[2] for module in folder.modules]
+    if kinds:
+        scores_pairs = folder.json(SETTINGS).get("model_type") == "CrossEncoder"
+    else:
+        scores_pairs = _is_old_cross_encoder(folder) and checkpoint.metadata.head == classification
+    if scores_pairs and head != embedding:
+        checkpoint.metadata = _cross_encoder(folder, kinds, checkpoint)
+    elif kinds and head != classification:
+        checkpoint = _embedder(folder, kinds, checkpoint)
+    return checkpoint
+
+
+def _embedder(folder, kinds, checkpoint):
+    """Returns the checkpoint with what the modules after the Transformer do."""
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:
         raise ValueError(
@@ -85,44 +87,38 @@ def read(folder, options):
         )
     folders = {kind: folder.of_module(module) for kind, module in zip(kinds, folder.modules, strict=True)}
     metadata = _with_length(folders["Transformer"], checkpoint)
-    pooling = _read_pooling(folders["Pooling"])
-    checkpoint.metadata = read_settings(folder, metadata).replace(
-        head=embedding, pooling=pooling, normalize="Normalize" in kinds
-    )
+    facts = {"head": opened_by("SentenceTransformer"), "pooling": _read_pooling(folders["Pooling"])}
+    checkpoint.metadata = read_settings(folder, metadata).replace(**facts, normalize="Normalize" in kinds)
     if "Normalize" in kinds:
         _checked(folders["Normalize"], CONFIG, "Normalize")
     return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
 
 
-def _is_cross_encoder(folder, checkpoint):
-    if folder.modules:
-        return folder.json(SETTINGS).get("model_type") == "CrossEncoder"
-    return _is_old_cross_encoder(folder) and checkpoint.metadata.head == opened_by("CrossEncoder")
-
-
-def _cross_encoder(folder, checkpoint):
-    """Returns the checkpoint with the maximum sequence length and what newer releases store next to `modules.json`."""
-    inner = folder.of_module(folder.modules[0]) if folder.modules else folder
+def _cross_encoder(folder, kinds, checkpoint):
+    """Returns the metadata with the maximum sequence length and what newer releases store next to `modules.json`."""
+    inner = folder.of_module(folder.modules[0]) if kinds else folder
     metadata = _with_length(inner, checkpoint, "Classifier")
-    if folder.modules:
-        if _kinds(folder.modules) != ["Transformer"]:
-            raise ValueError(
-                f"{folder / MODULES}: expected only the module Transformer of a cross-encoder. "
-                f"Received: {', '.join(_kinds(folder.modules))}; {_OMIT} them"
-            )
-        name = _checked(folder, SETTINGS, "CrossEncoder").get("activation_fn")
-        name = name or stored_activation(inner.config)[1] or default_activation(inner.config)
-        config = {**inner.config, "sentence_transformers": {"activation_fn": name}}
-        try:
-            metadata = head_named(opened_by("CrossEncoder")).read_config(config, metadata)
-        except ValueError as error:
-            raise ValueError(f"{folder / SETTINGS}: {error}") from None
-    checkpoint.metadata = metadata
-    return checkpoint
+    if not kinds:
+        return metadata
+    if kinds != ["Transformer"]:
+        raise ValueError(
+            f"{folder / MODULES}: expected only the module Transformer of a cross-encoder. "
+            f"Received: {', '.join(kinds)}; {_OMIT} them"
+        )
+    name = _checked(folder, SETTINGS, "CrossEncoder").get("activation_fn")
+    name = name or stored_activation(inner.config)[1] or default_activation(inner.config)
+    config = {**inner.config, "sentence_transformers": {"activation_fn": name}}
+    with _naming(folder / SETTINGS):
+        return head_named(opened_by("CrossEncoder")).read_config(config, metadata)
 
 
-def _kinds(modules):
-    return [module["type"].rpartition(".")[2] for module in modules]
+@contextlib.contextmanager
+def _naming(path, hint=""):
+    """Adds the name of the file to an error."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}{hint}") from None
 
 
 def _checked(folder, name, kind, needed=False):
@@ -175,11 +171,9 @@ def read_settings(folder, metadata):
         "default_prompt_name": values.get("default_prompt_name"),
         "similarity_function": values.get("similarity_fn_name") or "cosine",
     }
-    try:
+    with _naming(folder / SETTINGS, f"; {_OMIT} prompts"):
         check_prompts(settings["prompts"], settings["default_prompt_name"])
         check_function(settings["similarity_function"])
-    except ValueError as error:
-        raise ValueError(f"{folder / SETTINGS}: {error}; {_OMIT} prompts") from None
     return metadata.replace(**settings)
 
 
@@ -200,10 +194,8 @@ def _with_projection(folder, checkpoint):
     """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
     values = _checked(folder, CONFIG, "Dense", needed=True)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
-    try:
+    with _naming(folder / CONFIG, f"; {_OMIT} this module"):
         activation = our_activation("activation_function", name, _ACTIVATIONS)
-    except ValueError as error:
-        raise ValueError(f"{folder / CONFIG}: {error}; {_OMIT} this module") from None
     tensors = read_tensors(folder.path, (WEIGHTS, TORCH))
     weight, bias = (tensors.get(f"linear.{part}") for part in ("weight", "bias"))
     if weight is None or set(tensors) - {"linear.weight", "linear.bias"}:
@@ -219,7 +211,8 @@ def _with_projection(folder, checkpoint):
 
 def write(description, metadata, directory):
     """Writes the files that sentence-transformers reads in addition to those of transformers, without weights."""
-    config, embedding = description.config, description.embedding
+    embedding, modes = description.embedding, description.layers["sentence_pooling"].modes
+    width = description.config.hidden_size
     kinds = ["Pooling", *["Dense"] * (embedding["projection"] is not None), *["Normalize"] * embedding["normalize"]]
     modules = [("", "Transformer"), *((f"{index}_{kind}", kind) for index, kind in enumerate(kinds, 1))]
     entries = [
@@ -231,41 +224,28 @@ def write(description, metadata, directory):
         "default_prompt_name": metadata.default_prompt_name,
         "similarity_fn_name": metadata.similarity_function,
     }
-    longest = metadata.sequence_length or config.max_position_embeddings
+    if modes == tuple(mode for mode in _MODES.values() if mode in modes):
+        pooling = {"word_embedding_dimension": width, **{key: mode in modes for key, mode in _MODES.items()}}
+    else:  # Only newer releases know several of them in another order.
+        pooling = {"embedding_dimension": width, "pooling_mode": list(modes)}
+    longest = metadata.sequence_length or description.config.max_position_embeddings
     write_json(directory / MODULES, entries)
-    write_json(directory / _POOLING / CONFIG, _pooling_settings(description))
+    write_json(directory / _POOLING / CONFIG, pooling)
     write_json(directory / SETTINGS, settings)
     write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
-    if embedding["projection"] is not None:
-        write_json(directory / _DENSE / CONFIG, _dense_settings(embedding, _pooled_width(description)))
-
-
-def _pooling_settings(description):
-    """Returns the settings of the pooling; only newer releases know several of them in another order."""
-    modes = description.layers["sentence_pooling"].modes
-    if modes != tuple(mode for mode in _MODES.values() if mode in modes):
-        return {"embedding_dimension": description.config.hidden_size, "pooling_mode": list(modes)}
-    flags = {key: mode in modes for key, mode in _MODES.items()}
-    return {"word_embedding_dimension": description.config.hidden_size, **flags}
-
-
-def _pooled_width(description):
-    return description.config.hidden_size * len(description.layers["sentence_pooling"].modes)
-
-
-def _dense_settings(embedding, width):
-    return {
-        "in_features": width,
-        "out_features": embedding["projection"],
-        "bias": True,
-        "activation_function": _ACTIVATIONS[embedding["projection_activation"]],
-    }
+    if "Dense" in kinds:
+        dense = {
+            "in_features": width * len(modes),
+            "out_features": embedding["projection"],
+            "bias": True,
+            "activation_function": _ACTIVATIONS[embedding["projection_activation"]],
+        }
+        write_json(directory / _DENSE / CONFIG, dense)
 
 
 def write_weights(description, directory, dtype):
     """Writes the weights of the projection, if there is one."""
-    if description.embedding.get("projection") is None:
-        return
-    tensors = tensors_of(description)
-    names = {name: f"linear.{name.rpartition('.')[2]}" for name in PROJECTION_TENSORS}
-    write_tensors({theirs: tensors[ours] for ours, theirs in names.items()}, directory / _DENSE, dtype)
+    if description.embedding.get("projection") is not None:
+        tensors = tensors_of(description)
+        linear = {f"linear.{name.rpartition('.')[2]}": tensors[name] for name in PROJECTION_TENSORS}
+        write_tensors(linear, directory / _DENSE, dtype)

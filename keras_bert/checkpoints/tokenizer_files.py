@@ -42,14 +42,14 @@ _JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into p
 _WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
 _UNIGRAM_CLASSES = {"XLMRoberta", "Camembert"}
 _CLASSES = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}  # By the `model_type` of a config.
-_NAMED = ("unk", "sep", "pad", "cls", "mask")
+_ROLES = {name: f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By the names in settings.
 _SIDE = "truncation_side"
 _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
     "split_special_tokens": (False, None),
-    **{f"{name}_token": (f"[{name.upper()}]", None) for name in _NAMED},
+    **{f"{name}_token": (role, None) for name, role in _ROLES.items()},
 }
 _AUTO, _WORDS = "auto", "words"
 
@@ -104,23 +104,19 @@ def _complete_wordpiece(folder, path, values, name, settings, longest_word):
 
 def _complete_unigram(folder, values, name, settings):
     """Adds names of special tokens, and added tokens, to a Unigram vocabulary, whose file has everything else."""
-    special, size = values["unigram"]["special_tokens"], len(values["pieces"])
-    for token, role in _roles():
+    special, size, expected = values["unigram"]["special_tokens"], len(values["pieces"]), {}
+    for token, role in _ROLES.items():
         value = _content(settings.get(f"{token}_token"))
         if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
             special[role] = value
-    expected = {f"{token}_token": (special.get(role, role), None) for token, role in _roles()}
+        expected[f"{token}_token"] = special.get(role, role), None
     _check(folder, settings, _FIXED | expected)
     inputs = settings.get(_INPUTS)
     values["pair_segments"] &= name not in _UNIGRAM_CLASSES if inputs is None else _SEGMENTS in inputs
-    added = _with_added_tokens(folder, values["pieces"], values["added_tokens"], settings)
-    values["pieces"], values["added_tokens"] = added
+    values["pieces"], values["added_tokens"] = _with_added_tokens(
+        folder, values["pieces"], values["added_tokens"], settings
+    )
     values["unigram"]["scores"] += [0.0] * (len(values["pieces"]) - size)
-
-
-def _roles():
-    """Returns pairs of the names in settings, `cls` for `cls_token`, and BERT's special tokens."""
-    return [(name, f"[{name.upper()}]") for name in _NAMED]
 
 
 def _settings(folder):
@@ -152,7 +148,9 @@ def _class(folder, settings, words):
     name = settings.get("tokenizer_class") or folder.config.get("tokenizer_class")
     name = name or _CLASSES.get(folder.config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
-    has_words = short == _JAPANESE and _takes_words(settings) and folder.has(_VOCABULARY)
+    # Texts are split by a dictionary, and words into pieces.
+    has_words = settings.get("word_tokenizer_type") in ("mecab", "sudachi", "jumanpp") and folder.has(_VOCABULARY)
+    has_words = has_words and (short, settings.get("subword_tokenizer_type", "wordpiece")) == (_JAPANESE, "wordpiece")
     if short not in _BERT_CLASSES | _FILE_CLASSES | _UNIGRAM_CLASSES and not (words and has_words):
         hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces, and so does the folder "
         hint = f"{hint}that `convert_checkpoint --tokenizer=words` writes" if has_words else ""
@@ -161,12 +159,6 @@ def _class(folder, settings, words):
             f"tokenizer_class={name!r}{hint}"
         )
     return short
-
-
-def _takes_words(settings):
-    """Returns whether a `BertJapaneseTokenizer` splits texts by a dictionary, and words into pieces."""
-    pieces = settings.get("subword_tokenizer_type", "wordpiece")
-    return settings.get("word_tokenizer_type") in ("mecab", "sudachi", "jumanpp") and pieces == "wordpiece"
 
 
 def _word_options(settings):
@@ -291,7 +283,11 @@ def write(vocabulary, lowercase, max_length, directory):
         **({_SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
         _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
-        **{f"{name}_token": vocabulary.special_tokens.get(role, role) for name, role in _roles() if role in vocabulary},
+        **{
+            f"{name}_token": vocabulary.special_tokens.get(role, role)
+            for name, role in _ROLES.items()
+            if role in vocabulary
+        },
     }
     write_json(directory / _SETTINGS, values)
 
@@ -323,10 +319,6 @@ def replaced(tokenizer, metadata):
                 "which is for BertJapaneseTokenizer with a vocab.txt"
             )
         return metadata
-    return _of_folder(tokenizer, metadata)
-
-
-def _of_folder(tokenizer, metadata):
     path = locations.find(tokenizer)
     if path is None or not path.is_dir():
         raise ValueError(

@@ -1,18 +1,43 @@
 """Reads the tensors of PyTorch's files, `pytorch_model.bin`, without PyTorch, and without running what they contain.
 
 See `torch.serialization`: the file is an archive with a pickle and a file for each storage, or, before PyTorch 1.6,
-five pickles followed by the storages.
+five pickles followed by the storages. A pickle is a program for a stack machine that may call any function. The machine
+here knows only the instructions that tensors need, and builds nothing but tuples, lists, dicts and descriptions of
+tensors. A name of Python in the file that is not in `_GLOBALS` is refused before anything is read.
 """
 
 import contextlib
+import dataclasses
 import io
+import math
 import mmap
 import os
+import pickletools
 import zipfile
 from functools import partial
+from typing import NamedTuple
 
-from keras_bert.checkpoints.tensor_pickle import TensorMachine, TorchFileError, TorchTensor
+import ml_dtypes
+import numpy as np
 
+_DTYPES = {
+    "FloatStorage": "<f4",
+    "DoubleStorage": "<f8",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": ml_dtypes.bfloat16,
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+_TENSORS = "torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"
+_PARAMETER, _DICT = "torch._utils _rebuild_parameter", "collections OrderedDict"
+_GLOBALS = {*_TENSORS, _PARAMETER, _DICT, *(f"torch {name}" for name in _DTYPES)}
+_MOST_AXES = 64  # NumPy's.
+_MARK = object()
+_SIZED = (tuple, list, dict)
 _MAGIC = 0x1950A86A20F9469CFC6C  # The first pickle of the older form.
 _DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile)
 
@@ -20,8 +45,12 @@ _DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeE
 def read_torch_file(path):
     """Returns functions that read the tensors of a file, which must have nothing else: `{name: (shape, read)}`."""
     with _explained(path):
-        values, read = _read_archive(path) if zipfile.is_zipfile(path) else _read_pickles(path)
-        tensors = {name: _tensor(name, value) for name, value in _state(values).items()}
+        tensors, read = _read_archive(path) if zipfile.is_zipfile(path) else _read_pickles(path)
+        if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+            raise _ContentError(f"it holds a {type(tensors).__name__} and no dict of tensors by name")
+        for name, value in tensors.items():
+            if not isinstance(value, _Tensor):
+                raise _ContentError(f"{name!r:.100} is a {type(value).__name__} and no tensor")
     return {name: (tensor.shape, partial(read, tensor)) for name, tensor in tensors.items()}
 
 
@@ -30,34 +59,22 @@ def _explained(path):
     """Turns all errors of a damaged file into one line that names it."""
     try:
         yield
-    except TorchFileError as error:
+    except _ContentError as error:
         raise ValueError(f"{path}: {error}. Expected tensors alone") from None
     except _DAMAGED as error:
         raise ValueError(f"{path}: not a readable file of PyTorch, it may be truncated: {str(error)!r:.200}") from None
-
-
-def _state(values):
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise TorchFileError(f"it holds a {type(values).__name__} and no dict of tensors by name")
-    return values
-
-
-def _tensor(name, value):
-    if not isinstance(value, TorchTensor):
-        raise TorchFileError(f"{name!r:.100} is a {type(value).__name__} and no tensor")
-    return value
 
 
 def _read_archive(path):
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith("data.pkl") and name.count("/") < 2]
         if len(names) != 1:
-            raise TorchFileError("it is an archive without one data.pkl")
+            raise _ContentError("it is an archive without one data.pkl")
         folder = names[0].removesuffix("data.pkl")
         order = f"{folder}byteorder"
         if order in archive.namelist() and _content(archive, order) != b"little":
-            raise TorchFileError("its numbers are big-endian")
-        machine = TensorMachine()
+            raise _ContentError("its numbers are big-endian")
+        machine = _Machine()
         values = machine.run(io.BytesIO(_content(archive, names[0])))
         for key, storage in machine.storages.items():
             if storage.size > archive.getinfo(f"{folder}data/{key}").file_size:
@@ -73,7 +90,7 @@ def _read_archive(path):
 def _content(archive, name):
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED:  # It could be larger than any memory.
-        raise TorchFileError(f"{name} is compressed")
+        raise _ContentError(f"{name} is compressed")
     if max(entry.compress_size, entry.file_size) > os.path.getsize(archive.filename):
         raise EOFError(f"{name} is larger than the file")
     return archive.read(name)
@@ -82,14 +99,14 @@ def _content(archive, name):
 def _read_pickles(path):
     # Of a mapped file, a damaged length reads no more than there is.
     with open(path, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as file:
-        if TensorMachine().run(file) != _MAGIC:
-            raise TorchFileError("it is no archive, and does not begin as a file of PyTorch")
-        TensorMachine().run(file)  # The version of the form.
-        system = TensorMachine().run(file)
+        if _Machine().run(file) != _MAGIC:
+            raise _ContentError("it is no archive, and does not begin as a file of PyTorch")
+        _Machine().run(file)  # The version of the form.
+        system = _Machine().run(file)
         if not isinstance(system, dict) or system.get("little_endian") is not True:
-            raise TorchFileError("its numbers are big-endian")
-        machine = TensorMachine()
-        values, keys = machine.run(file), TensorMachine().run(file)
+            raise _ContentError("its numbers are big-endian")
+        machine = _Machine()
+        values, keys = machine.run(file), _Machine().run(file)
         places, place = {}, file.tell()
         for key in keys:
             places[key] = place + 8  # After the number of elements.
@@ -105,3 +122,182 @@ def _read_pickles(path):
             return tensor.of(file.read(storage.size))
 
     return values, read
+
+
+class _ContentError(ValueError):
+    """Raised for a file that holds anything but tensors, or is damaged."""
+
+
+class _Global(NamedTuple):
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Storage:
+    """Numbers in the file: their key, dtype and count; `start` is where a view of another storage begins."""
+
+    key: str
+    dtype: np.dtype
+    count: int
+    start: int = 0
+
+    @property
+    def size(self):
+        """The number of bytes."""
+        return self.count * self.dtype.itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    """A tensor in a file: its place in a storage."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple
+    strides: tuple
+
+    def __post_init__(self):
+        numbers = (self.offset, *self.shape, *self.strides)
+        if len(self.shape) > _MOST_AXES or max(numbers) >= 2**63:  # Their product could take hours.
+            raise _ContentError(f"a tensor has {len(self.shape)} axes, or sizes of more than 63 bits")
+        last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        # A tensor that repeats its numbers could be larger than any memory.
+        fits = min(numbers) >= 0 and max(last + 1, math.prod(self.shape)) <= self.storage.count
+        if not fits and math.prod(self.shape):
+            raise _ContentError(f"a tensor of shape {self.shape} is outside of its storage of {self.storage.count}")
+
+    def of(self, content):
+        """Returns the array, of the bytes of the storage."""
+        numbers = np.frombuffer(content, self.storage.dtype, self.storage.count)[self.offset :]
+        steps = [stride * numbers.itemsize for stride in self.strides]
+        return np.lib.stride_tricks.as_strided(numbers, self.shape, steps).copy()
+
+
+class _Machine:
+    """Runs the instructions of a pickle that tensors need."""
+
+    most = 2**20  # Instructions and values that calls take: BERT-large has 30,000.
+
+    def __init__(self):
+        self._stack, self._memo, self._count, self.storages = [], {}, 0, {}
+
+    def run(self, file):
+        """Returns what the next pickle of a file describes."""
+        for instruction, argument, _ in pickletools.genops(file):
+            self._add(1)
+            name = instruction.name
+            if name == "STOP":
+                return self._stack.pop()
+            self._run(name, argument)
+
+    def _add(self, count):
+        self._count += count
+        if self._count > self.most:
+            raise _ContentError(f"it has more than {self.most} instructions, or values that they take")
+
+    def _run(self, name, argument):
+        stack = self._stack
+        if name in _CONSTANTS:
+            stack.append(_CONSTANTS[name]())
+        elif name in _ARGUMENTS:
+            stack.append(argument)
+        elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if argument is None else argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(self._memo[argument])
+        elif name in ("GLOBAL", "STACK_GLOBAL"):
+            stack.append(_global(argument or " ".join(self._last(2))))
+        elif name == "TUPLE":
+            stack.append(tuple(self._marked()))
+        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            stack.append(tuple(self._last(int(name[-1]))))
+        elif name in ("APPEND", "APPENDS"):
+            values = self._marked() if name == "APPENDS" else self._last(1)
+            _of_type(stack[-1], list).extend(values)
+        elif name in ("SETITEM", "SETITEMS"):
+            values = self._marked() if name == "SETITEMS" else self._last(2)
+            keys = [_of_type(key, str) for key in values[::2]]
+            _of_type(stack[-1], dict).update(zip(keys, values[1::2], strict=True))
+        elif name == "BINPERSID":
+            stack.append(self._storage(*stack.pop()))
+        elif name == "REDUCE":
+            function, arguments = self._last(2)
+            # References to large ones are short: what is copied of them is counted.
+            self._add(sum(len(part) for part in (_of_type(arguments, tuple), *arguments) if isinstance(part, _SIZED)))
+            stack.append(_call(function, arguments))
+        elif name == "BUILD":  # The attributes of a dict of tensors: versions of their modules.
+            stack.pop()
+            _of_type(stack[-1], dict)
+        elif name not in ("PROTO", "FRAME"):
+            raise _ContentError(f"it has the instruction {name}")
+
+    def _last(self, count):
+        values = self._stack[-count:]
+        if len(values) < count or _MARK in values:
+            raise _ContentError("its instructions lack values")
+        del self._stack[-count:]
+        return values
+
+    def _marked(self):
+        for index in reversed(range(len(self._stack))):
+            if self._stack[index] is _MARK:
+                values = self._stack[index + 1 :]
+                del self._stack[index:]
+                return values
+        raise _ContentError("its instructions lack a mark")
+
+    def _storage(self, kind, dtype, key, location, count, view=None):
+        """Returns the storage of a persistent id; a view of the older form is (key, start, count)."""
+        name = _of_type(dtype, _Global).name.removeprefix("torch ")
+        if _of_type(kind, str) != "storage" or name not in _DTYPES or not isinstance(location, str):
+            raise _ContentError(f"it refers to a {kind!r:.50} of {name}")
+        whole = _Storage(_of_type(key, str), np.dtype(_DTYPES[name]), _of_type(count, int))
+        if count < 0 or self.storages.setdefault(key, whole) != whole:
+            raise _ContentError(f"the storage {key!r:.50} has a size below 0, or two")
+        if view is None:
+            return whole
+        _, start, size = _of_type(view, tuple)
+        if not 0 <= start <= start + size <= count:
+            raise _ContentError("a view is outside of its storage")
+        return dataclasses.replace(whole, start=start, count=size)
+
+
+_CONSTANTS = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "MARK": lambda: _MARK,
+}
+_ARGUMENTS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
+
+
+def _of_type(value, kind):
+    if not isinstance(value, kind):
+        raise _ContentError(f"it has a {type(value).__name__} in a place of another type")
+    return value
+
+
+def _global(name):
+    if name not in _GLOBALS:
+        raise _ContentError(f"it names {name.replace(' ', '.')!r:.100}, which is not run")
+    return _Global(name)
+
+
+def _call(function, arguments):
+    """Returns what a function of a pickle would return."""
+    name = _of_type(function, _Global).name
+    if name == _DICT and len(arguments) < 2:
+        pairs = _of_type(arguments[0], list) if arguments else []
+        return {_of_type(key, str): value for key, value in pairs}
+    if name == _PARAMETER:
+        return _of_type(arguments[0], _Tensor)
+    if name in _TENSORS:
+        storage, offset, shape, strides, *others = arguments
+        if any(others[2:]):
+            raise _ContentError("it has a tensor whose numbers are negated or conjugated when they are read")
+        numbers = [_of_type(number, int) for number in (offset, *_of_type(shape, tuple), *_of_type(strides, tuple))]
+        return _Tensor(_of_type(storage, _Storage), numbers[0], shape, strides)
+    raise _ContentError(f"it calls {name.replace(' ', '.')}")

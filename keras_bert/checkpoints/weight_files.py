@@ -120,8 +120,13 @@ def write_tensors(tensors, directory, dtype):
         if not largest <= float(ml_dtypes.finfo(dtype).max):
             raise ValueError(f"`weights_dtype`={dtype!r} cannot hold the largest weight, {largest}. Expected 'float32'")
         tensors = {name: array.astype(dtype) for name, array in tensors.items()}
-    safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
+    write_file(tensors, directory / WEIGHTS, directory / CONFIG)
+
+
+def write_file(tensors, path, other):
+    """Writes a safetensors file with the permissions of another one; safetensors gives them to its owner alone."""
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    shutil.copymode(other, path)
 
 
 def read_h5_file(path):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import huggingface, tokenizer_files
 from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints.load import open_checkpoint
 from keras_bert.checkpoints.tensors import slots
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import LONGEST_WORD, VOCABULARY_OPTIONS
@@ -73,9 +74,7 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
         assert relative(found, wanted) < 2e-5
     facts = {"labels": bert.labels, "sequence_length": bert.sequence_length}
     keras_bert.save(model, ours, bert.vocabulary, lowercase=bert.lowercase, **facts)
-    again = huggingface.read_model(Folder(ours))
-    again.metadata = tokenizer_files.read(Folder(ours), again.metadata)
-    again.metadata = sentence_transformers.with_modules(Folder(ours), again).metadata
+    again = open_checkpoint(ours)
     assert (again.metadata, again.config) == (bert.metadata, bert.config)
     for slot in slots(keras_bert.describe(model)):
         np.testing.assert_array_equal(again.tensors.pop(slot.name).read(), slot.value())
