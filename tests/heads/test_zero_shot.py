@@ -73,6 +73,7 @@ def test_several_labels_per_text(nli):
         assert answer["labels"] == [label for label, score in zip(LABELS, row, strict=True) if score >= 0.5]
 
 
+@pytest.mark.slow  # The import of PyTorch; the formulas above are in NumPy.
 def test_the_pipeline_of_transformers(nli):
     pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")

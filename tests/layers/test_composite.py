@@ -24,10 +24,3 @@ def test_dense_gradient_equals_numpy(dtype):
     np.testing.assert_allclose(numpy(y), x @ numpy(layer.kernel) + numpy(layer.bias), atol=tolerance * 3)
     np.testing.assert_allclose(numpy(kernel), x.reshape(-1, 8).T @ upstream.reshape(-1, 3), atol=tolerance * 8)
     np.testing.assert_allclose(numpy(bias), upstream.sum((0, 1)), atol=tolerance * 4)
-
-
-def test_dense_without_bias():
-    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
-    layer = layers.Dense(3, use_bias=False)
-    np.testing.assert_allclose(numpy(layer(x)), x @ numpy(layer.kernel), atol=1e-5)
-    assert len(layer.weights) == 1

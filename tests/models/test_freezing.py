@@ -38,12 +38,6 @@ def test_frozen_layers_stay_frozen(build, tmp_path):
         assert len(copy.trainable_weights) == len(model.weights)
 
 
-def test_trainable_argument_of_a_layer():
-    block = TransformerBlock(8, 2, 16, trainable=False)
-    block.build((None, None, 8))
-    assert not block.trainable_weights
-
-
 def test_freezing_under_a_custom_head(config):
     first, second = (keras_bert.build_encoder(config, name=name) for name in ("first", "second"))
     both = [first.output["pooled_output"], second(first.input)["pooled_output"]]

@@ -73,16 +73,6 @@ def test_single_answers():
         assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
 
 
-def test_best_gold_answer_is_used():
-    # Exact match uses the second, F1 of q2 the third: 2 of 2 and 2 of 3 words.
-    those = questions({"q1": ["x y", "x", "z"], "q2": ["x", "w", "x y z"], "q3": ["x"]})
-    predictions = {"q1": "the x", "q2": "x z", "other": "x"}
-    exact, f1 = squad_metrics.score_answers(those, predictions)
-    assert exact == {"q1": 1, "q2": 0, "q3": 0}
-    assert f1 == pytest.approx({"q1": 1, "q2": 0.8, "q3": 0})
-    assert squad_metrics.score(those, predictions) == pytest.approx({"exact_match": 100 / 3, "f1": 60})
-
-
 def test_answers_without_words():
     golds = {"both": ["war", "."], "none": ["."], "no answer": []}
     # In version 1.1 "." is a normal answer, but no prediction shares a word with it.

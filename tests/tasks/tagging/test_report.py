@@ -166,16 +166,6 @@ def test_f1_by_length(report):
     ]
 
 
-def test_hardest_sentences_are_sorted_by_loss(report):
-    wrong = [sentence(f"w{n}", [("A", 0, 1)], loss=n / 10, line=n) for n in range(24)]
-    wrong += [sentence("w3", [("A", 0, 1)], loss=5.0, line=90), sentence("nan", [("A", 0, 1)], loss=math.nan, line=91)]
-    page = report([*wrong, sentence("correct", [("A", 0, 1)], [("A", 0, 1)], loss=9.0)])
-    lines = [int(head.split(" · ")[0].removeprefix("line ")) for head in heads(page)]
-    assert lines == [91, 90, *range(23, 5, -1)]
-    assert "Sentences with errors: 26 of 27. The 20 with" in page.text(HARDEST)
-    assert heads(page)[0] == "line 91 · 1 missed · loss nan"
-
-
 def test_entities_are_marked_and_labelled(report):
     def shown(golds, predictions, confidences=None, text="Ann of York met Bob"):
         (item,) = items(report([sentence(text, golds, predictions, confidences)]))
