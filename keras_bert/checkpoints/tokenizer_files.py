@@ -22,7 +22,7 @@ from keras_bert.checkpoints import locations, model_garden
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
-from keras_bert.text import sentencepiece_model, tokenizer_json, unigram_json
+from keras_bert.text import sentencepiece_model, tokenizer_json
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LONGEST_WORD, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -68,7 +68,7 @@ def read(folder, metadata, longest_word=None, words=False):
     if path is None:
         return metadata
     if path.name in MODELS:
-        values = unigram_json.read(path, sentencepiece_model.to_tokenizer_json(path, name))
+        values = tokenizer_json.read_unigram(path, sentencepiece_model.to_tokenizer_json(path, name))
     elif path.name == _TOKENIZER:
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
     else:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
 from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
-from keras_bert.text.added_tokens import AddedToken
+from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
 # Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
