@@ -19,11 +19,11 @@ import keras_bert  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.example_builder import Settings  # noqa: E402
 from keras_bert.pretraining.generation import generate  # noqa: E402
+from keras_bert.rewirings.joined import without_teacher  # noqa: E402
+from keras_bert.rewirings.trimmed import build_packed  # noqa: E402
 from keras_bert.runs import pretraining  # noqa: E402
 from keras_bert.runs.pretraining import data_facts  # noqa: E402
-from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.evaluation import weights_fingerprint  # noqa: E402
-from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, flags_of, mistake, run  # noqa: E402
 
@@ -139,13 +139,6 @@ def assert_equal(found, expected):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def assert_close(found, expected):
-    """Compares lines of metrics.jsonl."""
-    assert [line["kind"] for line in found] == [line["kind"] for line in expected]
-    for line, other in zip(found, expected, strict=True):
-        assert {**line, "kind": 0} == pytest.approx({**other, "kind": 0}, rel=1e-4)
-
-
 BOTH = "{made}/16,{made}/32"
 PHASES = ["length:16,steps:1,batch:31", "length:32,steps:3,batch:100"]
 ONE_STEP = "length:16,steps:1,batch:4"
@@ -220,7 +213,7 @@ def test_flags_configure_model_and_optimizer(made):
     """A warm start uses the checkpoint's weights, and the precision and optimizer of the flags."""
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "config": None, "warmup": 0.5}
     changes |= {"model": "{made}/causal", "precision": "mixed_bfloat16", "remat": "true", "gradient_accumulation": 3}
-    changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25}
+    changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25, "pack": "true"}
     found = stopped(*flags(made, "stopped", **changes))
     model, optimizer = found["model"], found["optimizer"].get_config()
     assert set(model.output) == {"mlm_logits"}
@@ -229,8 +222,8 @@ def test_flags_configure_model_and_optimizer(made):
     expected = keras_bert.load(made / "causal").pretrainer(next_sentence=False)
     for weight, value in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(value))
-    assert found["micro_batches"] == 3
-    given = {"model": str(made / "causal"), "config": None, "causal": True, "precision": "mixed_bfloat16"}
+    assert (found["micro_batches"], found["rewire"]) == (3, build_packed)
+    given = {"model": str(made / "causal"), "config": None, "causal": True, "precision": "mixed_bfloat16", "pack": True}
     assert given.items() <= found["settings"].items()
     assert "fused" in optimizer  # Only LAMB has it.
     assert optimizer["bias_correction"]
@@ -252,33 +245,6 @@ def said(made, shared_folder):
         (folder / "printed.txt").write_text(printed)
 
     return (shared_folder("pretraining_printed", fill) / "printed.txt").read_text()
-
-
-@pytest.mark.usefixtures("said")
-def test_evaluation_equals_numpy(made):
-    """Recomputes losses and accuracies from the logits, without the rows that pad the last batch."""
-    records, parts = Records(made / "held_out", batch_size=31, shuffle=False, limit=50), []
-    model = keras_bert.load(made / "two_phases" / "model").pretrainer()
-    for inputs, targets, rows in records.dataset().as_numpy_iterator():
-        logits = {name: to_numpy(value).astype(float) for name, value in model(inputs, training=False).items()}
-        parts.append({name: value[rows > 0] for name, value in {**logits, **targets}.items()})
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    assert len(found["mlm_logits"]) == 50  # Plus 12 padding rows.
-    weights, labels, is_random = (found[name] for name in ("mask_weights", "mask_labels", "next_sentence_labels"))
-    chances = np.take_along_axis(scipy.special.log_softmax(found["mlm_logits"], -1), labels[..., None], -1)[..., 0]
-    mlm_loss = -np.average(chances, weights=weights)
-    nsp_chances = scipy.special.log_softmax(found["nsp_logits"], -1)[np.arange(50), is_random]
-    expected = {
-        "mlm_loss": mlm_loss,
-        "nsp_loss": -nsp_chances.mean(),
-        "mlm_accuracy": np.average(found["mlm_logits"].argmax(-1) == labels, weights=weights),
-        "mlm_perplexity": np.exp(mlm_loss),
-        "nsp_accuracy": (found["nsp_logits"].argmax(-1) == is_random).mean(),
-    }
-    lines = metrics(made / "two_phases", "evaluation")
-    assert [line["step"] for line in lines] == [2, 4]
-    for name, value in expected.items():
-        assert lines[-1][name] == pytest.approx(value, rel=1e-5), name
 
 
 def test_model_directory_and_learning_rate(said, made):
@@ -387,6 +353,8 @@ def test_distillation_and_what_a_run_started_from(made, no_report):
     settings, teacher = snapshot_settings(made / "distilled", 1), keras_bert.load(made / "teacher")
     assert (settings["teacher"], settings["alpha"], settings["temperature"]) == (f"{made}/teacher", 0.25, 2.0)
     assert settings["teacher_weights"] == weights_fingerprint(teacher.pretrainer())[:16]
+    student = stopped(*flags(made, "student", config=None, teacher="{made}/teacher", student_layers=1))["model"]
+    assert keras_bert.describe(without_teacher(student)).config.num_hidden_layers == 1
     # A run remembers the model and the data that it started from.
     file = made / "undistilled" / "snapshots" / "origins.json"
     origins, data = json.loads(file.read_text()), "the data of length 16"
@@ -402,27 +370,6 @@ def test_changed_data_are_found(made, tmp_path):
     content = shard(data).read_bytes()
     shard(data).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert data_facts([Records(data, batch_size=8)]) != before
-
-
-@pytest.mark.slow
-def test_distillation_on_two_devices_equals_one_and_resumes_exactly(made, mirrored, monkeypatch):
-    """With micro-batches; in bfloat16, with a layer of the teacher."""
-    one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:2,batch:30"}
-    one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1}
-    layers = {"config": None, "teacher": "{made}/teacher", "student_layers": 1, "precision": "mixed_bfloat16"}
-    with eagerly():
-        call(PROGRAM, *flags(made, "on_one", **one, strategy="one"))
-        call(PROGRAM, *flags(made, "one_layer", **layers))
-    assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
-    monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
-    two = flags(made, "on_two", **one, gradient_accumulation=2)
-    call(PROGRAM, *two)
-    lines, expected = metrics(made / "on_two"), snapshot(made / "on_two", 2)
-    assert_close(lines, metrics(made / "on_one"))
-    shutil.rmtree(made / "on_two" / "snapshots" / "step-000000002")  # As if it had been killed before.
-    call(PROGRAM, *two)
-    assert metrics(made / "on_two") == lines
-    assert_equal(snapshot(made / "on_two", 2), expected)
 
 
 KILL = """
@@ -454,25 +401,6 @@ def test_killed_runs_resume_exactly(made):
     assert {path.name: path.read_bytes() for path in (cut / "model").iterdir()} == files
     left = {".lock"}  # Of the killed process.
     assert {path.name for path in cut.iterdir()} - left == {path.name for path in whole.iterdir()}
-
-
-@pytest.mark.usefixtures("eager")
-def test_packed_rows(made, no_report):
-    """The model that is saved reads rows of one example, and its evaluation is that of the run."""
-    changes = {"pack": "true", "eval_data": "{made}/held_out", "eval_examples": 10, "phase": ONE_STEP}
-    call(PROGRAM, *flags(made, "packed", **changes))
-    (line,) = metrics(made / "packed", "evaluation")
-    assert snapshot_settings(made / "packed", 1)["pack"] is True
-    bert = keras_bert.load(made / "packed" / "model")
-    held_out = Records(made / "held_out", batch_size=4, shuffle=False, limit=10)
-    trainer = Trainer(
-        bert.pretrainer,
-        lambda model: keras_bert.create_optimizer(model, 0.1, 1),
-        losses.pretraining_losses(),
-        metrics=losses.pretraining_metrics(),
-    )
-    results = trainer.evaluate(held_out)
-    assert results == pytest.approx({name: line[name] for name in results}, rel=1e-5)
 
 
 @pytest.mark.kernels
@@ -512,27 +440,3 @@ def test_google_records(made):
     assert (bert.vocabulary.pieces, bert.lowercase) == (tuple(PIECES), False)
     with pytest.raises(ValueError, match=r"the checkpoint lacks 2 tensor\(s\): cls.seq_relationship.weight"):
         bert.pretrainer(next_sentence=True)
-
-
-@pytest.mark.kernels
-@pytest.mark.slow
-@pytest.mark.usefixtures("eager")
-def test_left_to_right(made):
-    """The model learns, and its predictions do not depend on tokens to their right."""
-    changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "eval_data": "{made}/rows"}
-    changes |= {"phase": "length:16,steps:40,batch:32", "learning_rate": 3e-3, "warmup": 0.2, "eval_examples": 64}
-    call(PROGRAM, *flags(made, "left_to_right", **changes))
-    # The words on the left reveal a row's topic; otherwise the loss would be 4.35.
-    assert metrics(made / "left_to_right", "evaluation")[-1]["mlm_loss"] < 3
-    bert = keras_bert.load(made / "left_to_right" / "model")
-    assert (bert.lowercase, bert.strip_accents) == (False, None)
-    model = bert.pretrainer()
-    (inputs, targets, _), *_ = Records(made / "rows", batch_size=4, causal=True, shuffle=False).dataset()
-    inputs = {name: value.numpy() for name, value in inputs.items()}
-    np.testing.assert_array_equal(targets["mask_labels"], inputs["token_ids"][:, 1:])
-    np.testing.assert_array_equal(inputs["mask_positions"], np.tile(np.arange(15), (4, 1)))
-    before = to_numpy(model(inputs)["mlm_logits"])
-    inputs["token_ids"][:, 9] = 7
-    after = to_numpy(model(inputs)["mlm_logits"])
-    np.testing.assert_array_equal(after[:, :9], before[:, :9])
-    assert (after[:, 9:] != before[:, 9:]).any(-1).all()
