@@ -14,7 +14,6 @@ from keras_bert.checkpoints.keras_hub import to_keras_hub as to_keras_hub
 from keras_bert.checkpoints.litert_export import export_litert as export_litert
 from keras_bert.checkpoints.onnx_export import export_onnx as export_onnx
 from keras_bert.checkpoints.save import save as save
-from keras_bert.comparisons import register_comparison as register_comparison
 from keras_bert.config import BERT_BASE as BERT_BASE
 from keras_bert.config import BERT_LARGE as BERT_LARGE
 from keras_bert.config import BERT_MEDIUM as BERT_MEDIUM
@@ -42,6 +41,7 @@ from keras_bert.models.tuning import enable_lora as enable_lora
 from keras_bert.models.tuning import freeze_layers as freeze_layers
 from keras_bert.models.tuning import merge_lora as merge_lora
 from keras_bert.other_models import register_models as register_models
+from keras_bert.reports.comparisons import register_comparison as register_comparison
 from keras_bert.tasks.registry import register_task as register_task
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer

@@ -155,21 +155,24 @@ def _single_label(label, exception):
 
 
 def main(arguments):
+    from keras_bert.tasks import predict_inputs, predict_outputs
+
     allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
     rows = arguments.questions if arguments.question else _rows(arguments, allowed)
     if allowed is not None and tuple(rows[0]) not in allowed:
         raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
+    size = arguments.batch_size * _CHUNK
+    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
     if not arguments.output:
-        for line in _lines(arguments, rows, predict):
-            print(line, flush=True)
+        for part in parts:
+            for line in _lines(arguments, part, predict(part), is_first=part is parts[0]):
+                print(line, flush=True)
         return
-    from keras_bert.tasks import predict_inputs, predict_outputs
-
     columns = list(rows[0]), arguments.text_column, arguments.pair_column
     records = predict_inputs.read_records(arguments.input, *columns) if arguments.is_table else []
     if len(records) != len(rows):  # A table without names of columns.
         records = [None] * len(rows)
-    answers = itertools.chain.from_iterable(map(predict, _parts(rows, arguments)))
+    answers = itertools.chain.from_iterable(map(predict, parts))
     delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
     with replacing(arguments.output) as temporary:
         predict_outputs.write(temporary, zip(records, rows, answers, strict=True), delimiter)
@@ -187,33 +190,21 @@ def _wrong_inputs(arguments, names, allowed):
     return ValueError(f"{arguments.model} takes {expected}. Received: {' and '.join(names)}{hint}")
 
 
-def _needs_tensorflow(arguments):
-    return not arguments.server or arguments.protocol == "grpc"
-
-
-def _parts(rows, arguments):
-    size = arguments.batch_size * _CHUNK
-    return (rows[start : start + size] for start in range(0, len(rows), size))
-
-
-def _lines(arguments, rows, predict):
+def _lines(arguments, rows, answers, is_first):
     """Yields the lines to print; arguments have lines to read rather than JSON."""
     from keras_bert.tasks import predict_outputs
 
-    to_read = arguments.positional or arguments.question
-    for start, part in enumerate(_parts(rows, arguments)):
-        answers = predict(part)
-        table = predict_outputs.table(answers)
-        if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
-            table = predict_outputs.with_texts(table, part)
-        if table:
-            yield from table[1:] if start else table
-            continue
-        for row, answer in zip(part, answers, strict=True):
-            if to_read:
-                yield from predict_outputs.readable(row, answer)
-            else:
-                yield predict_outputs.json_line(row, answer)
+    table = predict_outputs.table(answers)
+    if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
+        table = predict_outputs.with_texts(table, rows)
+    if table:
+        yield from table if is_first else table[1:]
+        return
+    for row, answer in zip(rows, answers, strict=True):
+        if arguments.positional or arguments.question:
+            yield from predict_outputs.readable(row, answer)
+        else:
+            yield predict_outputs.json_line(row, answer)
 
 
 def _loaded_model(arguments):
@@ -243,8 +234,10 @@ def _served_model(arguments):
 
     client, model, n_best = Client(arguments.server, arguments.protocol), arguments.model, arguments.n_best
     signatures = client.metadata(model)["signatures"]
-    if arguments.candidate_labels:
-        return _served_zero_shot(arguments, client, signatures)
+    if labels := arguments.candidate_labels:
+        _check_served_labels(model, labels, signatures)
+        ask = functools.partial(_ask, arguments, client, ("text", "labels"), signature="zero_shot")
+        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows])
     inputs, outputs = signatures["serving_default"]["inputs"], signatures["serving_default"]["outputs"]
     if n_best and not {"answer", "mask_count", "translations"}.intersection(outputs):
         raise ValueError(f"--n_best: the served {model} has one answer to each text. Expected no --n_best")
@@ -259,22 +252,14 @@ def _served_model(arguments):
     return [tuple(names)], functools.partial(_ask, arguments, client, names)
 
 
-def _served_zero_shot(arguments, client, signatures):
-    """Same as `_served_model` for the signature `zero_shot`."""
-    labels = arguments.candidate_labels
+def _check_served_labels(model, labels, signatures):
     if "zero_shot" not in signatures:
         raise ValueError(
-            f"--candidate_labels: the served {arguments.model} has no signature zero_shot. Export it with "
+            f"--candidate_labels: the served {model} has no signature zero_shot. Export it with "
             f'{command.spelling("export_saved_model")} --hypothesis="This text is about {{}}."'
         )
     if len(labels) == 1 and "predicted" not in signatures["zero_shot"]["outputs"]:
         raise _single_label(labels[0], "a model that was exported with multi_label=True")
-
-    def predict(rows):
-        rows = [{**row, "labels": labels} for row in rows]
-        return _ask(arguments, client, ("text", "labels"), rows, signature="zero_shot")
-
-    return [("text",)], predict
 
 
 def _ask(arguments, client, names, rows, signature=None):
@@ -327,6 +312,10 @@ def _rows(arguments, allowed):
         columns = arguments.text_column, arguments.pair_column, arguments.choice_columns
         return predict_inputs.read_texts(arguments.input, allowed, *columns)
     return predict_inputs.from_lines(*arguments.lines, allowed)
+
+
+def _needs_tensorflow(arguments):
+    return not arguments.server or arguments.protocol == "grpc"
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ import pathlib
 import typing
 
 from keras_bert import other_models
-from keras_bert.comparisons import compared
 from keras_bert.files import write_json, write_text
+from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification.data import OWN, ClassificationSettings, MultiLabelSettings, own_data, read_table
 from keras_bert.tasks.classification.predictions import parse_threshold

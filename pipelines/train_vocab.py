@@ -45,15 +45,11 @@ def check(arguments):
     arguments.only(not arguments.held_out, "without --held_out", "held_out_every")
     arguments.only(not arguments.reversible, "without --reversible", "unused", "extend")
     arguments.only(not arguments.extend, "without --extend", "unused", "alphabet_limit")
-    _check_extended(arguments)
-    for pattern in filter(None, (arguments.input, arguments.held_out)):
-        lines.find(pattern)
-
-
-def _check_extended(arguments):
     if arguments.extend and (cased := Vocabulary(arguments.extend).cased) == arguments.lowercase:
         expected = f"is {'' if cased else 'un'}cased. Expected {'--nolowercase' if cased else '--lowercase'}"
         raise ValueError(f"--extend: {arguments.extend} {expected}")
+    for pattern in filter(None, (arguments.input, arguments.held_out)):
+        lines.find(pattern)
 
 
 def main(arguments):
@@ -64,7 +60,13 @@ def main(arguments):
     with messages() as show:
         counts, held_out = _count_all(arguments, show)
         output.parent.mkdir(parents=True, exist_ok=True)
-        vocabulary = _learn(arguments, counts, show)
+        options = {"min_count": arguments.min_count, "progress": show}
+        if arguments.extend:
+            options["vocab_size"] = arguments.vocab_size
+            vocabulary = wordpiece_trainer.extend_vocabulary(counts, arguments.extend, **options)
+        else:
+            options |= {name: getattr(arguments, name) for name in ("unused", "alphabet_limit", "reversible")}
+            vocabulary = wordpiece_trainer.learn_vocabulary(counts, arguments.vocab_size or 30522, **options)
     old = set(Vocabulary(arguments.extend).pieces) if arguments.extend else ()
     vocabulary.save(output)
     new = f", {len(set(vocabulary.pieces) - old):,} of them new" if old else ""
@@ -73,17 +75,6 @@ def main(arguments):
     if held_out:
         print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
     command.print_next(_next_step(arguments))
-
-
-def _learn(arguments, counts, show):
-    """Returns the vocabulary of word counts."""
-    from keras_bert.corpus import wordpiece_trainer
-
-    options = {"min_count": arguments.min_count, "progress": show}
-    if arguments.extend:
-        return wordpiece_trainer.extend_vocabulary(counts, arguments.extend, vocab_size=arguments.vocab_size, **options)
-    options |= {name: getattr(arguments, name) for name in ("unused", "alphabet_limit", "reversible")}
-    return wordpiece_trainer.learn_vocabulary(counts, arguments.vocab_size or 30522, **options)
 
 
 def _next_step(arguments):

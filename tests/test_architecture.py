@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
     ["checks", "files", "memory", "processor", "version", "wire_format"],
-    ["comparisons", "imports", "other_models"],
+    ["imports", "other_models"],
     ["config", "metadata", "similarity", "layers"],
     ["text"],
     ["data"],
@@ -50,13 +50,14 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1860, "checkpoints": 4185, "corpus": 710, "data": 2460, "runs": 2700, "exporting": 1980,
-    "heads": 1890, "layers": 1850, "models": 770, "pretraining": 1740, "reports": 930, "rewirings": 305,
+    "": 1840, "checkpoints": 4185, "corpus": 710, "data": 2460, "runs": 2665, "exporting": 1980,
+    "heads": 1890, "layers": 1850, "models": 770, "pretraining": 1740, "reports": 957, "rewirings": 305,
     "search": 1060, "serving": 1840, "tasks": 7115, "text": 3450, "training": 3430, "translation": 1910,
 }  # fmt: skip
 # Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
 # From tasks: the layouts of questions and choices to data (510).
 # From checkpoints: the classes in config.json to heads (75), differences of models to runs (30).
+# To reports: scores of other systems (30).
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

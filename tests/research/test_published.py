@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
-from keras_bert.comparisons import compared
+from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import leaderboard
 from keras_bert.tasks.tagging.task import TaggingTask
 from research import published

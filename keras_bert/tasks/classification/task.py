@@ -7,11 +7,11 @@ import scipy.special
 import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_not_negative
-from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.sources import source
 from keras_bert.files import write_text
 from keras_bert.heads.registry import head_named
+from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary

@@ -5,9 +5,9 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.comparisons import compared
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
+from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import appearance

@@ -7,9 +7,9 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.comparisons import compared
 from keras_bert.data.bucketing import Batches
 from keras_bert.heads.question_answering import QuestionAnswering
+from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Labelled, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite

@@ -8,10 +8,10 @@ import pathlib
 import numpy as np
 import scipy.special
 
-from keras_bert.comparisons import compared
 from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification, build_token_classifier
+from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import some
