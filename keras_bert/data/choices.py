@@ -1,4 +1,4 @@
-"""Reads questions with choices: SWAG's CSV, other tables with a column for each choice, and JSONL.
+"""Reads questions with choices: SWAG's CSV, other tables with a column for each choice, and rows of JSON.
 
 Rows may have different numbers of choices. An empty choice is absent: it keeps its place, and is never the answer. The
 right choice is named by its letter, or by its number from 0 or 1.
@@ -6,10 +6,20 @@ right choice is named by its letter, or by its number from 0 or 1.
 
 import dataclasses
 import functools
+import logging
+import re
+import string
 
-from keras_bert.data import choice_keys as keys
-from keras_bert.data.choice_columns import TEXTS, layout
 from keras_bert.data.sources import Rows, converted, readable, source
+
+_LOG = logging.getLogger("keras_bert")
+# Default names of the columns, the first one that a file has.
+_TEXTS = ("question", "text")
+_LABELS = ("label", "answer", "key", "answerKey")
+_SWAG = ["sent1", "sent2", "ending0", "ending1"]
+_CHOICE = re.compile(r"((?i:choice|option|answer|ending)(?:[ _-]|(?![a-z])))?([0-9]{1,9}|[A-Za-z])")
+_LETTER, _NUMBER = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]{1,9}")
+_FIX = "Give the number of the first choice: `first_label=0` or 1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +60,10 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
         skip_bad_rows: int, maximum number of unreadable rows to skip with a warning; `None`: any bad row is an error.
     """
     origin = source(path)
-    columns = layout(origin, text, choices, label, labeled)
+    columns = _layout(origin, text, choices, label, labeled)
     flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
     flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
-    raw_rows = origin.rows(TEXTS[:1] if columns.header else flags, columns.header)
+    raw_rows = origin.rows(_TEXTS[:1] if columns.header else flags, columns.header)
     if labeled is False and columns.label and _are_hidden(origin, raw_rows, columns):
         columns = dataclasses.replace(columns, label=None)
     start = columns.first_label if first_label is None else first_label
@@ -86,9 +96,9 @@ def _row(columns, start, place, record):
     text, choices, label = _question(columns, place, record)
     if columns.label is None:
         return text, choices, None
-    place, number = f"{place}: {columns.described(columns.label)}", keys.index(label, start)
+    place, number = f"{place}: {columns.described(columns.label)}", _index_of(label, start)
     if number is None or not 0 <= number < len(choices):
-        raise ValueError(f"{place} must be {keys.described(start, len(choices))}. Received: {label!r:.80}")
+        raise ValueError(f"{place} must be {_described_keys(start, len(choices))}. Received: {label!r:.80}")
     if not choices[number]:
         raise ValueError(f"{place} names an empty choice. Received: {label!r}")
     return text, choices, number
@@ -126,11 +136,164 @@ def _labels(origin, raw_rows, columns):
 
 
 def _numbering(origin, raw_rows, columns, start, skip_bad_rows):
-    """Returns `keys.numbering` of the labels of all rows that can be read."""
+    """Returns `_letters_and_start` of the labels of all rows that can be read."""
     found = list(_labels(origin, raw_rows, columns)) if columns.label else []
     try:
-        return keys.numbering(origin, columns.described(columns.label), found, start)
+        return _letters_and_start(origin, columns.described(columns.label), found, start)
     except ValueError:
         # Too many unreadable rows are the first problem to report.
         converted(origin, raw_rows, functools.partial(_question, columns), skip_bad_rows)
         raise
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """The columns of a file."""
+
+    text: str
+    choices: list
+    label: str | None  # `None` in files without labels.
+    before: str | None = None  # The column of SWAG with the start of every choice.
+    first_label: int | None = None  # The number of the first choice, if the layout defines it.
+    header: list | None = None  # Names for the columns of a table without column names.
+
+    def described(self, column):
+        """Returns how messages call a column."""
+        return f"the {column}" if self.header else f"column `{column}`"
+
+
+def _layout(origin, text, choices, label, labeled):
+    """Returns the `_Layout` of a source, see `read`."""
+    given = [name for name in (text, *(choices or ()), label) if name]
+    names = origin.names(() if origin.typed else given or _TEXTS[:1])
+    if not names:
+        raise ValueError(f"{origin}: no rows")
+    if not origin.typed and not given and _has_no_header(names):
+        return _without_header(origin, len(names) - 2, labeled)
+    label = label or next((name for name in _LABELS if name in names), _LABELS[0])
+    label = label if labeled or (labeled is False and label in names) else None
+    if set(_SWAG) <= set(names) and text is None and choices is None:
+        endings = _sequence(origin, [name for name in names if re.fullmatch("ending[0-9]+", name)])
+        return _Layout("sent1", endings, label, before="sent2", first_label=0)
+    text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
+    if choices is None:
+        named = [name for name in names if _CHOICE.fullmatch(name) and name not in (text, label)]
+        choices = ["choices"] if "choices" in names else _sequence(origin, named)
+    else:
+        choices = _ordered(origin, choices)
+    choices = [name for name in choices if name not in (text, label)]
+    if not choices:
+        raise ValueError(
+            f"{origin.place(1)}: no columns of choices, such as `A` or `choice1`"
+            f"{' or `choices`' if origin.typed else ''}. It has: {', '.join(map(repr, names))}. Name them with "
+            "`choice_columns`"
+        )
+    return _Layout(text, choices, label)
+
+
+def _ordered(origin, names):
+    """Returns the given columns of choices, in the order of the letters or numbers that their names may have."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"`choice_columns` contains duplicates. Received: {','.join(names)}")
+    if len(names) == 1 or not all(map(_CHOICE.fullmatch, names)):
+        return names
+    if not _in_order(names):
+        raise ValueError(
+            f"{origin.place(1)}: labels cannot name the columns {', '.join(map(repr, names))} by their letters or "
+            "numbers. Expected columns from A, 0 or 1 without gaps, or other names"
+        )
+    return _in_order(names)
+
+
+def _sequence(origin, names):
+    """Returns columns of choices in the order of their letters or numbers, which must have no gaps."""
+    if not names:
+        return []
+    ordered = _in_order(names)
+    if not ordered:
+        raise ValueError(
+            f"{origin.place(1)}: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, "
+            "B, C or choice1, choice2. Name the choices with `choice_columns`"
+        )
+    return ordered
+
+
+def _in_order(names):
+    """Returns names such as `B`, `A` in order; an empty list unless they are a sequence from A, 0 or 1."""
+    parts = [_CHOICE.fullmatch(name).groups("") for name in names]
+    words = {word.rstrip(" _-").lower() for word, _ in parts}
+    places = {name: int(key) if key.isdigit() else key.upper() for name, (_, key) in zip(names, parts, strict=True)}
+    wanted = [key_names(first, len(names)) for first in ("A", "0", "1")]
+    if len(names) < 2 or len(words) > 1 or sorted(map(str, places.values())) not in map(sorted, wanted):
+        return []
+    return sorted(names, key=places.__getitem__)
+
+
+def _has_no_header(first):
+    """Whether the first row of a table is a question: it ends with a label, and its cells are not names of columns."""
+    names = [name for name in first if _CHOICE.fullmatch(name)]
+    usual = {*_TEXTS, *_LABELS, *_SWAG} & set(first)
+    return len(first) >= 4 and _is_key(first[-1]) and len(usual) < 2 and not _in_order(names)
+
+
+def _without_header(origin, count, labeled):
+    _LOG.info("%s: no column names; read as text, %d choices and label", origin, count)
+    header = ["first column", *(f"column {number}" for number in range(2, count + 2)), "last column"]
+    return _Layout(header[0], header[1:-1], None if labeled is None else header[-1], header=header)
+
+
+def key_names(first_key, count):
+    """Returns the labels of the first `count` choices; `first_key` is "A", "0" or "1"."""
+    if first_key == "A" and count <= len(string.ascii_uppercase):
+        return list(string.ascii_uppercase[:count])
+    start = 0 if first_key == "0" else 1
+    return [str(start + index) for index in range(count)]
+
+
+def _is_key(label):
+    """Whether a label is a letter or a number."""
+    return bool(_LETTER.fullmatch(_text(label)) or _NUMBER.fullmatch(_text(label)))
+
+
+def _index_of(label, start):
+    """Returns the index of a choice by its label, with numbers from `start`; `None` for other labels."""
+    if _LETTER.fullmatch(_text(label)):
+        return string.ascii_uppercase.index(_text(label).upper())
+    return int(_text(label)) - (start or 0) if _NUMBER.fullmatch(_text(label)) else None
+
+
+def _described_keys(start, count):
+    """Describes the labels of `count` choices; `start` is the first number, or `None` if it is unknown."""
+    firsts = ["A", *("01" if start is None else str(start))]
+    *others, last = (f"{kind[0]} to {kind[-1]}" for kind in (key_names(first, count) for first in firsts))
+    return f"{', '.join(others)} or {last}"
+
+
+def _letters_and_start(origin, column, found, start=None):
+    """Finds out how labels name their choices: whether any is a letter, and the number of the first choice.
+
+    `found` is a list of (line, label, number of the last choice, counted from 1), `column` what messages call the
+    column of labels. Unless `start` is given, numbers start at 0 if one is 0, and at 1 if one is the number of the last
+    choice; the result is `None` if no label is a number.
+    """
+    letters = any(_LETTER.fullmatch(_text(label)) for _, label, _ in found)
+    numbers = [(line, int(_text(label)), count) for line, label, count in found if _NUMBER.fullmatch(_text(label))]
+    numbers = [(line, number, count) for line, number, count in numbers if number <= count]  # Others cannot be read.
+    if start is not None or not numbers:
+        return letters, start
+    zero = next((line for line, number, _ in numbers if number == 0), None)
+    last = next((line for line, number, count in numbers if number == count), None)
+    if zero is not None and last is not None:
+        raise ValueError(
+            f"{origin.place(last)}: {column} is numbered from 1 here, up to the last choice, but from 0 in "
+            f"{origin.unit} {zero}. {_FIX}"
+        )
+    if zero is None and last is None:
+        line = numbers[0][0]
+        raise ValueError(f"{origin.place(line)}: {column} has neither 0 nor the number of the last choice. {_FIX}")
+    return letters, 0 if last is None else 1
+
+
+def _text(label):
+    """Returns a label as text; JSON's `true` is not a label."""
+    return "" if isinstance(label, bool) or not isinstance(label, str | int) else str(label).strip()

@@ -81,14 +81,16 @@ def read(path, text: str, bert_defaults: bool = False):
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
         "added_tokens": [added_token(token, vocabulary) for token in added if token["content"] not in STANDARD],
-        **{
-            option.name: (content[option.file[0]] or {}).get(option.file[1], option.if_missing)
-            for option in FILE_OPTIONS
-        },
+        **_stored(content),
         **_side(content),
         **steps,
         **({LOWERCASE.name: changes_case(steps["normalizer"])} if "normalizer" in steps else {}),
     }
+
+
+def _stored(content):
+    options = {option: content[option.file[0]] or {} for option in FILE_OPTIONS}
+    return {option.name: values.get(option.file[1], option.if_missing) for option, values in options.items()}
 
 
 def read_unigram(path, content):

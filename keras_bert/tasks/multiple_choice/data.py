@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from keras_bert.data import choice_keys as keys
-from keras_bert.data.choices import ChoiceExamples, read
+from keras_bert.data.choices import ChoiceExamples, key_names, read
 from keras_bert.data.sources import TaskData, source
 from keras_bert.tasks.settings import setting
 
@@ -52,7 +51,7 @@ class Data(TaskData):
     def keys(self):
         """The labels of all choices, in the style of the training data: letters, or numbers from 0 or 1."""
         width = max(len(row) for part in self.parts.values() for row in part.choices)
-        return keys.names(self.train.first_key, width)
+        return key_names(self.train.first_key, width)
 
 
 def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=0):
