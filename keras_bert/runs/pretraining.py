@@ -73,12 +73,6 @@ class PretrainingSettings(PretrainingHyperparameters):
     alpha: float = 0.5
 
     @property
-    def encoder_options(self):
-        """Returns arguments of `build_model` for the encoder."""
-        positions = {"positions": self.positions} if self.positions else {}
-        return {"dtype": self.precision, "remat": self.remat, **positions}
-
-    @property
     def steps(self):
         """Returns the number of steps of all phases."""
         return sum(phase["steps"] for phase in self.phases)
@@ -143,62 +137,6 @@ def open_config(config, vocabulary=None):
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 
-def build_model(config, model, objective, vocabulary, length, origins, add_words=None, **options):
-    """Builds a pre-trainer for records, with new weights or with those of a checkpoint.
-
-    For the first arguments see `PretrainingSettings`. The facts of the checkpoint are added to `origins`, see
-    `check_unchanged`; options are arguments of `build_encoder` and `load`, such as `dtype`.
-    """
-    if (config is None) == (model is None):
-        raise ValueError("expected either `config` (new weights) or `model` (weights to start from)")
-    if model:
-        bert = _load("model", model, objective, vocabulary, length, origins, add_words, **options)
-        if objective.next_sentence and bert.model_type not in (None, "bert"):
-            kind = f"{model} is of type {bert.model_type}, which has no next sentence prediction"
-            raise ValueError(f"`model`: {kind}. Add `next_sentence=False`")
-        return bert.pretrainer(objective.next_sentence)
-    if not isinstance(config, str):
-        return config.build(len(vocabulary), **options)
-    size = open_config(config, vocabulary)
-    _check_size("config", size, vocabulary, length)
-    return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
-
-
-def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
-    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary."""
-    bert = _load("teacher", model, objective, vocabulary, length, origins, dtype=dtype)
-    if "masked" not in head_named(bert.head).reads:
-        raise ValueError(f"`teacher`: {model} has no masked-LM head. Expected a pre-trained model")
-    return bert.pretrainer(None if objective.next_sentence else False)
-
-
-def _load(name, model, objective, vocabulary, length, origins, add_words=None, **options):
-    """Loads a checkpoint that fits the records and the objective."""
-    checkpoint = open_checkpoint(model)
-    if words := without_known(add_words or (), checkpoint.metadata.vocabulary or ()):
-        checkpoint = with_words(checkpoint, words)
-    bert = LoadedModels(checkpoint, **options)
-    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
-        raise ValueError(
-            f"`{name}`: {model} has another vocabulary than `sources`. Create the data with it, and with the same "
-            "`add_words`, if there are any"
-        )
-    _check_size(name, bert.config, vocabulary, length)
-    if describe(bert.encoder).causal != objective.causal:
-        kind = "is bidirectional" if objective.causal else "is a left-to-right model"
-        raise ValueError(f"`{name}`: {model} {kind}. Received: `causal={objective.causal}`")
-    origins[str(model)] = bert.identity
-    return bert
-
-
-def _check_size(name, config, vocabulary, length):
-    if config.vocab_size < len(vocabulary) or config.max_position_embeddings < length:
-        raise ValueError(
-            f"`{name}`: expected at least {len(vocabulary)} tokens and {length} positions. Received: "
-            f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
-        )
-
-
 class PretrainingRun:
     """Pre-trains a model. Interrupted runs resume, and finished ones can be extended, see `extended_schedule`.
 
@@ -235,40 +173,40 @@ class PretrainingRun:
 
     def _stored_settings(self):
         """Returns settings that must match on resume."""
-        settings, config = self.settings, self.settings.config
-        size = config and dataclasses.asdict(open_config(config, self.records[0].vocabulary))
-        masking = settings.objective.masking
-        return {
+        settings, config, masking = self.settings, self.settings.config, self.settings.objective.masking
+        size = config and dataclasses.asdict(open_config(config, self._vocabulary))
+        stored = {
             "model": settings.model,
             "config": size,
             "phases": settings.phases,
             "examples": [source.num_examples for source in self.records],
             "causal": settings.objective.causal,
             "precision": settings.precision,
-            **({"positions": settings.positions} if settings.positions else {}),
-            **({"masking": dataclasses.asdict(masking)} if masking else {}),
-            **({"student_layers": settings.student_layers} if settings.student_layers else {}),
-            **({"pack": True} if settings.pack else {}),
-            **({} if _on_tensorflow() else {"backend": keras.backend.backend(), "seed": settings.seed}),
-            **self._teacher_settings(),
         }
+        rest = {"positions": settings.positions, "masking": masking and dataclasses.asdict(masking)}
+        rest |= {"student_layers": settings.student_layers, "pack": settings.pack}
+        stored |= {name: value for name, value in rest.items() if value}
+        if not _on_tensorflow():
+            stored |= {"backend": keras.backend.backend(), "seed": settings.seed}
+        if settings.teacher:
+            stored["teacher_weights"] = weights_fingerprint(self._teacher)[:16]
+            stored |= {name: getattr(settings, name) for name in ("teacher", "temperature", "alpha")}
+        return stored
 
-    def _teacher_settings(self):
-        settings = self.settings
-        if not settings.teacher:
-            return {}
-        weights = weights_fingerprint(self._teacher)[:16]
-        names = ("teacher", "temperature", "alpha")
-        return {"teacher_weights": weights, **{name: getattr(settings, name) for name in names}}
+    @property
+    def _vocabulary(self):
+        return self.records[0].vocabulary
 
     def _load_teacher(self, strategy):
-        """Returns the pre-trainer of the teacher, `None` without one."""
-        settings = self.settings
-        if not settings.teacher:
+        """Returns the pre-trainer of the teacher, which has the vocabulary of the records; `None` without one."""
+        settings, name = self.settings, self.settings.teacher
+        if not name:
             return None
         with (strategy or tf.distribute.get_strategy()).scope():
-            fits = settings.objective, self.records[0].vocabulary, self._longest
-            return load_teacher(settings.teacher, *fits, self._origins, settings.precision)
+            bert = self._load("teacher", name, dtype=settings.precision)
+            if "masked" not in head_named(bert.head).reads:
+                raise ValueError(f"`teacher`: {name} has no masked-LM head. Expected a pre-trained model")
+            return bert.pretrainer(None if settings.objective.next_sentence else False)
 
     def _losses(self):
         settings, next_sentence = self.settings, self.settings.objective.next_sentence
@@ -276,19 +214,60 @@ class PretrainingRun:
             return losses.pretraining_losses(next_sentence)
         return pretraining_distillation_losses(next_sentence, temperature=settings.temperature, alpha=settings.alpha)
 
-    @property
-    def _longest(self):
-        return max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
-
     def _build(self):
+        """Builds a pre-trainer for the records, with new weights or with those of a checkpoint."""
         settings = self.settings
         keras.utils.set_random_seed(settings.seed)
-        options = {"add_words": settings.add_words, **settings.encoder_options}
+        if (settings.config is None) == (settings.model is None):
+            raise ValueError("expected either `config` (new weights) or `model` (weights to start from)")
+        options = {"dtype": settings.precision, "remat": settings.remat}
+        options |= {"positions": settings.positions} if settings.positions else {}
+        model = self._build_from_checkpoint(options) if settings.model else self._build_new(options)
+        return add_teacher(model, self._teacher) if self._teacher else model
+
+    def _build_new(self, options):
+        config, objective = self.settings.config, self.settings.objective
+        if not isinstance(config, str):
+            return config.build(len(self._vocabulary), **options)
+        size = open_config(config, self._vocabulary)
+        self._check_size("config", size)
+        return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
+
+    def _build_from_checkpoint(self, options):
+        settings, next_sentence = self.settings, self.settings.objective.next_sentence
         if settings.student_layers:
             options["num_layers"] = settings.student_layers
-        fits = settings.objective, self.records[0].vocabulary, self._longest
-        model = build_model(settings.config, settings.model, *fits, self._origins, **options)
-        return add_teacher(model, self._teacher) if self._teacher else model
+        bert = self._load("model", settings.model, settings.add_words, **options)
+        if next_sentence and bert.model_type not in (None, "bert"):
+            kind = f"{settings.model} is of type {bert.model_type}, which has no next sentence prediction"
+            raise ValueError(f"`model`: {kind}. Add `next_sentence=False`")
+        return bert.pretrainer(next_sentence)
+
+    def _load(self, name, model, add_words=None, **options):
+        """Loads a checkpoint that fits the records and the objective; notes its facts, see `check_unchanged`."""
+        checkpoint, causal = open_checkpoint(model), self.settings.objective.causal
+        if words := without_known(add_words or (), checkpoint.metadata.vocabulary or ()):
+            checkpoint = with_words(checkpoint, words)
+        bert = LoadedModels(checkpoint, **options)
+        if bert.vocabulary is not None and bert.vocabulary.pieces != self._vocabulary.pieces:  # Records have only ids.
+            raise ValueError(
+                f"`{name}`: {model} has another vocabulary than `sources`. Create the data with it, and with the same "
+                "`add_words`, if there are any"
+            )
+        self._check_size(name, bert.config)
+        if describe(bert.encoder).causal != causal:
+            kind = "is bidirectional" if causal else "is a left-to-right model"
+            raise ValueError(f"`{name}`: {model} {kind}. Received: `causal={causal}`")
+        self._origins[str(model)] = bert.identity
+        return bert
+
+    def _check_size(self, name, config):
+        length = max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
+        if config.vocab_size < len(self._vocabulary) or config.max_position_embeddings < length:
+            raise ValueError(
+                f"`{name}`: expected at least {len(self._vocabulary)} tokens and {length} positions. Received: "
+                f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
+            )
 
     def _optimizer(self, model, schedule):
         settings = self.settings
@@ -326,7 +305,7 @@ class PretrainingRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
-            save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)
+            save(without_teacher(self.trainer.model), self._directory / "model", self._vocabulary, **casing)
 
 
 def data_facts(records):

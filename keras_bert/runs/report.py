@@ -10,6 +10,7 @@ from keras_bert.runs import grid
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
+_STATISTICS = ("mean", "deviation", "lowest", "highest")
 
 
 def write_report(path, head, metric, results, run_curves, sections, errors=()):
@@ -40,13 +41,9 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
 
 
 def _tsv_line(row):
-    return "\t".join(_cell(str(cell)) for cell in row) + "\n"
-
-
-def _cell(text):
-    """Quotes a text, since spreadsheets may split at commas, too."""
-    doubled = as_text(text).replace('"', '""')
-    return text if NUMBER.fullmatch(text) else f'"{doubled}"'
+    """Quotes all but numbers, since spreadsheets may split at commas, too."""
+    cells = (text if NUMBER.fullmatch(text) else '"' + as_text(text).replace('"', '""') + '"' for text in map(str, row))
+    return "\t".join(cells) + "\n"
 
 
 def _score(name, value):
@@ -73,21 +70,19 @@ def _strips(metric, unit, drawn, best):
         runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
         dots = [_seed_dot(run, metric, unit, run is best) for run in runs]
         several = row["runs"] > 1
-        mean, deviation, lowest, highest = (_score(metric, row[name]) for name in _STATISTICS)
-        deviation_or_none = unit * row["deviation"] if several else None
+        mean, deviation, lowest, highest = (
+            _score(metric, row[name]) for name in ("mean", "deviation", "lowest", "highest")
+        )
         strips.append(
             {
                 "setting": _setting_text(row["setting"]),
-                "chart": charts.strip(dots, unit * row["mean"], deviation_or_none, ends),
+                "chart": charts.strip(dots, unit * row["mean"], unit * row["deviation"] if several else None, ends),
                 "value": f"{mean} ± {deviation}" if several else mean,
                 "spread": f"{lowest} to {highest}, {row['runs']} runs" if several else "one run",
                 "winners": [text for _, text, is_best in dots if is_best],
             }
         )
     return {"strips": strips, "scale": charts.strip_scale(ends)}
-
-
-_STATISTICS = ("mean", "deviation", "lowest", "highest")
 
 
 def _seed_dot(run, metric, unit, best):
@@ -99,25 +94,18 @@ def _seed_dot(run, metric, unit, best):
 
 def _runs(metric, results, drawn, best):
     """Table of all runs, and notes."""
-    notes = []
+    notes, rows = [], []
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
-    settings = results[0]["setting"]
     names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
+    for number, result in enumerate(results, 1):
+        scores, settings = [_score(name, result["scores"].get(name, math.nan)) for name in names], result["setting"]
+        epochs = {"epochs": f"{settings['epochs']} (best: {result['epoch']})"} if "epoch" in result else {}
+        rows.append([number, *scores, *{**settings, **epochs}.values()])
     return {
         "notes": notes,
         # Scores come first, since narrow screens cut off the last columns.
-        "heads": ["run", *(name.replace("_", " ") for name in (*names, *settings))],
-        "rows": [[number, *_scores(result, names), *_settings(result)] for number, result in enumerate(results, 1)],
+        "heads": ["run", *(name.replace("_", " ") for name in (*names, *results[0]["setting"]))],
+        "rows": rows,
         "best": next((number for number, result in enumerate(results) if result is best), None),
     }
-
-
-def _scores(result, names):
-    return [_score(name, result["scores"].get(name, math.nan)) for name in names]
-
-
-def _settings(result):
-    """Returns the values of the settings; of the epochs, also the best one."""
-    best = {"epochs": f"{result['setting']['epochs']} (best: {result['epoch']})"} if "epoch" in result else {}
-    return {**result["setting"], **best}.values()
