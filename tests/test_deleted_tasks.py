@@ -64,7 +64,7 @@ def delete(root, task, commands, page, cls):
         shutil.rmtree(root / folder)
     for command in commands:
         (root / f"pipelines/{command}.py").unlink()
-        (root / f"tests/pipelines/test_{command}.py").unlink()
+        (root / f"tests/pipelines/test_{command}.py").unlink(missing_ok=True)
     (root / f"docs/tutorials/{page}.md").unlink()
     own = rf"\b{cls}\b|\bkeras_bert\.tasks\.{task}\b|: tutorials/{page}\.md$|^\| `({'|'.join(commands)})` \|"
     for path in [*map(root.joinpath, LISTS), *(root / "docs").rglob("*.md"), root / "README.md"]:
