@@ -14,7 +14,6 @@ from research.feature_tagging import task
 from research.feature_tagging.cache import FeatureCache
 from research.feature_tagging.task import BiLSTMSettings
 from research.run_feature_tagging import FEATURES
-from tests.conftest import eagerly
 from tests.pipelines.programs import call, cut_if, finetune, mistake, read_json
 from tests.pipelines.test_run_tagging import arguments, entities_in_text, made, places  # noqa: F401
 
@@ -24,8 +23,9 @@ PROGRAM = "research.run_feature_tagging"
 
 
 @pytest.mark.slow
-def test_feature_based(made, mirrored):  # noqa: F811
-    """On two replicas, without the encoder; another seed shares the features, which are computed once."""
+@pytest.mark.usefixtures("eager")
+def test_feature_based(made):  # noqa: F811
+    """Without the encoder; another seed shares the features, which are computed once."""
     options = {"features": "last", "feature_dtype": "float32", "max_train_examples": 16, "epochs": 1}
 
     def given(seed):
@@ -44,7 +44,6 @@ def test_feature_based(made, mirrored):  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "fit", fit_without_encoder)
         patch.setattr(FeatureCache, "_write", counted)
-        patch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
         patch.setattr(task, "BiLSTMSettings", partial(BiLSTMSettings, width=16))
         finetune(PROGRAM, *given("1"))
         with cut_if(lambda name, step: "seed=2" in name):
@@ -54,8 +53,7 @@ def test_feature_based(made, mirrored):  # noqa: F811
     assert "extraction of the features" in read_json(output / "results.json")["facts"]
     dev = data.read(output / "dev_predictions.txt")
     bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
-    with eagerly():
-        assert places(bert.predict([" ".join(words) for words in dev.words])) == entities_in_text(dev.entities)
+    assert places(bert.predict([" ".join(words) for words in dev.words])) == entities_in_text(dev.entities)
     for ours, theirs in zip(bert.encoder.get_weights()[:-2], start.encoder.get_weights()[:-2], strict=True):
         np.testing.assert_array_equal(ours, theirs)  # All but the pooler.
     assert "AutoModel.from_pretrained" in (output / "model" / "README.md").read_text()

@@ -203,24 +203,26 @@ def test_mistakes(bilm, language_model, tmp_path):
         _ = bert.encoder
 
 
-@pytest.mark.slow
 @pytest.mark.tensorflow
-def test_answers_and_saved_models(language_model, tmp_path):
+@pytest.mark.parametrize("kind", ["bilstm", pytest.param("bidaf", marks=pytest.mark.slow)])
+def test_answers(language_model, tmp_path, kind):
+    """Those of the signature; of a BiDAF, from a SavedModel."""
     tf = pytest.importorskip("tensorflow")
-    keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES, labels=["no", "so", "yes"], pair=True)
-    keras_bert.save(build("bidaf"), tmp_path / "bidaf", PIECES)
-    for name, texts in (
-        ("bilstm", {"text": ["a b", ""], "pair": ["c", "d e f"]}),
-        ("bidaf", {"question": ["a b", "c"], "context": ["c a b", "e f g h a"]}),
-    ):
-        bert = rivals.load(tmp_path / name)
-        options = {"labels": bert.labels, "pair": True} if name == "bilstm" else {}
-        keras_bert.export(bert.model(), bert.preprocessor(8), tmp_path / "saved" / name, **options)
-        signature = tf.saved_model.load(tmp_path / "saved" / name).signatures["serving_default"]
-        found = signature(**{key: tf.constant(value) for key, value in texts.items()})
-        rows = [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
-        key = "label" if name == "bilstm" else "answer"
-        with eagerly():
-            assert [answer[key] for answer in bert.predict(rows)] == [text.decode() for text in found[key].numpy()]
+    from keras_bert.exporting.export import build_signatures
+
+    facts = {"labels": ["no", "so", "yes"], "pair": True} if kind == "bilstm" else {}
+    keras_bert.save(build(kind), tmp_path, PIECES, **facts)
+    bert, rows = rivals.load(tmp_path), [("a b", "c a b"), ("c", "e f g h a")]
+    names = ("text", "pair") if kind == "bilstm" else ("question", "context")
+    texts = {name: tf.constant(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    preprocessor, key = bert.preprocessor(8), "label" if kind == "bilstm" else "answer"
+    with eagerly():
+        if kind == "bilstm":
+            found = build_signatures(bert.model(), preprocessor, **facts)["serving_default"](*texts.values())
+        else:
+            keras_bert.export(bert.model(), preprocessor, tmp_path / "1")
+            found = tf.saved_model.load(tmp_path / "1").signatures["serving_default"](**texts)
+        asked = [dict(zip(names, row, strict=True)) for row in rows]
+        assert [answer[key] for answer in bert.predict(asked)] == [text.decode() for text in found[key].numpy()]
     with pytest.raises(ValueError, match="answers no texts: export the model that"):
-        keras_bert.export(language_model, bert.preprocessor(16), tmp_path / "bilm")
+        keras_bert.export(language_model, preprocessor, tmp_path / "bilm")
