@@ -33,7 +33,6 @@ ARGUMENTS = {
     "--config=base": "--config=tiny",
     "--student_layers=6": "--student_layers=1",
 }
-GRAPHS = ("translation.md",)
 TRANSFORMER = {"hidden_size": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_attention_heads": 2}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 EPOCHS = re.compile(r"\bepochs ?= ?\d+")
@@ -101,10 +100,9 @@ def test_quick_blocks(page, workspace):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 @_pages_with("run slowly")
-def test_pages_as_a_whole(page, workspace, monkeypatch, request):
-    if page.name not in GRAPHS:
-        request.getfixturevalue("eager")
+def test_pages_as_a_whole(page, workspace, monkeypatch):
     if page.name == "translation.md":  # Models of few steps do not end their translations, here of few tokens.
         monkeypatch.setattr("keras_bert.translation.signature._MORE", 9)
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
