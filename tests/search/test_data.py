@@ -25,11 +25,6 @@ def test_passages(tmp_path, name, content, expected):
     assert list(read_passages(write(tmp_path / name, content))) == [Passage(*passage) for passage in expected]
 
 
-def test_content_of_a_passage():
-    assert Passage("1", "text", "Title").content == "Title text"
-    assert (Passage("1", "", "Title").content, Passage("1", " text").content) == ("Title", " text")
-
-
 def test_jsonl_and_lines_are_streamed(tmp_path):
     """The first passage of a file is read although a later line is wrong."""
     for name, content in (("p.jsonl", b'{"text": "a"}\n\xff\n'), ("p.txt", b"a\n\xff\n")):
@@ -43,16 +38,13 @@ def test_jsonl_and_lines_are_streamed(tmp_path):
     ("name", "content", "message"),
     [
         ("p.jsonl", "", "p.jsonl: there is no passage"),
-        ("p.csv", "text\n", "p.csv: there is no passage"),
         ("p.txt", "\n\n", "p.txt: there is no passage"),
-        ("p.txt", b"a\n\xff\n", "p.txt:2: not UTF-8"),
         ("p.jsonl", '{"text": "a"}\n{"body": "b"}\n', "p.jsonl:2: no column `text`. It has: 'body'"),
         ("p.csv", "body\na\n", "p.csv:1: no column `text`. It has: 'body'. Name another one with `text_column`"),
         ("p.jsonl", '{"text": 5}', "p.jsonl:1: column `text` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "title": 5}', "p.jsonl:1: column `title` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "id": true}', "column `id` must be a string or an integer. Received: True"),
         ("p.jsonl", '{"text": "a", "id": "\\ud800"}', "column `id` has a lone surrogate. Expected UTF-8. Received: "),
-        ("p.jsonl", '{"text": "a", "id": " "}', "column `id` must be a string or an integer. Received: ' '"),
         ("p.jsonl", '{"text": "a"}\n[]\n', "p.jsonl:2: expected one JSON object per line"),
         ("p.jsonl", '{"text": "a"', "p.jsonl:1: not JSON"),
     ],

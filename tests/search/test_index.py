@@ -273,7 +273,6 @@ def enlarge(path):
     [
         ("vectors.faiss", shorten, "vectors.faiss: cannot be read: "),
         ("vectors.faiss", forget_a_row, "r of shape (9, 32). Received: IndexScalarQuantizer of shape (0, 32)"),
-        ("vectors.faiss", lambda path: path.write_bytes(b""), "vectors.faiss: cannot be read"),
         ("vectors.faiss", replace_type, "expected IndexScalarQuantizer of shape (9, 32). Received: IndexFlat"),
         ("vectors.faiss", lambda path: path.unlink(), "vectors.faiss: the file is missing"),
         ("offsets-00000.npy", lambda path: path.unlink(), "offsets-00000.npy: the file is missing"),

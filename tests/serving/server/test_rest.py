@@ -102,7 +102,6 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", {"instances": [{"txt": "a"}]}, f"row 0: expected the input(s) {TEXT}. Received: `txt`"),
         ("text", {"instances": [{"text": "a"}, "b"]}, f"row 1: expected the input(s) {TEXT}. Received: not an"),
         ("text", {"instances": ["a", {"text": "b"}]}, "value 1 must be a string or"),
-        ("text", {"inputs": {"txt": ["a"]}}, f"expected the input(s) {TEXT}. Received: `txt`"),
         ("many", {"inputs": ["a"]}, f'"inputs" must name the inputs of the signature: {PAIR}. Received: plain'),
         ("many", {"inputs": {"text": ["a"], "pair": ["b", "c"]}}, "number of rows. Received: `pair` 2, `text` 1"),
         ("text", {"instances": ["a", 3]}, 'input `text`: value 1 must be a string or {"b64": "..."}: received 3'),
@@ -118,10 +117,8 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("many:divide", {"inputs": {"x": [1], "flip": [1]}}, "value 0 must be true or false"),
         ("many:whole", {"instances": ["a", "b"]}, "500 output `count` has the shape (): its first dim"),
         ("many:unique", {"inputs": ["a", "a"]}, "500 output `words` has the shape (1,): its"),
-        ("many:picky", {"inputs": ["spoilt"]}, "a spoilt text"),
         ("many:classify", {"inputs": [{"b64": "/w=="}]}, "Could not parse example input"),
         ("text/versions/9", {"inputs": ["a"]}, "404 version 9 of model text is not loaded. Expected one of: 2"),
-        ("other", {}, "404 model other is not served: unknown model. Expected one of: many, text"),
         ("", {}, "400 Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
         (f"text/versions/{2**63}", {}, "400 Malformed request: the version 9223372036854775808 is no"),
         ("text/versions/" + "9" * 5000, {}, "400 Malformed request: POST /v1/models/text/versions/99"),
@@ -192,13 +189,6 @@ def test_too_many_rows_are_refused_before_they_are_read(server, rows):
     status, answer = server.predict("text", {key: values}, "classify" if key == "examples" else "predict")
     message = "the request has 1001 rows. Expected at most 1000 (--max_request_rows): send several requests"
     assert (status, answer["error"]) == (413, message)
-
-
-def test_many_rows_are_answered(server):
-    texts = ["a" * (number % 9) for number in range(1000)]
-    answer = server.predict("text", {"instances": texts})[1]["predictions"]
-    assert [row["length"] for row in answer] == list(map(len, texts))
-    assert answer[1]["vector"] == [1.0, 0.1, 2.0]
 
 
 def ask(server, method="GET", **headers):
