@@ -2,8 +2,9 @@
 
 import pytest
 
-from keras_bert import comparisons, other_models
+from keras_bert import other_models
 from keras_bert.heads.registry import HEADS
+from keras_bert.reports import comparisons
 
 _LISTS = (HEADS, comparisons._REGISTERED, other_models._REGISTERED)
 _BEFORE = [list(registered) for registered in _LISTS]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import comparisons
+from keras_bert.reports import comparisons
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import ClassificationSettings
