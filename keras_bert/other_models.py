@@ -28,12 +28,7 @@ class OtherModels:
 
 
 def register_models(
-    module: str,
-    *,
-    model_types: Sequence,
-    names: Sequence,
-    is_new: Callable | None = None,
-    answers: dict | None = None,
+    module: str, *, model_types: Sequence, names: Sequence, is_new: Callable | None = None, answers: dict | None = None
 ):
     """Registers models other than BERT, so that `load`, `describe` and the commands name the module that opens them.
 

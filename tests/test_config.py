@@ -81,10 +81,3 @@ def read(**values):
 def test_bad_arguments(make, values, message):
     with pytest.raises(ValueError, match=message):
         make(**values)
-
-
-@pytest.mark.parametrize(("text", "message"), [("{", "not a JSON file"), ("[1]", "expected a JSON object")])
-def test_not_a_json_object(tmp_path, text, message):
-    (tmp_path / "c.json").write_text(text)
-    with pytest.raises(ValueError, match=f"c.json: {message}"):
-        BertConfig.from_json(tmp_path / "c.json")

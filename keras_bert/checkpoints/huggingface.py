@@ -8,13 +8,7 @@ import numpy as np
 from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.model_types import MODEL_TYPES
-from keras_bert.checkpoints.tensors import (
-    PROJECTION_TENSORS,
-    Checkpoint,
-    head_of_tensors,
-    is_of_head,
-    tensors_of,
-)
+from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, Checkpoint, head_of_tensors, is_of_head, tensors_of
 from keras_bert.checkpoints.weight_files import read_tensors, write_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json

@@ -11,15 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.tensors import (
-    POOLER_TENSORS,
-    Checkpoint,
-    Tensor,
-    check_known,
-    check_sizes,
-    fill,
-    slots,
-)
+from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, check_sizes, fill, slots
 from keras_bert.checks import check_count
 from keras_bert.files import add_array
 from keras_bert.heads.classification import build_classifier

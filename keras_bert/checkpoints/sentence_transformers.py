@@ -29,10 +29,7 @@ _MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_ACTIVATIONS = {
-    "linear": "torch.nn.modules.linear.Identity",
-    "tanh": "torch.nn.modules.activation.Tanh",
-}
+_ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "tanh": "torch.nn.modules.activation.Tanh"}
 # Newer releases have other modules but the same classes, and read these too.
 _PREFIX = "sentence_transformers.models."
 _OMIT = "load(..., head='encoder') loads the encoder without"

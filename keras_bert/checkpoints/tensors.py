@@ -18,7 +18,6 @@ from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.imports import naming_extras
 from keras_bert.metadata import Metadata
 
-KERAS_FILE = "model.keras"
 _LOG = logging.getLogger("keras_bert")
 POSITIONS = "embeddings.position_embeddings.weight"
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.

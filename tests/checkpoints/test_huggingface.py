@@ -62,14 +62,6 @@ def test_left_to_right_and_fixed_positions(build, batch, tmp_path, positions, ca
     assert_same_outputs(states, twin, batch)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_the_tokenizer_opens(models, pieces, tmp_path, lowercase):
-    keras_bert.save(models("encoder"), tmp_path / "bert", pieces, lowercase=lowercase)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
-    assert tokenizer.tokenize("AB c") == (["a", "##b", "c"] if lowercase else ["[UNK]", "c"])
-    assert tokenizer.model_max_length == 40
-
-
 TEXTS = ["Hello there!", "the <ent> has covid-19covid-19", "a" * 90 + " b", "", "xyz <ENT> abc"]
 ADDED = [keras_bert.AddedToken("<ent>", normalized=False, special=True), keras_bert.AddedToken("covid-19")]
 

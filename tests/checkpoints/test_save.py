@@ -77,26 +77,18 @@ def test_ablations_open_in_other_programs(build, batch, tmp_path, positions, cau
     np.testing.assert_allclose(to_numpy(learned(batch)["sequence_output"]), expected, atol=1e-5)
 
 
-def test_low_precision_policies_write_float32(build, tmp_path):
-    model = build("classification", dtype="bfloat16")
-    keras_bert.save(model, tmp_path / "bert", None)
-    tensors = safetensors.numpy.load_file(tmp_path / "bert/model.safetensors")
-    assert {value.dtype.name for value in tensors.values()} == {"float32"}
-    loaded = keras_bert.load(tmp_path / "bert", dtype="bfloat16").model()
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_precision_of_weights(models, build, pieces, tmp_path, dtype):
+    """That of the file is chosen: weights of a bfloat16 policy are written in float32."""
+    policy = "bfloat16" if dtype == "float32" else "float32"
+    model = build("classification", dtype=policy) if dtype == "float32" else models("pretraining")
+    keras_bert.save(model, tmp_path / "bert", pieces, weights_dtype=dtype)
+    stored = safetensors.numpy.load_file(tmp_path / "bert" / "model.safetensors").values()
+    assert {value.dtype for value in stored} == {np.dtype(getattr(ml_dtypes, dtype, dtype))}
+    loaded = keras_bert.load(tmp_path / "bert", dtype=policy).model()
     for before, after in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(to_numpy(before), to_numpy(after), err_msg=before.path)
-
-
-def test_weights_in_half_precision(models, pieces, tmp_path):
-    model = models("pretraining")
-    for name, dtype in (("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)):
-        keras_bert.save(model, tmp_path / name, pieces, weights_dtype=name)
-        tensors = safetensors.numpy.load_file(tmp_path / name / "model.safetensors")
-        assert {value.dtype for value in tensors.values()} == {np.dtype(dtype)}
-        loaded = keras_bert.load(tmp_path / name).pretrainer()
-        for before, after in zip(model.weights, loaded.weights, strict=True):
-            assert after.dtype == "float32"
-            np.testing.assert_array_equal(to_numpy(after), to_numpy(before).astype(dtype).astype("float32"))
+        assert after.dtype == before.dtype
+        np.testing.assert_array_equal(to_numpy(after), to_numpy(before).astype(np.dtype(dtype)).astype("float32"))
 
 
 def test_metadata(config, pieces, tmp_path):
@@ -198,11 +190,7 @@ TOO_MANY = [*STANDARD, *map(chr, range(300, 346))]
         ("classification", {"thresholds": 0.3}, "`thresholds` must be None for a model that is not multi-label"),
         ("encoder", {"pairs": True}, "`save` has no setting 'pairs'. Expected one of: lowercase, labels, task, pair"),
         ("encoder", {"labels": ["a"]}, "`labels` require a classification head. Received: .* head='encoder'"),
-        (
-            "encoder",
-            {"weights_dtype": "float16", "format": "google"},
-            "`weights_dtype` must be .float32., or ",
-        ),
+        ("encoder", {"weights_dtype": "float16", "format": "google"}, "`weights_dtype` must be .float32., or "),
     ],
 )
 def test_bad_arguments_of_save(models, tmp_path, head, options, message):
