@@ -73,7 +73,13 @@ def _tensor(name, shapes, fetch):
 
 def write(description, metadata, directory):
     """Writes `bert_config.json`, `bert_model.ckpt.*` and, if there is a vocabulary, `vocab.txt`."""
-    tf, vocabulary = _tensorflow(), metadata.vocabulary
+    vocabulary = metadata.vocabulary
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError:
+        raise ValueError(
+            "writing Google's checkpoints needs TensorFlow, which is not installed: pip install tensorflow"
+        ) from None
     _check(description, vocabulary)
     tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
     arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
@@ -114,17 +120,6 @@ def _check(description, vocabulary):
                 f"Google's format cannot store the vocabulary's `{option.name}`. Received: "
                 f"{option.name}={value!r:.80}; use format='huggingface'"
             )
-
-
-def _tensorflow():
-    """Imports TensorFlow, which the other formats do not need."""
-    try:
-        import tensorflow
-    except ModuleNotFoundError:
-        raise ValueError(
-            "writing Google's checkpoints needs TensorFlow, which is not installed: pip install tensorflow"
-        ) from None
-    return tensorflow
 
 
 def _find_prefix(directory):

@@ -36,7 +36,10 @@ def read(folder, options):
 def read_model(folder, head=None):
     """Opens a folder without its tokenizer; `head` is the kind of head, if known."""
     config, metadata = read_config(folder, head)
-    tensors = _read_weights(folder, metadata)
+    tensors = {our_name(name): tensor for name, tensor in read_tensors(folder.path).items()}
+    if metadata.model_type != "bert":
+        tensors = MODEL_TYPES[metadata.model_type].tensors(tensors)
+    tensors = _without_copies(folder, tensors, metadata.tied)
     if head is None and metadata.head is None and (head := _inferred_head(folder, tensors)):
         config, metadata = read_config(folder, head)
         metadata = metadata.replace(head=head)
@@ -140,14 +143,6 @@ def write_weights(description, model_type, directory, dtype):
     else:
         tensors = MODEL_TYPES[model_type].to_tensors(tensors, description.head)
     write_tensors(tensors, directory, dtype)
-
-
-def _read_weights(folder, metadata):
-    """Returns the tensors of a folder by our names, with a tied table only once."""
-    tensors = {our_name(name): tensor for name, tensor in read_tensors(folder.path).items()}
-    if metadata.model_type != "bert":
-        tensors = MODEL_TYPES[metadata.model_type].tensors(tensors)
-    return _without_copies(folder, tensors, metadata.tied)
 
 
 def our_name(name):

@@ -74,12 +74,7 @@ def fits(folder):
     """Returns whether a folder is a preset, or a name is that of one."""
     if folder.path.exists():
         return "registered_name" in folder.transformer.config
-    return str(folder).startswith(_KAGGLE) or (may_be_preset(str(folder)) and str(folder) in preset_names())
-
-
-def read(folder, options):
-    """Opens a preset."""
-    return read_preset(folder.path.resolve() if folder.path.exists() else str(folder), options.head)
+    return str(folder).startswith(_KAGGLE) or (may_be_preset(str(folder)) and str(folder) in _preset_names())
 
 
 def may_be_preset(name):
@@ -87,19 +82,24 @@ def may_be_preset(name):
     return re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name) is not None
 
 
-def read_preset(name, head=None):
-    """Opens a KerasHub preset, a name or a directory; `head="encoder"` omits the head of a task."""
+def _preset_names():
+    """Returns the names of KerasHub's BERT presets."""
+    import keras_hub
+
+    return set(keras_hub.models.BertBackbone.presets)
+
+
+def read(folder, options):
+    """Opens a preset, a folder or a name; `head="encoder"` omits the head of a task."""
     import keras_hub
     from keras_hub.src.utils import preset_utils
 
+    name = str(folder.path.resolve() if folder.path.exists() else folder)
     try:
-        task = head != NO_HEAD and preset_utils.check_file_exists(str(name), preset_utils.TASK_CONFIG_FILE)
-        kind = preset_utils.load_json(str(name), preset_utils.TASK_CONFIG_FILE)["class_name"] if task else None
-        if kind == _CLASSIFIER:
-            model = keras_hub.models.BertTextClassifier.from_preset(str(name))
-        else:
-            model = keras_hub.models.Backbone.from_preset(str(name))
-        tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
+        task = options.head != NO_HEAD and preset_utils.check_file_exists(name, preset_utils.TASK_CONFIG_FILE)
+        kind = preset_utils.load_json(name, preset_utils.TASK_CONFIG_FILE)["class_name"] if task else None
+        models = keras_hub.models.BertTextClassifier if kind == _CLASSIFIER else keras_hub.models.Backbone
+        model, tokenizer = models.from_preset(name), keras_hub.tokenizers.Tokenizer.from_preset(name)
     except Exception as error:  # KerasHub, Kaggle and the network raise different types.
         is_offline = type(error).__module__.startswith("requests.")
         reason = f"no network: {OFFLINE}" if is_offline else first_line(error)
@@ -112,7 +112,7 @@ def read_preset(name, head=None):
             "load(..., head='encoder') omits the head"
         )
     checkpoint = read_model(model)
-    checkpoint.name = str(name)
+    checkpoint.name = name
     return _with_tokenizer(checkpoint, tokenizer)
 
 
@@ -138,13 +138,6 @@ def _vocabulary(name, tokenizer):
         added_tokens=[AddedToken(token, normalized=False, special=True, wordpiece=True) for token in kept],
         **{option.name: getattr(tokenizer, option.keras_hub) for option in VOCABULARY_OPTIONS if option.keras_hub},
     )
-
-
-def preset_names():
-    """Returns the names of KerasHub's BERT presets."""
-    import keras_hub
-
-    return set(keras_hub.models.BertBackbone.presets)
 
 
 def to_keras_hub(model: keras.Model) -> Any:

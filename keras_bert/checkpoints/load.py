@@ -93,17 +93,14 @@ def _refuse(path):
     """Raises an error for a path at which there is no checkpoint."""
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
+    inner, hint = path / "model", ""  # The commands write the model into a folder of their output.
+    if (inner / CONFIG).is_file():
+        hint = f". Did you mean {inner}?"
+    elif any(any(path.glob(f"{folder}saved_model.pb")) for folder in ("", "*/", "*/*/")):
+        hint = ". A SavedModel is opened by `tf.saved_model.load`, or served"
     raise FileNotFoundError(
         f"{path}: not a checkpoint. Expected {CONFIG} with {weight_files.WEIGHTS}, "
         f"{weight_files.TORCH} or tf_model.h5 (Hugging Face), {google.CONFIG} with bert_model.ckpt.* (Google), "
         f"{peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), an encoder's SavedModel (TensorFlow Hub), or "
-        f"{keras_file.KERAS_FILE}{_hint(path)}"
+        f"{keras_file.KERAS_FILE}{hint}"
     )
-
-
-def _hint(path):
-    inner = path / "model"  # The commands write the model into a folder of their output.
-    if (inner / CONFIG).is_file():
-        return f". Did you mean {inner}?"
-    is_exported = any(any(path.glob(f"{folder}saved_model.pb")) for folder in ("", "*/", "*/*/"))
-    return ". A SavedModel is opened by `tf.saved_model.load`, or served" if is_exported else ""

@@ -66,7 +66,8 @@ class ModelType:
         """Returns the content of a `config.json` of BERT with its own keys and classes."""
         self._check_fixed(values)
         self.check_head(head, values["hidden_act"])
-        counted, padding = self.padding is not None, values["position_padding_id"]
+        (architecture,), padding = values["architectures"], values["position_padding_id"]
+        counted = self.padding is not None
         if counted and padding is None:
             raise ValueError(f"`position_padding_id` must be an integer for {self.title}. Received: None")
         implied = {
@@ -80,31 +81,24 @@ class ModelType:
                     f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., "
                     "model_type='bert') writes a BERT"
                 )
-        for name in values["architectures"]:
-            if name in _OF_BERT or not name.startswith(("Bert", self.title)):
-                raise ValueError(
-                    f"{self.title} has no class like {name} of transformers. Expected another `model_type` or head, or "
-                    f"a pre-trainer without next sentence prediction. Received: head={head!r}"
-                )
-        architectures = [_renamed(name, {"Bert": self.title, **_CAUSAL}) for name in values["architectures"]]
+        if architecture in _OF_BERT or not architecture.startswith(("Bert", self.title)):
+            raise ValueError(
+                f"{self.title} has no class like {architecture} of transformers. Expected another `model_type` or "
+                f"head, or a pre-trainer without next sentence prediction. Received: head={head!r}"
+            )
         values = {**values, "embedding_size": values["embedding_size"] or values["hidden_size"]}
-        if values["classifier_dropout"] is None:
-            del values["classifier_dropout"]
+        values["architectures"] = [_renamed(architecture, {"Bert": self.title, **_CAUSAL})]
         left_out = {*self.implied, "position_padding_id"}
+        left_out |= {"classifier_dropout"} if values["classifier_dropout"] is None else set()
         values = {self.config_names.get(key, key): value for key, value in values.items() if key not in left_out}
         if counted:  # Positions depend on this id, whatever the vocabulary's is.
             values["max_position_embeddings"] += padding + 1
             values["pad_token_id"] = padding
-        return {
-            **{key: supported[0] for key, supported in self.fixed.items()},
-            **values,
-            "architectures": architectures,
-        }
+        return {**{key: supported[0] for key, supported in self.fixed.items()}, **values}
 
     def tensors(self, tensors):
         """Returns tensors by BERT's names."""
-        names = {own: ours for each in self.head_names.values() for ours, own in each.items()}
-        names |= {own: ours for ours, own in self.names.items()}
+        names = {own: ours for each in (*self.head_names.values(), self.names) for ours, own in each.items()}
         return {_renamed(name.removeprefix(self.prefix), names): tensor for name, tensor in tensors.items()}
 
     def to_tensors(self, tensors, head):

@@ -164,6 +164,11 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
         yield temporary
 
 
+def _head(description):
+    """Returns the head of a model, `None` for other models, which have their own."""
+    return next((head for head in HEADS if head.name == description.head), None)
+
+
 def _check_no_settings(description, metadata, strip_accents):
     """Raises if a model whose description writes it is given settings, which it has no place for."""
     for name, value in {**metadata.settings, "strip_accents": strip_accents}.items():
@@ -176,11 +181,13 @@ def _check_no_settings(description, metadata, strip_accents):
 def _checked_metadata(description, metadata):
     """Returns the `Metadata` of a described model, after checks: the given settings, and what the model tells."""
     vocabulary, embedding = metadata.vocabulary, description.embedding
-    head = next((head for head in HEADS if head.name == description.head), None)  # Other models have their own.
+    head = _head(description)
+    if metadata.labels is not None and description.num_classes is None:
+        raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
     classes = description.num_classes if description.multi_label else None
     metadata = metadata.replace(
         head=description.head,
-        labels=_labels(description, metadata.labels),
+        labels=checked_labels(metadata.labels, description.num_classes),
         sequence_length=metadata.sequence_length or embedding.get("sequence_length"),
         null_threshold=checked_null_threshold(metadata.null_threshold),
         thresholds=checked_thresholds(metadata.thresholds, classes),
@@ -203,21 +210,13 @@ def _write_settings(description, metadata, directory):
         huggingface.write_config(description, metadata, directory)
     else:
         write_json(directory / huggingface.CONFIG, description.to_json(metadata))
-    longest = description.config.max_position_embeddings
-    opens = next((head.sentence_transformers for head in HEADS if head.name == description.head), None)
-    if opens:
+    longest, head = description.config.max_position_embeddings, _head(description)
+    if head and head.sentence_transformers:
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
     if description.embedding:
         sentence_transformers.write(description, metadata, directory)
     if metadata.vocabulary is not None:
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)
-
-
-def _labels(description, labels):
-    """Returns the checked labels as a list of strings."""
-    if labels is not None and description.num_classes is None:
-        raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
-    return checked_labels(labels, description.num_classes)
 
 
 def _check_format(description, format, weights_dtype, directory):

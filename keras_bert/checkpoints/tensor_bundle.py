@@ -28,7 +28,12 @@ _MOST_AXES, _MOST_NAMES = 254, 16  # Bytes of names per byte of a block, in whic
 
 def open_bundle(prefix):
     """Returns the shapes of the tensors by name, and a function that reads one, with TensorFlow if it is installed."""
-    open_reader, unreadable = _reader()
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError:
+        open_reader, unreadable = TensorBundle, _UNREADABLE
+    else:  # It verifies checksums. `tf.train.load_checkpoint` would follow the file `checkpoint` of a folder.
+        open_reader, unreadable = tf.compat.v1.train.NewCheckpointReader, (tf.errors.OpError, *_UNREADABLE)
     try:
         bundle = TensorBundle(prefix)  # Checks the index: TensorFlow ends the process if it is damaged.
         reader = bundle if bundle.is_partitioned else open_reader(str(prefix))
@@ -46,16 +51,6 @@ def open_bundle(prefix):
             raise ValueError(f"{prefix}: the tensor {name} cannot be read: {first_line(error)}") from None
 
     return shapes, fetch
-
-
-def _reader():
-    """Returns what opens a TensorFlow checkpoint, and its errors: TensorFlow, which verifies checksums, or a bundle."""
-    try:
-        import tensorflow as tf
-    except ModuleNotFoundError:
-        return TensorBundle, _UNREADABLE
-    # `tf.train.load_checkpoint` would follow the file `checkpoint` of a folder with this name.
-    return tf.compat.v1.train.NewCheckpointReader, (tf.errors.OpError, *_UNREADABLE)
 
 
 class TensorBundle:

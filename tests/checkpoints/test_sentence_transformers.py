@@ -9,23 +9,6 @@ import keras_bert
 from keras_bert.checkpoints import tokenizer_files
 from tests.checkpoints.conftest import edit
 
-
-@pytest.mark.tensorflow
-def test_a_sentence_encoder_has_the_files_of_sentence_transformers(loaded, tmp_path):
-    bert = loaded("hf_edge/sentence_encoder")
-    assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
-    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary)
-    assert json.loads((tmp_path / "bert" / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
-    modules = json.loads((tmp_path / "bert" / "modules.json").read_text())
-    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
-    pooling = json.loads((tmp_path / "bert" / "1_Pooling" / "config.json").read_text())
-    assert {name for name, value in pooling.items() if value is True} == {"pooling_mode_cls_token"}
-    # Saving a new model there writes its pooling, and its length where newer releases store it.
-    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=9)
-    (tmp_path / "bert" / "sentence_bert_config.json").unlink()
-    assert keras_bert.load(tmp_path / "bert").sequence_length == 9
-
-
 POOLING, DENSE, SETTINGS = "1_Pooling/config.json", "2_Dense/config.json", "config_sentence_transformers.json"
 
 
@@ -138,29 +121,20 @@ EVERY = ("max", "cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoke
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("pooling", "options", "facts"),
-    [
-        ("mean", {}, {}),
-        (
-            EVERY,
-            {"normalize": True, "projection": 8, "projection_activation": "tanh"},
-            {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"},
-        ),
-    ],
-)
-def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path, pooling, options, facts):
+def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path):
     """From our folder and from theirs."""
     peer, encoder = library(), keras_bert.build_encoder(config)
-    model = keras_bert.build_embedder(encoder, pooling, sequence_length=20, **options)
+    options = {"normalize": True, "projection": 8, "projection_activation": "tanh", "sequence_length": 20}
+    model = keras_bert.build_embedder(encoder, EVERY, **options)
     randomize(model)
+    facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"}
     keras_bert.save(model, tmp_path / "ours", pieces, **facts)
     theirs = peer.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     theirs.save_pretrained(str(tmp_path / "theirs"))
     for folder in ("ours", "theirs"):
         bert = keras_bert.load(tmp_path / folder)
         assert bert.metadata.sequence_length == theirs.max_seq_length == 20
-        for name, text in (PROMPTS if facts else {}).items():
+        for name, text in PROMPTS.items():
             expected = theirs.encode(TEXTS, prompt_name=name)
             np.testing.assert_allclose(bert.encode(TEXTS, prompt_name=name), expected, atol=1e-6)
             np.testing.assert_allclose(bert.encode(TEXTS, prompt=text), expected, atol=1e-6)
