@@ -17,7 +17,7 @@ import dataclasses
 import functools
 
 from keras_bert.translation import data
-from keras_bert.translation.config import open_config
+from keras_bert.translation.config import TranslationSettings, open_config
 
 from . import command, common_flags
 from .arguments import flag
@@ -25,7 +25,7 @@ from .arguments import flag
 _PARTS = ("train", "dev", "test")
 
 
-class Arguments(common_flags.Training):
+class Arguments(TranslationSettings, common_flags.Training):
     train_source: str = flag(None, "Sentences to train on.", is_file=True, required=True, section="data")
     train_target: str = flag(None, "Their translations; none for rows, which have both.", is_file=True)
     dev_source: str = flag(None, "Sentences to select the best epoch on.", is_file=True, required=True)
@@ -46,28 +46,13 @@ class Arguments(common_flags.Training):
     learning_rate: list[float] = flag(
         None, "Peak learning rate(s); default: the paper's, (width x max(warmup_steps, 1000)) ^ -0.5.", least=0
     )
-    warmup_steps: int = flag(
-        None, "Steps until the peak, before the rate falls; default: 4000, or an eighth of all steps.", least=1
-    )
-    label_smoothing: float = flag(0.1, "Share of the probability that is spread over all tokens.", least=0, most=1)
-    max_length: int = flag(128, "Maximum number of tokens of a sentence; longer pairs are left out.", least=2)
-    average: int = flag(5, "Number of the last epochs whose weights are averaged.", least=1)
-    patience: int = flag(None, "Epochs without a better BLEU, or loss at the same BLEU, before stopping.", least=1)
     seed: list[int] = flag((1,), "Random seed(s).", least=0)
-    beam_size: int = flag(4, "Number of beams.", least=1, section="translation")
-    length_penalty: float = flag(0.6, "Alpha of the length penalty; 0 for none.", least=0)
-    bleu_tokenizer: str = flag(
-        "13a", "sacreBLEU's tokenizer; char or zh if words have no spaces.", values=["13a", "intl", "char", "zh"]
-    )
 
     @functools.cached_property
     def pairs(self):
         """The sentences and their translations by part: "train", "dev" and, if there are any to translate, "test"."""
-        files = {
-            part: [getattr(self, f"{part}_{side}") for side in ("source", "target")]
-            for part in ("train", "dev", "test")
-        }
-        return {part: data.read(*paths, self.languages) for part, paths in files.items() if paths[0]}
+        sides = {part: [getattr(self, f"{part}_{side}") for side in ("source", "target")] for part in _PARTS}
+        return {part: data.read(*paths, self.languages) for part, paths in sides.items() if paths[0]}
 
 
 def check(arguments):
@@ -83,11 +68,11 @@ def check(arguments):
 
 def main(arguments):
     from keras_bert.translation.run import TranslationRuns, open_vocabulary
-    from keras_bert.translation.task import TranslationSettings, TranslationTask
+    from keras_bert.translation.task import TranslationTask
 
     strategy, output = arguments.create_strategy(), arguments.output
     settings = arguments.fill(TranslationSettings)
-    train, dev, test = (arguments.pairs.get(part) for part in ("train", "dev", "test"))
+    train, dev, test = map(arguments.pairs.get, _PARTS)
     vocabulary = open_vocabulary(arguments.vocab, train, arguments.vocab_size, output)
     rates = {} if arguments.dropout is None else {"dropout": arguments.dropout}
     config = dataclasses.replace(open_config(arguments.config), vocab_size=len(vocabulary), **rates)

@@ -6,6 +6,8 @@ import os
 from keras_bert.checks import check_choice, check_heads, check_positive, check_rate, take_numbers
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
+from keras_bert.runs.hyperparameters import PRECISIONS
+from keras_bert.tasks.settings import setting
 
 # The keys of Hugging Face's `MarianConfig`, and the fields of `TransformerConfig`.
 MARIAN_KEYS = {
@@ -159,3 +161,31 @@ def open_config(name):
     if not os.path.isfile(name):
         raise ValueError(f"--config must be one of {', '.join(TRANSFORMER_CONFIGS)}, or a JSON file. Received: {name}")
     return TransformerConfig.from_json(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationSettings:
+    """Settings that all runs share, in place of `Hyperparameters`."""
+
+    warmup_steps: int = setting(
+        None,
+        "Steps until the peak, before the rate falls; default: 4000, or an eighth of all steps.",
+        least=1,
+        section="training",
+    )
+    label_smoothing: float = setting(0.1, "Share of the probability that is spread over all tokens.", least=0, most=1)
+    max_length: int = setting(128, "Maximum number of tokens of a sentence; longer pairs are left out.", least=2)
+    average: int = setting(5, "Number of the last epochs whose weights are averaged.", least=1)
+    patience: int = setting(None, "Epochs without a better BLEU, or loss at the same BLEU, before stopping.", least=1)
+    beam_size: int = setting(4, "Number of beams.", least=1, section="translation")
+    length_penalty: float = setting(0.6, "Alpha of the length penalty; 0 for none.", least=0)
+    bleu_tokenizer: str = setting(
+        "13a", "sacreBLEU's tokenizer; char or zh if words have no spaces.", values=["13a", "intl", "char", "zh"]
+    )
+    gradient_accumulation: int = setting(1, "Micro-batches per batch.", least=1, section="training")
+    precision: str = setting("float32", "Computation precision.", values=PRECISIONS)
+
+    best, pack, lora_rank = True, False, None  # What `Finetuning` reads of `Hyperparameters` besides.
+
+    def to_dict(self):
+        return dataclasses.asdict(self)

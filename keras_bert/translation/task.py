@@ -24,27 +24,6 @@ from keras_bert.translation.signature import Translator
 _EXAMPLES, _TYPICAL = 8, 3
 
 
-@dataclasses.dataclass(frozen=True)
-class TranslationSettings:
-    """Settings that all runs share, in place of `Hyperparameters`."""
-
-    warmup_steps: int | None = None  # `None`: 4,000 as in the paper, or an eighth of all steps if they are few.
-    label_smoothing: float = 0.1
-    max_length: int = 128  # Tokens of a sentence; longer pairs are left out of the training.
-    average: int = 5  # Number of the last epochs whose weights are averaged.
-    patience: int | None = None  # Epochs without a better BLEU, or loss at the same BLEU, before stopping.
-    beam_size: int = 4  # Of the final translations.
-    length_penalty: float = 0.6
-    bleu_tokenizer: str = "13a"  # See `bleu`.
-    gradient_accumulation: int = 1  # Micro-batches per batch.
-    precision: str = "float32"
-
-    best, pack, lora_rank = True, False, None  # What `Finetuning` reads of `Hyperparameters` besides.
-
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
-
 class TranslationTask(Task):
     """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
 

@@ -179,7 +179,7 @@ def test_fit_starts_from_the_present_weights(start):
     keras_bert.save(model, start / "classifier", bert.vocabulary, labels=["x", "y"])
     bert = keras_bert.load(start / "classifier")
     bert.model().weights[-1].assign([3.0, -1.0])
-    still = {"verbose": False, **SETTINGS, "epochs": 1, "learning_rate": 0.0}
+    still = {"verbose": False, **SETTINGS, "epochs": 1, "batch_size": 8, "learning_rate": 0.0}
     for classes, same in ((CLASSES, True), (["z", "y"] * 4, False)):
         trained = bert.fit(TEXTS, classes, **still)
         assert same == all(map(np.array_equal, bert.model().weights, trained.model().weights))
@@ -200,7 +200,7 @@ def test_equal_settings(loaded):
 
 
 def test_default_learning_rate_and_advice(loaded, caplog):
-    fit = functools.partial(loaded.fit, TEXTS, CLASSES, verbose=False, batch_size=4)
+    fit = functools.partial(loaded.fit, TEXTS, CLASSES, verbose=False, batch_size=8)
     with caplog.at_level("INFO", "keras_bert"):
         with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
             fit(epochs=1)
@@ -214,7 +214,7 @@ def test_default_learning_rate_and_advice(loaded, caplog):
 
 def test_messages_name_arguments_of_python(loaded, caplog):
     broken = [["S-K" if word in "aeg" else "I-K" for word in words] for words in WORDS]
-    fit = functools.partial(loaded.fit, WORDS, epochs=1, batch_size=4, verbose=False)
+    fit = functools.partial(loaded.fit, WORDS, epochs=1, batch_size=8, verbose=False)
     with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         fit(broken)
     (message,) = [text for text in caplog.messages if "break the scheme" in text]
@@ -241,7 +241,7 @@ def test_state_of_the_program(start):
         stop = keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True)
         )
-        trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=4, epochs=2, callbacks=stop)
+        trained = bert.fit(TEXTS, CLASSES, verbose=False, batch_size=8, epochs=2, callbacks=stop)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         assert draw() == expected
         keras.Model(inputs, keras.layers.Dense(3)(hidden))  # Layers have different names.
@@ -258,7 +258,7 @@ def test_threads(start):
     policy = keras.config.dtype_policy()
 
     def fit(seed):
-        return bert.fit(TEXTS, CLASSES, verbose=seed == 1, **{**SETTINGS, "epochs": 1, "seed": seed})
+        return bert.fit(TEXTS, CLASSES, verbose=seed == 1, **{**SETTINGS, "epochs": 1, "batch_size": 8, "seed": seed})
 
     def answer(first):
         return [bert.predict("a b", sequence_length=n)["embedding"].tolist() for n in range(first, first + 3)]
