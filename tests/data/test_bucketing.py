@@ -3,12 +3,14 @@
 import functools
 import itertools
 import re
+from unittest import mock
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.data import bucketing
 from keras_bert.data.bucketing import Batches, fit_boundaries, token_batches
 
 
@@ -74,6 +76,13 @@ def test_every_row_occurs_once_at_its_index(options):
     assert (batches.tokens, batches.computed) == (LENGTHS.sum(), computed)
     assert batches.boundaries[-1] <= 99  # No rows move up to an empty boundary.
     assert_equal(arrays(batches.dataset(epoch, start=17)), elements[17:])
+
+
+def test_one_trace_for_all_epochs():
+    with mock.patch.object(bucketing, "pad_rows", wraps=bucketing.pad_rows) as traced:
+        batches = Batches(INPUTS, np.arange(230), batch_size=8)
+        assert len({next(iter(batches.dataset(epoch)))[1].numpy().tobytes() for epoch in range(3)}) == 3
+    assert traced.call_count == 3  # One for each feature.
 
 
 def test_ungrouped_batches():

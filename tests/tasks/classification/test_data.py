@@ -1,23 +1,219 @@
-"""Tasks with user data, and prediction tables as read by other programs."""
+"""Users' own tables of texts with labels: valid and invalid ones, in every format."""
 
 import csv
-import io
+import gzip
+import json
+import logging
 
 import numpy as np
 import pytest
 
-from keras_bert.tasks.classification.data import Examples, assign_folds, own_data
-from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.classification.predictions import (
-    balanced_weights,
-    predict,
-    predictions_table,
-    same_prediction,
-    score,
-)
+from keras_bert.data.sources import stream_rows
+from keras_bert.tasks.class_names import balance, discover_labels
+from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, read_table
+from keras_bert.tasks.classification.predictions import dense
+from keras_bert.tasks.predict_inputs import read_texts
 from tests.tasks.files import write
 
-LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]
+FORMATS = [
+    ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
+    ("a.tsv", 'text\tother\tlabel\n"a"" b"\tx\tyes\nd\ty z\tno\n', ['a" b', "d"]),
+    # Quotes of a part of a field are literal, whatever other fields have.
+    ("a.tsv", 'text\tother\tlabel\n"a" b\t"x"\tyes\n"d"\ty z\t"no"\n', ['"a" b', "d"]),
+    (
+        "a.jsonl",
+        '{"text": "a\\tb", "other": "x", "label": "yes"}\n{"label": "no", "text": "d", "other": "y z"}\n',
+        ["a\tb", "d"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "texts"), FORMATS)
+@pytest.mark.parametrize("change", [lambda text: text, lambda text: "\ufeff" + text.replace("\n", "\r\n")])
+def test_formats(tmp_path, name, content, texts, change):
+    path = write(tmp_path / name, change(content))
+    examples = read_table(path, "text", "other", "label", labels=["no", "yes"])
+    assert examples == Examples(texts, ["x", "y z"], [1, 0], [0, 1])
+    assert len(examples) == 2
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        ([1, 0, 1.0], ["0", "1"]),  # 1 and 1.0 are the same number in JSON.
+        ([True, False, True], ["false", "true"]),
+        ([4.5, 2, 4.5], ["2", "4.5"]),
+        ([" b", "a", "b "], ["a", "b"]),  # Surrounding spaces are ignored.
+        ([10, 9, 10], ["9", "10"]),
+        (["a", "10", "a"], ["10", "a"]),
+    ],
+)
+def test_labels_agree_in_all_formats(tmp_path, found, names):
+    rows = [json.dumps({"t": "x", "l": value}) for value in found]
+    path = write(tmp_path / "a.jsonl", "\n".join(rows) + "\n")
+    raw = read_table(path, "t", label_column="l").labels
+    assert (raw[0], discover_labels(raw)) == (raw[2], names)
+    tsv = write(tmp_path / "a.tsv", "t\tl\n" + "".join(f"x\t{label}\n" for label in raw))
+    for labels in (names, np.array(names), [found[1], found[0]]):
+        numbers = read_table(path, "t", label_column="l", labels=labels).labels
+        assert numbers == read_table(tsv, "t", label_column="l", labels=labels).labels
+        assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_arrays_and_balance():
+    examples = Examples(np.array(["a", "b", "c"]), None, [np.int64(1), np.int64(0), np.int64(1)], np.arange(3))
+    assert examples.first(2) == Examples(["a", "b"], None, [1, 0], [0, 1])
+    assert balance(np.array([1, 0, 1]), np.array(["no", "yes"])) == "yes: 2 (66.7%), no: 1 (33.3%)"
+    assert balance(np.array([1, 2, 4.5], "float32")) == "3 numbers from 1 to 4.5, mean 2.5"
+    assert discover_labels(np.array([10, 9])) == ["9", "10"]
+    assert discover_labels(np.array([False, True])) == ["false", "true"]
+    many = balance([label for label in range(30) for _ in range(30 - label)])
+    assert many.startswith("0: 30 (6.5%), 1: 29 (6.2%), ")
+    assert many.endswith(", 9: 21 (4.5%), and 20 more")
+    assert balance([0, 0], names=["no", "yes"]) == "no: 2 (100.0%), yes: 0 (0.0%)"
+    assert balance([]) == "no labels"
+
+
+@pytest.mark.parametrize(("delimiter", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\r")])
+def test_csv_of_spreadsheets(tmp_path, delimiter, end):
+    rows = [["text", "label"], ['a, "b"; c\td', "yes"], ["e", "no"]]
+    with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
+        file.write(end * 2)  # Blank lines at the end.
+    examples = read_table(tmp_path / "a.csv", "text", label_column="label")
+    assert (examples.text, examples.labels) == (['a, "b"; c\td', "e"], ["yes", "no"])
+    # The separator is also detected when looking for optional columns.
+    assert own_data("regression", *[write(tmp_path / "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
+
+
+# Blank lines are no rows, as in `csv` and pandas. In one column, lines of spaces are texts; in TSV, empty lines too.
+BLANK_LINES = [
+    ("a.csv", '\n  \ntext,label\n\na,x\n \t\n\u2003\n"b\n\nc",y\n\n', ["a", "b\n\nc"]),
+    ("a.csv", "\r\n\r\ntext;label\r\na;x\r\n\r\nb;y\r\n", ["a", "b"]),
+    ("a.tsv", "\n \ntext\tlabel\n\na\tx\n   \nb\ty\n\n", ["a", "b"]),
+    ("a.jsonl", '\n \n{"text": "a"}\n\n\t\n{"text": "b"}\n\n', ["a", "b"]),
+    ("a.csv", "\ntext\n\na\n  \n\nb\n\n", ["a", "  ", "b"]),
+    ("a.tsv", "\ntext\na\n\n  \nb\n\n", ["a", "", "  ", "b"]),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "texts"), BLANK_LINES)
+def test_blank_lines(tmp_path, name, content, texts):
+    path = write(tmp_path / name, content)
+    assert [row["text"] for row in read_texts(path, [("text",)])] == texts
+    assert [record["text"] for _, record in stream_rows(path, ["text"])] == texts
+
+
+def test_unusual_texts(tmp_path):
+    limit, long = csv.field_size_limit(), "word " * 40_000
+    assert read_table(write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n'), "text").text == [long]
+    assert csv.field_size_limit() == limit
+    text = "a\u2028b\x85c\x0cd"  # Only line feeds end a line.
+    examples = read_table(write(tmp_path / "a.tsv", f"text\n{text}\n  \r\n\n"), "text")
+    assert (examples.text, examples.pair, examples.labels) == ([text], None, None)
+    path = write(tmp_path / "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n  \r\n\n')  # Lone surrogates.
+    examples = read_table(path, "text", label_column="label")
+    assert (examples.text, examples.labels) == (["a ? b"], ["?"])
+
+
+BAD = {
+    "a.csv": "t,l\na,1\nb\n ,2\nc,\nd,3\n",
+    "a.tsv": "t\tl\na\t1\nb\n \t2\nc\t\nd\t3\n",
+    "a.jsonl": '{"t": "a", "l": 1}\n{"t": "b"}\n{"t": " ", "l": 2}\n{"t": "c", "l": null}\n{"t": "d", "l": 3}\n',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("regression", [False, True])
+def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
+    path = write(tmp_path / name, BAD[name])
+    options = {"label_column": "l", "regression": regression}
+    with caplog.at_level(logging.WARNING):
+        examples = read_table(path, "t", **options, skip_bad_rows=3)
+    assert (examples.text, examples.ids) == (["a", "d"], [0, 4])
+    assert examples.labels == ([1.0, 3.0] if regression else ["1", "3"])
+    line = 2 if name == "a.jsonl" else 3
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(f"{path}: skipped 3 unreadable row(s). The first: {path}:{line}: ")
+    with pytest.raises(ValueError, match=rf":{line}: .*\. 3 of 5 .* Fix the file, or .* `skip_bad_rows=3`$"):
+        read_table(path, "t", **options, skip_bad_rows=2)
+    path = write(tmp_path / name, BAD[name].replace("a", " ").replace("d", " "))
+    with pytest.raises(ValueError, match=rf"^[^:]*:{line - 1}: column `t` is empty$"):
+        read_table(path, "t", **options, skip_bad_rows=9)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,l\nx,no\n", r"no column `t`. It has: 'text', 'l'. Name another one with `text_column`$"),
+        ("a.csv", "T,l\nx,no\n", r"no column `t`. It has: 'T', 'l'. Did you mean `text_column=T`\?$"),
+        ("a.jsonl", '{"t": "a", "l": "no"}\n{"l": "no"}\n', r"a\.jsonl:2: no column `t`. It has: 'l'$"),
+        ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
+        ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
+        ("a.csv", "t,l\n  ,no\n", r"a\.csv:2: column `t` is empty"),
+        ("a.csv", 't,l\n"x,no\ny,no\n', r"a\.csv:2: unexpected end of data. Expected CSV with doubled quotes"),
+        ("a.csv", "\n\nt,l\n\nx,no\n \nz,maybe\n", r"a\.csv:7: unknown label 'maybe'"),
+        ("a.csv", "\n \n", r"a\.csv: the file is empty"),
+        ("a.tsv", "\nt\tl\n  \nx\n", r"a\.tsv:4: expected 2 columns, got 1"),
+        ("a.tsv", "t\tl\n\t\nx\tno\n", r"a\.tsv:2: column `t` is empty"),
+        ("a.jsonl", '\n{"t": "a", "l": "no"}\n \n[]\n', r"a\.jsonl:4: expected one JSON object per line"),
+        ("a.csv", "t,l\nx,No\n", r"a\.csv:2: unknown label 'No', which looks like 'no'. Use one spelling per class"),
+        ("a.jsonl", '{"t": "x", "l": "yes\\u200b"}', r"a\.jsonl:1: unknown label 'yes\\u200b', which looks like 'yes'"),
+        ("a.csv", "t,l\n", r"a\.csv: no rows"),
+        ("a.jsonl", '{"t": "a", "l": "no"}\n{"t": \n', r"a\.jsonl:2: not JSON: Expecting value at column 7"),
+        ("a.jsonl", '{"t": 3, "l": "no"}\n', r"a\.jsonl:1: column `t` must be a string. Received: 3"),
+        ("a.jsonl", '{"t": "a", "l": null}\n', r"a\.jsonl:1: column `l` must be a string or a number. Received: None"),
+        ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-16"), r"a\.csv: the file is UTF-16. Save it as UTF-8"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-32"), r"a\.csv: the file is UTF-32. Save it as UTF-8"),
+        ("a.csv", gzip.compress(b"t,l\nx,no\n", mtime=0)[:-9], r"a\.csv: gzip that cannot be read"),
+        ("a.csv", b"PK\x03\x04t,l", r"a\.csv: the file is compressed. Decompress it"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
+        ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with consistent"),
+        ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` appears twice"),
+        ("a.jsonl", '{"t": "a", "l": NaN}\n', r"a\.jsonl:1: column `l` must be a finite number. Received: nan"),
+        ("a.jsonl", '{"t": "a", "l": ' + "1" * 5000 + "}", r"a\.jsonl:1: JSON that cannot be read: Exceeds the limit"),
+        ("a.jsonl", '{"t": ' + "[" * 100_000, r"a\.jsonl:1: JSON that cannot be read: maximum recursion"),
+        ("a.xlsx", "", r"a\.xlsx: the name must end in \.csv, \.tsv, \.jsonl"),
+    ],
+)
+def test_errors(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(write(tmp_path / name, content), "t", label_column="l", labels=["no", "yes"])
+
+
+def test_regression_labels(tmp_path):
+    def read(value):
+        path = write(tmp_path / "a.jsonl", f'{{"t": "x", "l": 1.5}}\n{{"t": "y", "l": {value}}}\n')
+        return read_table(path, "t", label_column="l", regression=True).labels
+
+    assert read(-2) == read('"-2"') == [1.5, -2.0]
+    for value in ('"high"', '"nan"', '""', '"1_000"', "1" + "0" * 400):
+        with pytest.raises(ValueError, match=r"a\.jsonl:2: column `l` must be a finite number. Received: "):
+            read(value)
+    with pytest.raises(ValueError, match=r"`l` must be between -1e\+15 and 1e\+15. Received: 1e\+20"):
+        read(1e20)
+
+
+def test_a_fingerprint_changes_with_the_rows():
+    rows = [["a", "b"], None, [0, 1]], [["b", "a"], None, [0, 1]], [["a", "b"], None, [1, 0]], [["a"], ["b"], [0]]
+    assert len({Examples(*columns, [0, 1]).fingerprint() for columns in rows}) == 4
+    assert Examples(*rows[0], [0, 1]).fingerprint() == Examples(*rows[0], [5, 6]).fingerprint()
+
+
+INVALID = [
+    (lambda: read_table("none.csv", "t"), r"none\.csv: no such file"),
+    (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
+    (lambda: read_table("none.csv", "t", labels=[1, 1.0]), r"`labels` must be unique. Received: \['1', '1"),
+    (lambda: discover_labels(["a", "a"]), r"`labels` must have at least two classes. Received: \['a'\]"),
+    (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Use one spelling"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), INVALID)
+def test_invalid_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_own_classification_data(tmp_path):
@@ -80,31 +276,67 @@ def test_test_rows_are_never_skipped(tmp_path):
         own_data("regression", good, good, bad, skip_bad_rows=1)
 
 
-@pytest.mark.parametrize("labels", [np.array(LABELS), ["no", "yes"]])
-def test_labels_round_trip_through_the_table(labels):
-    logits = np.log(np.eye(len(labels)) * 0.5 + 0.5 / len(labels))
-    lines = predictions_table(logits, labels)
-    header, *rows = csv.reader(io.StringIO("\n".join(lines) + "\n", newline=""), "excel-tab")
-    assert header == ["label", *labels]
-    assert [row[0] for row in rows] == list(labels)
-    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in rows], np.exp(logits), atol=5e-5)
-    assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # Quoted only if necessary.
+TABLES = {
+    "columns.csv": "text,b,a\nx,1,0\ny,True,1.0\nz,false,0\n",
+    "columns.jsonl": '{"text": "x", "b": true, "a": 0}\n{"text": "y", "b": 1, "a": "1"}\n'
+    '{"text": "z", "b": 0.0, "a": false}\n',
+    "list.csv": "text,labels\nx,b\ny, b | a\nz,\n",
+    "list.tsv": "text\tlabels\nx\tb\ny\ta|b\nz\t\n",
+    "list.jsonl": '{"text": "x", "labels": ["b"]}\n{"text": "y", "labels": ["b", "a"]}\n{"text": "z", "labels": []}\n',
+}
 
 
-def test_small_predictions_keep_their_digits():
-    assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["value", "1.25e-05", "-4e+07"]
+@pytest.mark.parametrize("name", TABLES)
+def test_several_labels(tmp_path, name):
+    path = write(tmp_path / name, TABLES[name])
+    columns = ["b", "a"] if "columns" in name else "labels"
+    data = own_data("multi_label", path, path, path, label=columns)
+    # Columns keep their order; the labels of lists are sorted.
+    expected = (("b", "a"), [(0,), (0, 1), ()]) if "columns" in name else (("a", "b"), [(1,), (0, 1), ()])
+    assert (data.task.labels, data.train.labels) == expected
+    assert data.train == data.dev["multi_label"] == data.test["multi_label"]
+    assert (data.task.main_metric, data.task.num_classes) == ("micro_f1", 2)
+    assert data.balance() == "b: 2 (66.7%), a: 1 (33.3%); 1.00 labels per row; rows without a label: 1 (33.3%)"
+    assert len({rows.fingerprint() for rows in (data.train, data.first(2).train)}) == 2
+    unlabeled = write(tmp_path / "test.csv", "text\nx\n")
+    assert own_data("multi_label", path, path, unlabeled, label=columns).test["multi_label"].labels is None
 
 
-def test_scores():
-    logits = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0], [1.0, 2.0]])  # 1, 0, 1, 1
-    assert score(TASKS["mrpc"], [1, 0, 1, 0], logits) == pytest.approx({"f1": 0.8, "accuracy": 0.75})
-    scores = score(TASKS["stsb"], [0.0, 1.0, 4.0], np.array([[0.0], [1.0], [2.0]]))
-    assert list(scores.items()) == [("spearman", pytest.approx(1)), ("pearson", pytest.approx(4 / np.sqrt(52 / 3)))]
-    for shape in ((4,), (4, 3)):
-        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
-            predict(TASKS["rte"], np.zeros(shape))
-    with pytest.raises(FloatingPointError, match="`logits` must be finite. Received: NaN or infinity"):
-        score(TASKS["rte"], [1], [[np.nan, 0.0]])
+LISTS, COLUMNS = "labels", ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("a.csv", "text,a,b\nx,1,2\n", COLUMNS, r"a\.csv:2: column `b` must be 0 or 1, or true or false. Received:"),
+        ("a.jsonl", '{"text": "x", "a": null, "b": 1}', COLUMNS, r"a\.jsonl:1: column `a` must be 0 or 1.* None"),
+        ("a.csv", "text,labels\nx,a||b\n", LISTS, r"a\.csv:2: column `labels` contains an empty label. .*'a\|\|b'"),
+        ("a.csv", "text,labels\nx,a|a\n", LISTS, r"a\.csv:2: column `labels` contains the label 'a' twice"),
+        ("a.csv", "text,labels\nx,\"['a']\"\n", LISTS, r"a\.csv:2: .* separated by `\|`, without brackets"),
+        ("a.jsonl", '{"text": "x", "labels": ["a|b"]}', LISTS, r"a\.jsonl:1: .*the label 'a\|b': `\|` separates"),
+        ("a.jsonl", '{"text": "x", "labels": "a"}', LISTS, r"a\.jsonl:1: column `labels` must be a list of strings"),
+        ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use `task=classification`"),
+        ("a.csv", "text,labels\nx,\n", LISTS, "`labels` must have at least one class"),
+        ("a.csv", "text,a,b\nx,1,1\n", ["a", "a"], "`label_column` must be different names. Received: a,a"),
+        ("a.csv", "text,a,b|c\nx,1,1\n", ["a", "b|c"], r"`\|` separates labels in predictions. Rename the column"),
+    ],
+)
+def test_bad_rows_of_several_labels(tmp_path, name, content, columns, message):
+    path = write(tmp_path / name, content)
+    with pytest.raises(ValueError, match=message):
+        own_data("multi_label", path, path, label=columns)
+
+
+def test_unknown_labels_and_skipped_rows(tmp_path):
+    train = write(tmp_path / "train.csv", "text,labels\nx,a|b\ny,a||b\nz,b\n")
+    other = write(tmp_path / "other.csv", "text,labels\nx,a\ny,a|c\n")
+    found = own_data("multi_label", train, folds=2, label="labels", skip_bad_rows=1)
+    assert (found.train.labels, found.train.skipped) == ([(0, 1), (1,)], 1)
+    for files in ((train, other), (train, train, other)):
+        with pytest.raises(ValueError, match=r"other.csv:3: unknown label 'c'. Expected one of: 'a', 'b'"):
+            own_data("multi_label", *files, label="labels", skip_bad_rows=1)
+    numbers = write(tmp_path / "a.csv", "text,labels\nx,1|0\ny,1\n")
+    assert own_data("multi_label", numbers, folds=2, label="labels").train.labels == [(0, 1), (1,)]
 
 
 def test_folds_are_stratified():
@@ -129,16 +361,10 @@ def test_folds_are_stratified():
             assign_folds(twice, count, 1)
 
 
-def test_balanced_weights():
-    from sklearn.utils.class_weight import compute_class_weight
-
-    labels, present = np.array([0, 0, 0, 2, 2, 0, 3]), np.array([0, 2, 3])
-    found = np.array(balanced_weights(labels, 4))
-    np.testing.assert_allclose(found[present], compute_class_weight("balanced", classes=present, y=labels))
-    assert found[1] == 1  # A class without rows.
-
-
-def test_same_prediction():
-    assert same_prediction(TASKS["rte"], np.array([[0.0, 1.0], [1.0, 2.0]])) == "not_entailment"
-    assert same_prediction(TASKS["rte"], np.eye(2)) is None
-    assert same_prediction(TASKS["stsb"], np.array([[2.5], [2.5]])) == "2.5"
+def test_folds_share_out_rare_labels():
+    labels = [(0,)] * 20 + [(0, 1)] * 6 + [(1,)] * 6 + [(0, 2)] * 3 + [()] * 7
+    examples = Examples([f"text {row}" for row in range(42)], None, labels, list(range(42)))
+    folds = assign_folds(examples, 3, seed=1)
+    counts = np.array([dense(labels, 3)[folds == fold].sum(0) for fold in (1, 2, 3)])
+    assert (np.ptp(counts, 0) <= 1).all()
+    assert np.bincount(folds)[1:].tolist() == [14, 14, 14]

@@ -1,91 +1,65 @@
-"""Multi-label tables, scores against scikit-learn, and thresholds against a search over all of them."""
+"""Predictions: tables as other programs read them, scores against scikit-learn, thresholds against a search of all."""
+
+import csv
+import io
 
 import numpy as np
 import pytest
 from scipy.special import logit
 from sklearn.metrics import accuracy_score, f1_score
+from sklearn.utils.class_weight import compute_class_weight
 
-from keras_bert.tasks.classification.data import Examples, Task, assign_folds, own_data
+from keras_bert.tasks.classification.data import Task
+from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.classification.predictions import (
+    balanced_weights,
     choose_thresholds,
     dense,
     most_frequent,
     multi_label_table,
     parse_threshold,
     predict,
+    predictions_table,
     probabilities,
     same_prediction,
     score,
     threshold_text,
 )
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
-from tests.tasks.files import write
 
+LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]
 TASK = Task("own", "Own", "text", None, "label", "abcd", (micro_f1, macro_f1, exact_match), multi_label=True)
-TABLES = {
-    "columns.csv": "text,b,a\nx,1,0\ny,True,1.0\nz,false,0\n",
-    "columns.jsonl": '{"text": "x", "b": true, "a": 0}\n{"text": "y", "b": 1, "a": "1"}\n'
-    '{"text": "z", "b": 0.0, "a": false}\n',
-    "list.csv": "text,labels\nx,b\ny, b | a\nz,\n",
-    "list.tsv": "text\tlabels\nx\tb\ny\ta|b\nz\t\n",
-    "list.jsonl": '{"text": "x", "labels": ["b"]}\n{"text": "y", "labels": ["b", "a"]}\n{"text": "z", "labels": []}\n',
-}
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_tables(tmp_path, name):
-    path = write(tmp_path / name, TABLES[name])
-    columns = ["b", "a"] if "columns" in name else "labels"
-    data = own_data("multi_label", path, path, path, label=columns)
-    # Columns keep their order; the labels of lists are sorted.
-    expected = (("b", "a"), [(0,), (0, 1), ()]) if "columns" in name else (("a", "b"), [(1,), (0, 1), ()])
-    assert (data.task.labels, data.train.labels) == expected
-    assert data.train == data.dev["multi_label"] == data.test["multi_label"]
-    assert (data.task.main_metric, data.task.num_classes) == ("micro_f1", 2)
-    assert data.balance() == "b: 2 (66.7%), a: 1 (33.3%); 1.00 labels per row; rows without a label: 1 (33.3%)"
-    assert len({rows.fingerprint() for rows in (data.train, data.first(2).train)}) == 2
-    unlabeled = write(tmp_path / "test.csv", "text\nx\n")
-    assert own_data("multi_label", path, path, unlabeled, label=columns).test["multi_label"].labels is None
+@pytest.mark.parametrize("labels", [np.array(LABELS), ["no", "yes"]])
+def test_labels_round_trip_through_the_table(labels):
+    logits = np.log(np.eye(len(labels)) * 0.5 + 0.5 / len(labels))
+    lines = predictions_table(logits, labels)
+    header, *rows = csv.reader(io.StringIO("\n".join(lines) + "\n", newline=""), "excel-tab")
+    assert header == ["label", *labels]
+    assert [row[0] for row in rows] == list(labels)
+    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in rows], np.exp(logits), atol=5e-5)
+    assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # Quoted only if necessary.
+    assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["value", "1.25e-05", "-4e+07"]
 
 
-LISTS, COLUMNS = "labels", ["a", "b"]
+def test_scores():
+    logits = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0], [1.0, 2.0]])  # 1, 0, 1, 1
+    assert score(TASKS["mrpc"], [1, 0, 1, 0], logits) == pytest.approx({"f1": 0.8, "accuracy": 0.75})
+    scores = score(TASKS["stsb"], [0.0, 1.0, 4.0], np.array([[0.0], [1.0], [2.0]]))
+    assert list(scores.items()) == [("spearman", pytest.approx(1)), ("pearson", pytest.approx(4 / np.sqrt(52 / 3)))]
+    for shape in ((4,), (4, 3)):
+        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
+            predict(TASKS["rte"], np.zeros(shape))
+    with pytest.raises(FloatingPointError, match="`logits` must be finite. Received: NaN or infinity"):
+        score(TASKS["rte"], [1], [[np.nan, 0.0]])
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "columns", "message"),
-    [
-        ("a.csv", "text,a,b\nx,1,2\n", COLUMNS, r"a\.csv:2: column `b` must be 0 or 1, or true or false. Received:"),
-        ("a.jsonl", '{"text": "x", "a": null, "b": 1}', COLUMNS, r"a\.jsonl:1: column `a` must be 0 or 1.* None"),
-        ("a.csv", "text,labels\nx,a||b\n", LISTS, r"a\.csv:2: column `labels` contains an empty label. .*'a\|\|b'"),
-        ("a.csv", "text,labels\nx,a|a\n", LISTS, r"a\.csv:2: column `labels` contains the label 'a' twice"),
-        ("a.csv", "text,labels\nx,\"['a']\"\n", LISTS, r"a\.csv:2: .* separated by `\|`, without brackets"),
-        ("a.jsonl", '{"text": "x", "labels": ["a|b"]}', LISTS, r"a\.jsonl:1: .*the label 'a\|b': `\|` separates"),
-        ("a.jsonl", '{"text": "x", "labels": "a"}', LISTS, r"a\.jsonl:1: column `labels` must be a list of strings"),
-        ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use `task=classification`"),
-        ("a.csv", "text,labels\nx,\n", LISTS, "`labels` must have at least one class"),
-        ("a.csv", "text,a,b\nx,1,1\n", ["a", "a"], "`label_column` must be different names. Received: a,a"),
-        ("a.csv", "text,a,b|c\nx,1,1\n", ["a", "b|c"], r"`\|` separates labels in predictions. Rename the column"),
-    ],
-)
-def test_bad_rows(tmp_path, name, content, columns, message):
-    path = write(tmp_path / name, content)
-    with pytest.raises(ValueError, match=message):
-        own_data("multi_label", path, path, label=columns)
-
-
-def test_numbers_as_labels(tmp_path):
-    path = write(tmp_path / "a.csv", "text,labels\nx,1|0\ny,1\n")
-    assert own_data("multi_label", path, path, label="labels").train.labels == [(0, 1), (1,)]
-
-
-def test_unknown_labels_and_skipped_rows(tmp_path):
-    train = write(tmp_path / "train.csv", "text,labels\nx,a|b\ny,a||b\nz,b\n")
-    other = write(tmp_path / "other.csv", "text,labels\nx,a\ny,a|c\n")
-    found = own_data("multi_label", train, folds=2, label="labels", skip_bad_rows=1)
-    assert (found.train.labels, found.train.skipped) == ([(0, 1), (1,)], 1)
-    for files in ((train, other), (train, train, other)):
-        with pytest.raises(ValueError, match=r"other.csv:3: unknown label 'c'. Expected one of: 'a', 'b'"):
-            own_data("multi_label", *files, label="labels", skip_bad_rows=1)
+def test_balanced_weights():
+    labels, present = np.array([0, 0, 0, 2, 2, 0, 3]), np.array([0, 2, 3])
+    found = np.array(balanced_weights(labels, 4))
+    np.testing.assert_allclose(found[present], compute_class_weight("balanced", classes=present, y=labels))
+    assert found[1] == 1  # A class without rows.
 
 
 def random_rows(rows=60, classes=4):
@@ -95,7 +69,7 @@ def random_rows(rows=60, classes=4):
     return labels, np.round(logits, 1)  # With ties.
 
 
-def test_scores():
+def test_scores_of_several_labels():
     """Also with a label that neither occurs nor is predicted, whose F1 is 0."""
     labels, logits = random_rows()
     logits[:, 3] = -9
@@ -162,6 +136,8 @@ def test_predictions():
     assert same_prediction(TASK, logits) is None
     assert same_prediction(TASK, logits[:1]) == "a, c"
     assert same_prediction(TASK, logits, 0.9) == "no label"
+    assert same_prediction(TASKS["rte"], np.array([[0.0, 1.0], [1.0, 2.0]])) == "not_entailment"
+    assert same_prediction(TASKS["stsb"], np.array([[2.5], [2.5]])) == "2.5"
 
 
 def test_the_constant_prediction_with_the_highest_micro_f1():
@@ -172,12 +148,3 @@ def test_the_constant_prediction_with_the_highest_micro_f1():
     }
     assert most_frequent(labels) == max(scores, key=scores.get)
     assert most_frequent([(), ()]) == ()
-
-
-def test_folds_share_out_rare_labels():
-    labels = [(0,)] * 20 + [(0, 1)] * 6 + [(1,)] * 6 + [(0, 2)] * 3 + [()] * 7
-    examples = Examples([f"text {row}" for row in range(42)], None, labels, list(range(42)))
-    folds = assign_folds(examples, 3, seed=1)
-    counts = np.array([dense(labels, 3)[folds == fold].sum(0) for fold in (1, 2, 3)])
-    assert (np.ptp(counts, 0) <= 1).all()
-    assert np.bincount(folds)[1:].tolist() == [14, 14, 14]
