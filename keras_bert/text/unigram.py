@@ -5,16 +5,13 @@ One op of TF-Text normalizes texts, splits them into words and finds the most pr
 
 import functools
 import hashlib
-from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.text import sentencepiece_model, tokenizer_steps
-from keras_bert.text.base_tokenizer import Tokenizer, check_kept, constant, original_offsets
 from keras_bert.text.graph_steps import sequence_normalizer
 from keras_bert.text.literals import Literals
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer, Tokenizer, check_kept, constant, original_offsets
 from keras_bert.text.vocabulary import WORD_START, Vocabulary
 
 _WHITE = r"^[\s\p{Z}\x{85}▁]+"
@@ -38,16 +35,11 @@ class UnigramTokenizer(Tokenizer, tf.Module):
     `lowercase` and `strip_accents` are what the vocabulary's own normalizer does, which is their default.
     """
 
-    def __init__(
-        self,
-        vocabulary: Any,
-        lowercase: bool | None = None,
-        *,
-        strip_accents: bool | None = None,
-        keep_special_tokens: Sequence[str] = (),
-    ):
+    def __init__(self, *arguments, **options):
         tf.Module.__init__(self)
-        lowercase = self._set(vocabulary, lowercase, strip_accents, keep_special_tokens)
+        super().__init__(*arguments, **options)
+
+    def _create_kernels(self, lowercase, strip_accents):
         self.vocabulary.check_casing(lowercase)
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
@@ -57,7 +49,6 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation, self._is_bare = tf.strings.regex_full_match(bare, _PUNCTUATION), bare == ""
-        self._finish()
 
     def _literals(self):
         added = self.vocabulary.added_tokens
