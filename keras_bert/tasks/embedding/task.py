@@ -53,7 +53,8 @@ class EmbeddingTask(Task):
         make_loss, names = _LOSSES[name]
         loss_settings = {field: getattr(settings, field) for field in names}
         self.metric, self.loss = METRICS[dev.kind], make_loss(*loss_settings.values())
-        self._set_head(settings)
+        self._keeps_head = bert.head == self.head and not settings.new_head
+        self._head = self._head_options(settings)
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
         self._own_prompts = settings.own_prompts
         self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
@@ -65,14 +66,7 @@ class EmbeddingTask(Task):
             split: [Split(split, part, *self._features(*rows[split], part.scores))]
             for split, part in self.examples.items()
         } | {"test": []}
-        self.options = {
-            "loss": name,
-            "pooling": self._pooling,
-            "normalize": self._normalize,
-            "projection": self._projection,
-            "prompts": self._prompts,
-            **loss_settings,
-        }
+        self.options = {"loss": name, **self._head, "prompts": self._prompts, **loss_settings}
         self.card = _card(data)
 
     @classmethod
@@ -87,16 +81,18 @@ class EmbeddingTask(Task):
         found = {"query": text[0], "passage": text[1], **({"negatives": list(text[2:])} if text[2:] else {})}
         return found if target is None else {**found, "label" if isinstance(target, str) else "score": target}
 
-    def _set_head(self, settings):
+    def _head_options(self, settings):
+        """Returns the options of `build_embedder`."""
         bert = self.bert
-        self._keeps_head = bert.head == self.head and not settings.new_head
         if bert.projection and not self._keeps_head:
             raise ValueError(
                 f"{self.model}: its projection belongs to its pooling. Expected no other pooling or projection"
             )
-        self._pooling = settings.pooling or bert.pooling or "mean"
-        self._normalize = bert.normalize if settings.normalize is None else settings.normalize
-        self._projection = bert.projection if self._keeps_head else settings.projection
+        return {
+            "pooling": settings.pooling or bert.pooling or "mean",
+            "normalize": bert.normalize if settings.normalize is None else settings.normalize,
+            "projection": bert.projection if self._keeps_head else settings.projection,
+        }
 
     @functools.cached_property
     def dev(self):
@@ -105,10 +101,10 @@ class EmbeddingTask(Task):
 
     def data_facts(self):
         described = {split: f"{self.files[split]}: {_described(part)}" for split, part in self.examples.items()}
-        pooling = self._pooling if isinstance(self._pooling, str) else " and ".join(self._pooling)
-        projected = f", projected to {self._projection}" if self._projection else ""
-        head = f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}"
-        vectors = f"{head}; loss {self.options['loss']}"
+        pooling, normalize, projection = self._head.values()
+        vectors = f"{pooling if isinstance(pooling, str) else ' and '.join(pooling)} pooling"
+        vectors += f", projected to {projection}" if projection else ""
+        vectors += f"{', normalized' if normalize else ''}; loss {self.options['loss']}"
         return {"training examples": described["train"], "dev examples": described["dev"], "vectors": vectors}
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
@@ -155,8 +151,7 @@ class EmbeddingTask(Task):
     def build(self, bert):
         if self._keeps_head:
             return build_bi_encoder(bert.model())
-        options = {"sequence_length": self.sequence_length, "projection": self._projection}
-        return build_bi_encoder(build_embedder(bert.encoder, self._pooling, normalize=self._normalize, **options))
+        return build_bi_encoder(build_embedder(bert.encoder, sequence_length=self.sequence_length, **self._head))
 
     def complete(self, model):
         return next(layer for layer in model.layers if isinstance(layer, keras.Model))

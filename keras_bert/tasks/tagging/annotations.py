@@ -60,7 +60,8 @@ def read(origin, word_column=None, tag_column=None, labels=None):
     lines, values = map(list, zip(*rows, strict=True))
     places = list(map(origin.place, lines))
     records = list(map(_unwrapped, places, values))
-    source = word_column or next((key for key in _WORDS if _is_words(records[0].get(key))), "text")
+    # Prodigy and spaCy have lists of objects beside the text.
+    source = word_column or next((key for key in _WORDS if _are(str, records[0].get(key))), "text")
     if source not in records[0]:
         expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
         raise ValueError(f"{places[0]}: expected the key {expected}. It has: {', '.join(map(repr, records[0]))}")
@@ -76,18 +77,14 @@ def read(origin, word_column=None, tag_column=None, labels=None):
         tags = None if name is None else [_tags(place, record, name, source, labels) for place, record in found]
         content = {"words": words, "tags": tags}
     else:
-        texts = [_text(place, record, source) for place, record in found]
+        expected = source, "a string", lambda text: isinstance(text, str)
+        texts = [valid_text(_value(place, record, *expected)) for place, record in found]
         content = {"texts": texts}
         if name is not None:
             _check_keys(origin, found, name, names)
             rows = zip(found, texts, strict=True)
             content["entities"] = [_spans(place, record, name, text) for (place, record), text in rows]
     return Records(origin=origin, lines=lines, documents=list(range(len(lines))), **content, **form)
-
-
-def _is_words(value):
-    """Whether a value is a list of words; Prodigy and spaCy have lists of objects beside the text."""
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
 def _check_keys(origin, found, name, names):
@@ -163,17 +160,16 @@ def _regions(place, results):
 
 def _objects_of(place, record, key):
     """Returns a list of objects of Label Studio's export."""
-    values = record.get(key) or []
-    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
-        raise ValueError(f"{place}: `{key}` must be a list of objects. Received: {values!r:.100}")
-    return values
+    values = {key: record.get(key) or []}
+    return _value(place, values, key, "a list of objects", lambda found: _are(dict, found))
 
 
 def _strings(place, record, key):
-    values = _value(place, record, key)
-    if not _is_words(values) or not values or not all(map(str.strip, values)):
-        raise ValueError(f"{place}: `{key}` must be a list of strings that are not empty. Received: {values!r:.100}")
-    return list(map(valid_text, values))
+    def is_valid(words):
+        return words and _are(str, words) and all(map(str.strip, words))
+
+    words = _value(place, record, key, "a list of strings that are not empty", is_valid)
+    return list(map(valid_text, words))
 
 
 def _tags(place, record, key, source, labels):
@@ -202,24 +198,24 @@ def _named(place, values, key, labels):
     return [labels[value] for value in values]
 
 
-def _text(place, record, key):
-    text = _value(place, record, key)
-    if not isinstance(text, str):
-        raise ValueError(f"{place}: `{key}` must be a string. Received: {text!r:.100}")
-    return valid_text(text)
-
-
-def _value(place, record, key):
+def _value(place, record, key, expected=None, is_valid=None):
+    """Returns the value of a key, which must be there, and be what is expected."""
     if key not in record:
         raise ValueError(f"{place}: no key `{key}`. It has: {', '.join(map(repr, record))}")
+    if expected and not is_valid(record[key]):
+        raise ValueError(f"{place}: `{key}` must be {expected}. Received: {record[key]!r:.100}")
     return record[key]
+
+
+def _are(kind, values):
+    """Whether a value is a list of values of a kind."""
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
 def _spans(place, record, key, text):
     """Returns the spans of a text in order, without white space at their ends."""
-    values = [] if record.get(key) is None else record[key]
-    if not isinstance(values, list):
-        raise ValueError(f"{place}: `{key}` must be a list of spans. Received: {values!r:.100}")
+    values = {key: [] if record.get(key) is None else record[key]}
+    values = _value(place, values, key, "a list of spans", lambda found: isinstance(found, list))
     spans = sorted((_span(place, span, text) for span in values), key=lambda span: span[1:])
     for before, span in itertools.pairwise(spans):
         if span.start < before.end:

@@ -45,8 +45,12 @@ class TaggingSettings:
         return {name: getattr(self, name) for name in names}
 
     def read(self, train, dev, test=None):
-        """Returns the `Data` of files or sources."""
-        return read_all(train, dev, test, self.document_context, **self.reading)
+        """Returns the `Data` of files or sources that can be used together."""
+        first = read(train, **self.reading)
+        second = first if dev is train and isinstance(dev, Source) else read(dev, like=first, **self.reading)
+        third = read(test, like=first, labeled=False, **self.reading) if test else None
+        check(first, second, third, self.document_context)
+        return Data(first, second, third)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +68,6 @@ class Data(TaskData):
     def parts(self):
         """Returns the `Sentences` by split."""
         return {name: part for name in ("train", "dev", "test") if (part := getattr(self, name)) is not None}
-
-
-def read_all(train, dev, test=None, document_context=False, **options):
-    """Reads `Data` that can be used together; `options` are those of `read`."""
-    first = read(train, **options)
-    second = first if dev is train and isinstance(dev, Source) else read(dev, like=first, **options)
-    third = read(test, like=first, labeled=False, **options) if test else None
-    check(first, second, third, document_context)
-    return Data(first, second, third)
 
 
 def read(path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True):
