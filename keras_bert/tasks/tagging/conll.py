@@ -128,7 +128,7 @@ def _sentences(path, numbered, rows, header, width, word, tag):
         doubtful += [number for number, line in comments if len(rows[number]) == width and not line.startswith("# ")]
         words = [number for number, _ in block[len(comments) :]]
         for number in words:
-            _check(f"{path}:{number}", rows[number], width, word, tag)
+            _check(path, number, rows[number], width, word, tag)
         found += [(document, words)] if words else []
     if not found:
         raise ValueError(f"{path}: no words below the names of the columns")
@@ -141,13 +141,13 @@ def _sentences(path, numbered, rows, header, width, word, tag):
     return *map(list, zip(*found, strict=True)), others
 
 
-def _check(place, row, width, word, tag):
+def _check(path, number, row, width, word, tag):
     if len(row) != width:
-        raise ValueError(f"{place}: expected {width} columns, like most lines. Received: {len(row)}")
+        raise ValueError(f"{path}:{number}: expected {width} columns, like most lines. Received: {len(row)}")
     if not row[word].strip():
-        raise ValueError(f"{place}: the word is empty")
+        raise ValueError(f"{path}:{number}: the word is empty")
     if tag is not None and not row[tag].strip():
-        raise ValueError(f"{place}: the tag is empty. Expected O for words outside of all entities")
+        raise ValueError(f"{path}:{number}: the tag is empty. Expected O for words outside of all entities")
 
 
 def _is_hash(line):
