@@ -22,6 +22,7 @@ _LOG = logging.getLogger("keras_bert")
 POSITIONS = "embeddings.position_embeddings.weight"
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
+_SELF = "attention.self"  # A layer whose columns are those of query, key and value.
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 
 # The sizes of a config, each with a tensor and the axis that has this size.
@@ -90,34 +91,47 @@ class Slot:
 
 def slots(description):
     """Returns the slots of a described model in reading order; parts of a variable are consecutive."""
-    layers, config = description.layers, description.config
-    embeddings, table = layers["embeddings"], layers["token_embedding"]
-    found = [
-        Slot("embeddings.word_embeddings.weight", table.embeddings, layer=_if_changed(table)),
-        *_norm("embeddings.LayerNorm", embeddings.norm),
-    ]
+    layers, config, embeddings = description.layers, description.config, description.layers["embeddings"]
+    parts = {"embeddings.word_embeddings": layers["token_embedding"], "embeddings.LayerNorm": embeddings.norm}
     if config.type_vocab_size:
-        found.append(Slot("embeddings.token_type_embeddings.weight", embeddings.segment_table))
+        parts["embeddings.token_type_embeddings.weight"] = embeddings.segment_table
     if config.embedding_size:
-        found += _dense("embeddings.projection", embeddings.projection)
+        parts["embeddings.projection"] = embeddings.projection
     if description.positions == "learned":
-        found.append(Slot(POSITIONS, embeddings.position_table))
+        parts[POSITIONS] = embeddings.position_table
     for index in range(config.num_hidden_layers):
-        found += _block(f"encoder.layer.{index}", layers[f"block_{index}"])
+        name, block = f"encoder.layer.{index}", layers[f"block_{index}"]
+        parts |= {
+            f"{name}.{_SELF}": block.attention.query_key_value,
+            f"{name}.attention.output.dense": block.attention.output_dense,
+            f"{name}.attention.output.LayerNorm": block.attention_norm,
+            f"{name}.intermediate.dense": block.feed_forward.intermediate_dense,
+            f"{name}.output.dense": block.feed_forward.output_dense,
+            f"{name}.output.LayerNorm": block.output_norm,
+        }
     if "pooler" in layers:
-        found += _dense("pooler.dense", layers["pooler"].dense)
-    for name, part in head_named(description.head).parts(layers).items():
-        found += _slots(name, part)
-    return found
+        parts["pooler.dense"] = layers["pooler"].dense
+    parts |= head_named(description.head).parts(layers)
+    return [slot for name, part in parts.items() for slot in _slots(name, part)]
 
 
 def _slots(name, part):
-    """Returns the slots of a layer or a variable of a head."""
+    """Returns the slots of a layer or of a variable."""
     if isinstance(part, keras.Variable):
         return [Slot(name, part)]
     if hasattr(part, "gamma"):
-        return _norm(name, part)
-    return _dense(name, part) if part.use_bias else [_kernel(name, part)]
+        return [Slot(f"{name}.weight", part.gamma), Slot(f"{name}.bias", part.beta)]
+    changed = part if part.lora_enabled or part.quantization_mode else None
+    if hasattr(part, "embeddings"):
+        return [Slot(f"{name}.weight", part.embeddings, layer=changed)]
+    found = [Slot(".weight", part.kernel, transposed=True, layer=changed)]
+    found += [Slot(".bias", part.bias)] if part.use_bias else []
+    roles = [".query", ".key", ".value"] if name.endswith(_SELF) else [""]
+    return [
+        dataclasses.replace(slot, name=f"{name}{role}{slot.name}", part=number, parts=len(roles))
+        for slot in found
+        for number, role in enumerate(roles)
+    ]
 
 
 def is_of_head(name):
@@ -138,39 +152,6 @@ def head_of_tensors(tensors):
         alike = (head for head in HEADS if [*head.tensors.values()] == [*found[-1].tensors.values()])
         found += [head for head in alike if "pooled" not in head.reads][:1]
     return found[-1].name if found else None
-
-
-def _block(name, block):
-    attention, feed_forward = block.attention, block.feed_forward
-    projections = [
-        dataclasses.replace(slot, name=f"{name}.attention.self.{role}{slot.name}", part=part, parts=3)
-        for slot in _dense("", attention.query_key_value)
-        for part, role in enumerate(("query", "key", "value"))
-    ]
-    return [
-        *projections,
-        *_dense(f"{name}.attention.output.dense", attention.output_dense),
-        *_norm(f"{name}.attention.output.LayerNorm", block.attention_norm),
-        *_dense(f"{name}.intermediate.dense", feed_forward.intermediate_dense),
-        *_dense(f"{name}.output.dense", feed_forward.output_dense),
-        *_norm(f"{name}.output.LayerNorm", block.output_norm),
-    ]
-
-
-def _dense(name, layer):
-    return [_kernel(name, layer), Slot(f"{name}.bias", layer.bias)]
-
-
-def _kernel(name, layer):
-    return Slot(f"{name}.weight", layer.kernel, transposed=True, layer=_if_changed(layer))
-
-
-def _if_changed(layer):
-    return layer if layer.lora_enabled or layer.quantization_mode else None
-
-
-def _norm(name, layer):
-    return [Slot(f"{name}.weight", layer.gamma), Slot(f"{name}.bias", layer.beta)]
 
 
 def tensors_of(description):
