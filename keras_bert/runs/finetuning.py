@@ -22,7 +22,7 @@ from keras_bert.runs.grid_runs import GridRuns
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.learning_rates import advice
+from keras_bert.tasks.base import rate_advice
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.optimizer import create_optimizer
@@ -111,7 +111,7 @@ class Run:
     def _advise(self, result):
         """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
         lines, rate = read_lines(self.folder / "metrics.jsonl"), self.setting["learning_rate"]
-        if text := advice(lines, rate, self.task.default_rates):
+        if text := rate_advice(lines, rate, self.task.default_rates):
             _LOG.warning("%s: %s", grid.setting_text(self.setting), text)
             result["advice"] = text
 

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,14 @@ from keras_bert.data.bucketing import Batches
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.learning_rates import for_width
 from keras_bert.tasks.logits import mean_logits
 
 _NEW_MODEL_RATE = 1e-3
+# Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
+# measurements see benchmarks/README.md.
+_RATE_FACTORS = {256: 10, 512: 3}
+_LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
+_FEWEST = 10  # Values of the loss, below which nothing is said.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,7 +311,11 @@ class Task(abc.ABC):
     @property
     def default_rates(self):
         """The default learning rates, a list: higher ones for new models, and for narrow models of BERT."""
-        return [_NEW_MODEL_RATE] if self._is_new else for_width(self.learning_rates, self.rates_width)
+        if self._is_new:
+            return [_NEW_MODEL_RATE]
+        width = self.rates_width
+        factor = next((factor for widest, factor in _RATE_FACTORS.items() if width and width <= widest), 1)
+        return [float(f"{factor * rate:.3g}") for rate in self.learning_rates]
 
     @property
     def rates_width(self):
@@ -381,6 +390,22 @@ class Task(abc.ABC):
             return JudgedNumbers.of_numbers(targets, outputs, **fields)
         names = self.save_options(logits).get("labels") or range(outputs.shape[1])
         return Judged.of_classes(names, targets, outputs, **fields)
+
+
+def rate_advice(lines, rate, defaults):
+    """Returns a sentence if the loss of a run hardly fell, or else `None`; `lines` are those of its `metrics.jsonl`."""
+    losses = [sum(line[name] for name in line if name.endswith("loss")) for line in lines if line["kind"] == "train"]
+    tenth = math.ceil(len(losses) / 10)
+    first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)
+    if len(losses) < _FEWEST or not rate or not last > (1 - _LEAST_FALL) * first:
+        return None
+    usual = rate <= max(defaults) <= 10 * rate
+    others = [f"{3 * rate:.1g}", f"{10 * rate:.1g}"] if usual else [f"{other:g}" for other in defaults]
+    change = "hardly fell" if last < first else "did not fall"
+    return (
+        f"the loss {change}, from {first:.3g} to {last:.3g}. If the scores are low, try a learning_rate of "
+        f"{' or '.join(others)}, or more epochs"
+    )
 
 
 def own_data_set(name, typed=False, table="csv"):

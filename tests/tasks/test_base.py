@@ -1,5 +1,6 @@
 """The promises of every task: read, build, one epoch, conclude, save, load, export, answer. A new task is a row."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import keras_bert
 from keras_bert.data.bucketing import Batches
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.registry import answering
-from keras_bert.tasks.base import Start
+from keras_bert.tasks.base import Start, rate_advice
 from keras_bert.tasks.classification.data import Examples, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -190,3 +191,49 @@ def test_a_report_is_derived_from_logits(tmp_path):
     assert len(sections) == 3
     assert errors[:2] == [["row", "target", "predicted", "error", "text"], [3, "4", "1", "3", "c c c"]]
     assert Lengths([1, 1, 0]).judge({"dev": np.zeros([3, 4, 2])}) is None
+
+
+class Grid(keras_bert.tasks.Task):
+    """A task of which only the grid is needed."""
+
+    summarize = build = score = save_options = export_options = conclude = None
+    learning_rates = 5e-5, 2e-5
+
+    def __init__(self, config, load_options, scales_rates=True):
+        self.config, self.start, self.scales_rates = config, Start("start", None, None, load_options), scales_rates
+
+
+@pytest.mark.parametrize(
+    ("width", "options", "rates"),
+    [
+        (1024, ({},), [5e-5, 2e-5]),
+        (768, ({},), [5e-5, 2e-5]),
+        (384, ({},), [1.5e-4, 6e-5]),
+        (256, ({"num_layers": 2},), [5e-4, 2e-4]),
+        (256, ({"vocabulary": "vocab.txt"},), [1e-3]),
+        (256, ({}, False), [5e-5, 2e-5]),
+    ],
+)
+def test_narrow_models_have_higher_rates(width, options, rates):
+    config = dataclasses.replace(keras_bert.BERT_TINY, hidden_size=width)
+    task = Grid(config, *options)
+    assert task.choices() == {"learning_rate": rates, "batch_size": [32], "epochs": [3], "seed": [1]}
+    given = {"learning_rate": [1e-5], "batch_size": [8], "epochs": [1, 2], "seed": [0, 4]}
+    assert task.choices(**given) == given
+
+
+@pytest.mark.parametrize(
+    ("losses", "rate", "found"),
+    [
+        ([0.7, 0.69] * 10, 3e-5, "from 0.695 to 0.695. If the scores are low, try a learning_rate of 9e-05 or 0.0003,"),
+        ([0.7] * 20, 1e-2, "try a learning_rate of 0.0003, or more epochs"),
+        ([0.7] * 20, 1e-6, "try a learning_rate of 0.0003, or more epochs"),
+        ([0.7] * 18 + [0.66] * 2, 3e-5, None),
+        ([0.7] * 9, 3e-5, None),
+        ([0.7] * 20, 0.0, None),
+    ],
+)
+def test_advice_on_a_loss_that_hardly_fell(losses, rate, found):
+    lines = [{"kind": "train", "a_loss": loss / 2, "b_loss": loss / 2, "learning_rate": rate} for loss in losses]
+    text = rate_advice([*lines, {"kind": "evaluation", "loss": 9.0}], rate, [3e-4])
+    assert text is None if found is None else found in text

@@ -61,7 +61,9 @@ class ClassificationTask(Task):
         self.title, self.metric = data.task.title, data.task.main_metric
         self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
         self.epochs = data.task.epochs
-        self._class_weight = _by_name(getattr(settings, "class_weight", None))
+        self._class_weight = weights = getattr(settings, "class_weight", None)
+        if isinstance(weights, dict):
+            self._class_weight = {class_name(label): weight for label, weight in weights.items()}
         self._language_model_weight = getattr(settings, "language_model_weight", 0.0)
         self.loss = self._losses()
         train = self._split("train", data.train)
@@ -184,7 +186,13 @@ class ClassificationTask(Task):
         loss, weight = self.make_loss(self._class_weight), self._language_model_weight
         if weight and not self.bert.causal:
             raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
-        return [loss, _language_model_loss(weight)] if weight else loss
+        if not weight:
+            return loss
+
+        def values(targets, outputs):
+            return weight * outputs["language_model_loss"]
+
+        return [loss, Loss("weighted_language_model_loss", values)]
 
     def make_loss(self, class_weight):
         """Returns the `Loss` of the head, given the weights of the classes."""
@@ -354,18 +362,9 @@ def _is_regression(bert):
     return logits is not None and logits.shape[-1] == 1
 
 
-def _by_name(weights):
-    """Returns class weights with the names of classes."""
-    return {class_name(label): weight for label, weight in weights.items()} if isinstance(weights, dict) else weights
-
-
 def texts(examples):
     """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
     return examples.text if examples.pair is None else (examples.text, examples.pair)
-
-
-def _language_model_loss(weight):
-    return Loss("weighted_language_model_loss", lambda targets, outputs: weight * outputs["language_model_loss"])
 
 
 def _per_part(data, function):
