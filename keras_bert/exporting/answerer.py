@@ -51,18 +51,16 @@ class Answerer:
 
     def __init__(self, bert):
         quiet_integers()
-        self._bert = bert
-        self._signatures = {}
-        self._row = answering(bert.head)
+        self._bert, self._signatures, self._head = bert, {}, answering(bert.head)
 
     @quiet_tensorflow()
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
-        head = self._row
+        bert, head = self._bert, self._head
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
         self._check_options(n_best, options)
-        allowed = [*head.inputs(self._bert), *([_WORDS] if head.takes_words else [])]
-        names = check_rows(rows, allowed, f"the model (head={self._bert.head!r})")
+        allowed = [*head.inputs(bert), *([_WORDS] if head.takes_words else [])]
+        names = check_rows(rows, allowed, f"the model (head={bert.head!r})")
         pair, name = "pair" in names, "serving_default"
         if names == _WORDS:
             name, names = "words", ("words",)
@@ -70,8 +68,7 @@ class Answerer:
             name = head.pair_signature
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
         grouping = _grouping() if "rows_together" in self._options else {}
-        own = {**self._row.task_options(self._bert), **self._row.defaults(self._bert, n_best)}
-        options = {**grouping, **own, **options}
+        options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
         answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best)
@@ -80,21 +77,21 @@ class Answerer:
     @quiet_tensorflow()
     def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
         """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
-        if unknown := settings.keys() - {field.name for field in dataclasses.fields(ZeroShot)}:
-            known = ", ".join(field.name for field in dataclasses.fields(ZeroShot))
-            raise ValueError(f"zero-shot classification has the options {known}. Received: {', '.join(unknown)}")
+        known = [field.name for field in dataclasses.fields(ZeroShot)]
+        if unknown := ", ".join(settings.keys() - set(known)):
+            raise ValueError(f"zero-shot classification has the options {', '.join(known)}. Received: {unknown}")
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "zero-shot classification")
         bert, zero_shot = self._bert, ZeroShot(**settings)
         options = {**_grouping(), "zero_shot": zero_shot}
-        if "prompts" in self._row.text_options:
+        if "prompts" in self._head.text_options:
             options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
         else:
-            takes_pairs = self._row.takes_pair and bert.pair is not False and not bert.multi_label
+            takes_pairs = self._head.takes_pair and bert.pair is not False and not bert.multi_label
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
-        labels = _candidates(candidate_labels, zero_shot.multi_label, self._row)
+        labels = _candidates(candidate_labels, zero_shot.multi_label, self._head)
         rows = [{**row, "labels": labels} for row in rows]
-        signatures = self._build(sequence_length, self._row.takes_pair, **options)
+        signatures = self._build(sequence_length, self._head.takes_pair, **options)
         answers = answer_rows(classes, signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
@@ -104,10 +101,10 @@ class Answerer:
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
         rows = self._with_prompt(rows, prompt, prompt_name)
-        signature = self._build(sequence_length, vectors=not self._row.embeds, **_grouping())["serving_default"]
+        signature = self._build(sequence_length, vectors=not self._head.embeds, **_grouping())["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
-        for numbers, part in _shown(rows, batch_size):
+        for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
 
@@ -116,12 +113,12 @@ class Answerer:
         bert = self._bert
         own = {
             "labels": self._labels(bert.model()),
-            "pair": self._row.requires_pair or (self._row.takes_pair and bool(bert.pair)),
+            "pair": self._head.requires_pair or (self._head.takes_pair and bool(bert.pair)),
         }
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
         if (task := registry.task_of(bert)) is not None:
             own["add_signatures"] = functools.partial(task.signatures, settings=_settings(task, bert))
-        export(bert.model(), preprocessor, directory, **{**own, **self._row.stored(bert), **options})
+        export(bert.model(), preprocessor, directory, **{**own, **self._head.stored(bert), **options})
 
     def _asked(self, texts):
         """Returns texts as the head takes them, of those that the task of the model takes."""
@@ -146,7 +143,7 @@ class Answerer:
     def _options(self):
         """The options of the model's head."""
         unused = {*_NOT_OF_PREDICT, *(() if self._bert.multi_label else ("thresholds",))}
-        return [name for name in self._row.text_options if name not in unused]
+        return [name for name in self._head.text_options if name not in unused]
 
     def _check_options(self, n_best, options):
         if n_best is not None and not is_count(n_best):
@@ -186,12 +183,10 @@ def _parts(model):
 
     A graph reads the values of variables when it runs; all else is what it was when it was traced.
     """
-    found = []
-    for layer in model._flatten_layers():
-        found.append(layer)
-        if not isinstance(layer, keras.Model):  # Which has those of its training.
-            found += {**vars(layer), **_SET_BY_CALLS}.values()
-    return found
+    parts = []
+    for layer in model._flatten_layers():  # Of a model, the attributes are those of its training.
+        parts += [layer] if isinstance(layer, keras.Model) else [layer, *{**vars(layer), **_SET_BY_CALLS}.values()]
+    return parts
 
 
 def _refuse(purpose, received, **options):
@@ -227,7 +222,7 @@ def _candidates(labels, multi_label, head):
 def answer_rows(answer, signature, names, rows, batch_size, n_best=None):
     """Returns the answers of a signature to rows; `answer` is that of a `Head`."""
     answers = [None] * len(rows)
-    for numbers, part in _shown(rows, batch_size):
+    for numbers, part in _batches(rows, batch_size):
         found = each_text(answer, _call(signature, names, part), part, n_best)
         for number, each in zip(numbers, found, strict=True):
             answers[number] = each
@@ -235,10 +230,7 @@ def answer_rows(answer, signature, names, rows, batch_size, n_best=None):
 
 
 def read_rows(texts, words=False):
-    """Reads the texts of `predict`: a list of dicts, and whether there was a single text instead of a list.
-
-    With `words`, texts may also be lists of words.
-    """
+    """Reads texts, with `words` also lists of words: a list of dicts, and whether there was a single text."""
     is_single = isinstance(texts, str | tuple | dict)
     if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")) or getattr(texts, "shape", 0) == ():
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
@@ -258,10 +250,11 @@ def read_rows(texts, words=False):
 
 def _warned(rows):
     """Returns the rows; warns of empty texts."""
-    empty = [
-        n for n, row in enumerate(rows) if any(isinstance(text, str) and not text.strip() for text in row.values())
-    ]
-    if empty:
+
+    def is_empty(row):
+        return any(isinstance(text, str) and not text.strip() for text in row.values())
+
+    if empty := [number for number, row in enumerate(rows) if is_empty(row)]:
         _LOG.warning("`texts`: %d of %d are empty, the first at index %d", len(empty), len(rows), empty[0])
     return rows
 
@@ -306,20 +299,16 @@ def check_rows(rows, allowed, taker):
     return names
 
 
-def _shown(rows, batch_size):
-    """Yields the batches, and shows their number on a terminal if they take long."""
-    batches = list(_batches(rows, batch_size))
-    yield from track(batches, "predicting, batches", show=len(batches) > 1 and is_live(sys.stderr))
-
-
 def _batches(rows, batch_size):
     """Yields row numbers and rows of batches of similar length, longest first, with the same number of choices."""
     check_count("batch_size", batch_size)
     sizes = [(len(row.get("choices", ())), sum(map(len, row.values()))) for row in rows]
     order = sorted(range(len(rows)), key=sizes.__getitem__, reverse=True)
+    batches = []
     for _, group in itertools.groupby(order, key=lambda number: sizes[number][0]):
         while numbers := list(itertools.islice(group, batch_size)):
-            yield numbers, [rows[number] for number in numbers]
+            batches.append((numbers, [rows[number] for number in numbers]))
+    yield from track(batches, "predicting, batches", show=len(batches) > 1 and is_live(sys.stderr))
 
 
 def _grouping():

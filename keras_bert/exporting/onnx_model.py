@@ -162,9 +162,14 @@ def build_onnx(model, description):
     Inputs and outputs have the names and the shapes of the Keras model's; inputs are int32, masks are 0 or 1. Lists of
     outputs, such as `hidden_states`, are left out. Only standard operators are used.
     """
-    graph = Graph()
-    outputs = _outputs(graph, description, {name: name for name in model.input})
-    axes = answering(description.head).axes
+    graph, inputs = Graph(), {name: name for name in model.input}
+    head, axes = head_named(description.head), answering(description.head).axes
+    writers = _writers(graph, description.layers, head.onnx)
+    rows = head.encoder_inputs(writers, inputs)
+    encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
+    if "pooler" in writers:
+        encoded["pooled_output"] = writers["pooler"](encoded["sequence_output"], rows["padding_mask"])
+    outputs = head.run(writers, encoded, inputs)
     graph.rename({tensor: name for name, tensor in outputs.items()})
     sides = (model.input, model.input, TensorProto.INT32), (outputs, model.output, TensorProto.FLOAT)
     tensors = [
@@ -182,17 +187,6 @@ def build_onnx(model, description):
 def _dimensions(free, tensor):
     """Returns sizes of axes, or names of free ones."""
     return [size or axis for size, axis in itertools.zip_longest(tensor.shape, free[: len(tensor.shape)])]
-
-
-def _outputs(graph, description, inputs):
-    """Adds the layers of a model; returns the names of the outputs for the names of the inputs."""
-    head = head_named(description.head)
-    writers = _writers(graph, description.layers, head.onnx)
-    rows = head.encoder_inputs(writers, inputs)
-    encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
-    if "pooler" in writers:
-        encoded["pooled_output"] = writers["pooler"](encoded["sequence_output"], rows["padding_mask"])
-    return head.run(writers, encoded, inputs)
 
 
 def _writers(graph, sources, own):

@@ -20,6 +20,7 @@ _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 _WINDOW = 2**14  # Examples of a file that are packed together.
+_MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")  # Features of records with masks.
 
 
 class Records(BatchSource):
@@ -69,7 +70,7 @@ class Records(BatchSource):
                     f"records of one kind. Received: source={source!r}"
                 )
         self.sequence_length = self._features["input_ids"].shape[0]
-        self.static = "masked_lm_positions" in self._features
+        self.static = _MASKS[0] in self._features
         if causal and self.static:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
@@ -123,20 +124,13 @@ class Records(BatchSource):
 
     def _examples(self, epoch, step, features):
         """Returns the inputs and targets of a batch of parsed records."""
-        if self.static:
-            masked = {
-                "token_ids": features["input_ids"],
-                "positions": features["masked_lm_positions"],
-                "labels": features["masked_lm_ids"],
-                "weights": features["masked_lm_weights"],
-            }
-        else:
-            masked = self._masked(epoch, step, features["input_ids"], features["input_mask"])
+        masked = [features[name] for name in ("input_ids", *_MASKS)] if self.static else None
+        masked = masked or self._masked(epoch, step, features["input_ids"], features["input_mask"])
         inputs = {"segment_ids": features["segment_ids"], "padding_mask": features["input_mask"]}
-        return with_masks(inputs, features["next_sentence_labels"][:, 0], masked)
+        return with_masks(inputs, features["next_sentence_labels"][:, 0], *masked)
 
     def _masked(self, epoch, step, ids, mask):
-        """Returns the positions to predict and the masked ids; `mask` numbers the texts of each row, 0 is padding."""
+        """Returns the masked ids, and the positions to predict with labels and weights; `mask` numbers texts from 1."""
         if self._causal:
             return _left_to_right(ids, mask)
         noise = self._noise(epoch, step)
@@ -146,9 +140,8 @@ class Records(BatchSource):
             return tuple(self._masker(ids, dict(zip(noise, values, strict=True))).values())
 
         masked = tf.numpy_function(mask_rows, [ids, *noise.values()], [tf.int32, tf.int32, tf.int32, tf.float32])
-        shapes = [self.sequence_length, predictions, predictions, predictions]
-        masked = [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(masked, shapes, strict=True)]
-        return dict(zip(("token_ids", "positions", "labels", "weights"), masked, strict=True))
+        sizes = [self.sequence_length, predictions, predictions, predictions]
+        return [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(masked, sizes, strict=True)]
 
     def _noise(self, epoch, step):
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
@@ -194,7 +187,6 @@ class PackedRecords(Records):
         raise ValueError("the examples of packed rows are not in order. Predict with `Records`")
 
     def dataset(self, epoch=0, start=0):
-        """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
         epoch = epoch if self.shuffle else 0
         files = self._files(epoch)
         rows = tf.data.Dataset.from_tensor_slices((files, [self._paths[file] for file in files])).interleave(
@@ -243,16 +235,13 @@ class PackedRecords(Records):
         inputs = dict(rows)
         labels, token_ids = inputs.pop("next_sentence_labels"), inputs.pop("token_ids")
         masked = self._masked(epoch, step, token_ids, inputs["text_numbers"])
-        return *with_masks(inputs, labels, masked), tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)
+        return *with_masks(inputs, labels, *masked), tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)
 
 
-def with_masks(inputs, next_sentence_labels, masked):
+def with_masks(inputs, next_sentence_labels, token_ids, positions, labels, weights):
     """Returns inputs and targets of the pre-trainer, from the result of `Records._masked`."""
-    return {"token_ids": masked["token_ids"], **inputs, "mask_positions": masked["positions"]}, {
-        "mask_labels": masked["labels"],
-        "mask_weights": masked["weights"],
-        "next_sentence_labels": next_sentence_labels,
-    }
+    targets = {"mask_labels": labels, "mask_weights": weights, "next_sentence_labels": next_sentence_labels}
+    return {"token_ids": token_ids, **inputs, "mask_positions": positions}, targets
 
 
 @tf.autograph.experimental.do_not_convert
@@ -263,13 +252,8 @@ def _shuffled(seed, number, records):
 
 def _left_to_right(ids, mask):
     """Uses each token as the label of the previous position in its text."""
-    places = tf.range(ids.shape[1] - 1)[None]
-    return {
-        "token_ids": ids,
-        "positions": tf.broadcast_to(places, [tf.shape(ids)[0], ids.shape[1] - 1]),
-        "labels": ids[:, 1:],
-        "weights": tf.cast((mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1]), tf.float32),
-    }
+    positions = tf.broadcast_to(tf.range(ids.shape[1] - 1), [tf.shape(ids)[0], ids.shape[1] - 1])
+    return ids, positions, ids[:, 1:], tf.cast((mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1]), tf.float32)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -298,10 +282,10 @@ def _look(path):
         raise ValueError(
             f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(record_features))}"
         )
-    names += ["masked_lm_positions", "masked_lm_ids"] if "masked_lm_positions" in record_features else []
+    names += _MASKS[:2] if _MASKS[0] in record_features else []
     features = {name: tf.io.FixedLenFeature([len(record_features[name].int64_list.value)], tf.int64) for name in names}
-    if "masked_lm_ids" in features:
-        features["masked_lm_weights"] = tf.io.FixedLenFeature(features["masked_lm_ids"].shape, tf.float32)
+    if _MASKS[0] in features:
+        features[_MASKS[2]] = tf.io.FixedLenFeature(features[_MASKS[1]].shape, tf.float32)
     return features
 
 

@@ -1,8 +1,5 @@
 """Every head in TensorFlow's C++ runtime, without Python, as in TensorFlow Serving."""
 
-import re
-import subprocess
-
 import numpy as np
 import pytest
 
@@ -85,27 +82,3 @@ def test_answers_with_other_tokenizers(golden, program, tmp_path, case):
     answers = [answer.get("scores", answer.get("embedding")) for answer in bert.predict(texts)]
     expected = np.array([[*answer.values()] if isinstance(answer, dict) else answer for answer in answers])
     np.testing.assert_allclose(got.get("probabilities", got.get("embedding")), expected, atol=1e-5)
-
-
-def test_the_program_has_no_python_and_keeps_all_bytes(program, exported, tmp_path):
-    needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    assert "libtensorflow_cc.so.2" in needed
-    assert "python3" not in re.sub(r"\S*site-packages\S*", "", needed)
-
-    directory = exported("regression")
-    probe = read_json(directory / assets.FOLDER / assets.PROBES)["tokens"]
-    ids = {name: np.array(values) for name, values in probe["inputs"].items()}
-    logits = native.run(program, directory, "tokens", ids)["logits"]
-    np.testing.assert_allclose(logits, probe["outputs"]["logits"], rtol=1e-5)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
-    def echo(text):
-        return {"text": text, "length": tf.strings.length(text)}
-
-    tf.saved_model.save(tf.Module(), str(tmp_path), {"serving_default": echo})
-    texts = ["", "a\nb\tc d\0", "".join(map(chr, range(256)))]
-    got = native.run(program, tmp_path, "serving_default", {"text": np.array(texts, object)})
-    assert got["text"].tolist() == texts
-    assert got["length"].tolist() == [0, 8, 256]
-    with pytest.raises(ValueError, match="^the SavedModel has no signature other$"):
-        native.run(program, tmp_path, "other", {})
