@@ -1,4 +1,4 @@
-"""Batches of records: epochs, resuming at any step, records of other programs, and damaged files."""
+"""Batches of records: epochs, resuming at any step, packed rows, records of other programs, and damaged files."""
 
 import collections
 import itertools
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.dataset import Records, find_damage
+from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage
 from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.masking import Masking
 from tests.data.test_bucketing import assert_equal
@@ -17,6 +17,7 @@ from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, bat
 
 LENGTH = 32
 SOURCE = Numbered(random_documents(0, documents=8, sentences=(10, 20), words=(2, 9)))
+SHORT = Numbered(random_documents(0, documents=30, sentences=(6, 12), words=(1, 5)))
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +37,13 @@ def examples(found):
         name: np.concatenate([(inputs | targets)[name] for inputs, targets, _ in found])[keep]
         for name in found[0][0] | found[0][1]
     }
-    ids, weights = values["token_ids"].copy(), values["mask_weights"] > 0
-    rows, columns = np.nonzero(weights)
-    ids[rows, values["mask_positions"][rows, columns]] = values["mask_labels"][rows, columns]
-    return {**values, "unmasked": ids}
+    return {**values, "unmasked": unmasked(values, values)}
+
+
+def unmasked(inputs, targets):
+    ids, (rows, columns) = inputs["token_ids"].copy(), np.nonzero(targets["mask_weights"])
+    ids[rows, inputs["mask_positions"][rows, columns]] = targets["mask_labels"][rows, columns]
+    return ids
 
 
 def rows(ids):
@@ -199,6 +203,64 @@ def test_records_of_google(tmp_path):
     assert found["mask_weights"].sum(1).tolist() == [max(1, round(0.15 * length)) for length in lengths]
 
 
+# Packed rows.
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """A folder of short pairs."""
+    folder = tmp_path_factory.mktemp("packed") / "short"
+    SHORT.generate(folder, Settings(LENGTH, short_seq_prob=0.9), shards=3)
+    return folder
+
+
+def packed_examples(found):
+    """Counts the examples of batches: ids before masking, segments and NSP label."""
+    counted = collections.Counter()
+    for inputs, targets, weights in found:
+        ids = unmasked(inputs, targets)
+        for row in np.flatnonzero(weights):
+            labels = targets["next_sentence_labels"][row]
+            assert inputs["text_numbers"][row].max() == (labels >= 0).sum()
+            for number, (start, label) in enumerate(zip(inputs["text_starts"][row], labels, strict=True), 1):
+                part = np.flatnonzero(inputs["text_numbers"][row] == number)
+                assert (len(part) == 0) == (label < 0)
+                if len(part):
+                    np.testing.assert_array_equal(inputs["position_ids"][row, part], part - start)
+                    counted[(*ids[row, part], *inputs["segment_ids"][row, part], label)] += 1
+    return counted
+
+
+def test_packed_rows_contain_every_example_once(short):
+    records, stored = PackedRecords(short, batch_size=7), numbered.arrays(short)
+    lengths = stored["input_mask"].sum(1)
+    expected = collections.Counter(
+        (*ids[:length], *segments[:length], *label)
+        for ids, segments, label, length in zip(
+            stored["input_ids"], stored["segment_ids"], stored["next_sentence_labels"], lengths, strict=True
+        )
+    )
+    assert (records.num_examples, records.tokens) == (len(lengths), lengths.sum())
+    assert records.steps * 7 * LENGTH == records.computed < 1.15 * records.tokens < 0.8 * LENGTH * len(lengths)
+    found, first = batches(records, 1), next(records.dataset(0).as_numpy_iterator())
+    assert len(found) == records.steps
+    assert packed_examples(found) == expected
+    for inputs, targets, weights in found:  # 15% of the tokens of each row are masked.
+        real = (inputs["text_numbers"] > 0).sum(1)[weights > 0]
+        assert targets["mask_weights"].sum(1)[weights > 0].tolist() == [max(1, round(0.15 * size)) for size in real]
+    assert (found[0][0]["token_ids"] != first[0]["token_ids"]).any()
+    for one, other in zip(batches(records, 1, start=2), found[2:], strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+def test_causal_targets_of_packed_rows_stay_in_their_example(short):
+    for inputs, targets, _ in batches(PackedRecords(short, batch_size=7, causal=True)):
+        numbers = inputs["text_numbers"]
+        together = (numbers[:, 1:] == numbers[:, :-1]) & (numbers[:, 1:] > 0)
+        np.testing.assert_array_equal(targets["mask_weights"], together)
+        np.testing.assert_array_equal(targets["mask_labels"], inputs["token_ids"][:, 1:])
+
+
 # Errors.
 
 
@@ -213,6 +275,8 @@ def test_incompatible_arguments(folders):
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             Records(f"{folders}/{name}", **options)
+    with pytest.raises(ValueError, match="records that already contain masks cannot be packed"):
+        PackedRecords(folders / "static")
 
 
 def test_incomplete_folders(folders, tmp_path):

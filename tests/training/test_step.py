@@ -6,11 +6,12 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.training.contrastive import in_batch_loss
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
-from keras_bert.training.step import TrainStep
+from keras_bert.training.step import StepOptions, TrainStep
 from keras_bert.training.trainer import Trainer
 from tests.conftest import eagerly
-from tests.training import small_run
+from tests.training import small_run, small_towers
 from tests.training.small_run import arrays, linear, metrics, numbered
 
 NUMBERS = 3, 1, 4  # Of the batches that are compared with Keras' fit.
@@ -245,3 +246,46 @@ def test_float16_skips_steps_that_overflow(tmp_path, mirrored):
     rates = [0, 0, 0, 0, 0, 0.1 / 3, 0.2 / 3]  # The schedule counts three steps.
     assert [line["learning_rate"] for line in lines] == pytest.approx(rates)
     assert lines[6]["gradient_norm"] == pytest.approx((3 * 16**2 + 1) ** 0.5)
+
+
+@pytest.mark.usefixtures("eager")
+def test_losses_of_all_rows_together(tmp_path, mirrored):
+    """They are equal for any number of replicas and micro-batches."""
+    alone = small_towers.train(tmp_path / "alone")
+    assert len(alone[0]) == 2
+    assert min(loss for loss, _ in alone[0]) > 0
+    small_towers.assert_same(small_towers.train(tmp_path / "two", strategy=mirrored, micro_batches=2), alone)
+
+
+def test_both_passes_have_the_same_dropout():
+    """Both computations of a micro-batch have the same dropout: the gradient is the finite difference of the loss."""
+    keras.utils.set_random_seed(2)
+    queries, passages = keras.Input((4,), name="query"), keras.Input((2, 4), name="passage")
+    drop, dense = keras_bert.layers.Dropout(0.5), keras.layers.Dense(6, use_bias=False)
+    outputs = {"query_embedding": drop(dense(queries)), "passage_embedding": drop(dense(passages))}
+    model, optimizer = keras.Model({"query": queries, "passage": passages}, outputs), keras_bert.AdamW(0.0)
+    optimizer.build(model.trainable_variables)
+    step = TrainStep(model, optimizer, [in_batch_loss(1.0)], StepOptions(micro_batches=3, seed=1))
+    rng = np.random.default_rng(2)
+    inputs = {"query": rng.normal(size=(6, 4)), "passage": rng.normal(size=(6, 2, 4))}
+    targets = {"query_ids": tf.range(6), "passage_ids": tf.reshape(tf.range(12), (6, 2))}
+    inputs = {name: tf.constant(value, tf.float32) for name, value in inputs.items()}
+    batch = inputs, targets, tf.ones(6), tf.constant([6.0]), tf.constant(0), tf.constant(0.0)
+    run = tf.function(lambda: step(*batch), autograph=False)
+    _, _, norm, _ = run().numpy()
+    kernel, differences = model.trainable_variables[0], []
+    start = kernel.numpy()
+    for index in np.ndindex(start.shape):
+        losses = []
+        for change in (1e-2, -1e-2):
+            moved = start.copy()
+            moved[index] += change
+            kernel.assign(moved)
+            losses.append(run().numpy()[1])
+        differences.append((losses[0] - losses[1]) / 2e-2)
+    assert np.linalg.norm(differences) == pytest.approx(norm, rel=1e-3)
+
+
+def test_xla_is_refused_for_losses_of_all_rows(tmp_path):
+    with pytest.raises(ValueError, match="a loss of all rows together. Received: 'loss'"):
+        small_towers.train(tmp_path, jit_compile=True)
