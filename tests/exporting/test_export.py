@@ -25,7 +25,6 @@ from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
-from keras_bert.heads import pretraining_signatures as fill_mask  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
@@ -415,7 +414,7 @@ def test_rows_beyond_the_vocabulary_never_fill_a_mask(eager, config, pieces):
     bias = next(weight for weight in model.weights if weight.shape == (spare.vocab_size,))
     bias.assign(10 * np.arange(spare.vocab_size))
     preprocessor = keras_bert.TextPreprocessor(pieces, 16, keep_special_tokens=("[MASK]",))
-    answers = fill_mask.mask_filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
+    answers = tag.mask_filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
     assert [piece.decode() for piece in answers["tokens"].numpy()[0, 0]] == [pieces[-1], pieces[-2]]
 
 
