@@ -124,8 +124,10 @@ class Records(BatchSource):
 
     def _examples(self, epoch, step, features):
         """Returns the inputs and targets of a batch of parsed records."""
-        masked = [features[name] for name in ("input_ids", *_MASKS)] if self.static else None
-        masked = masked or self._masked(epoch, step, features["input_ids"], features["input_mask"])
+        if self.static:
+            masked = [features[name] for name in ("input_ids", *_MASKS)]
+        else:
+            masked = self._masked(epoch, step, features["input_ids"], features["input_mask"])
         inputs = {"segment_ids": features["segment_ids"], "padding_mask": features["input_mask"]}
         return with_masks(inputs, features["next_sentence_labels"][:, 0], *masked)
 
