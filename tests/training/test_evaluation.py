@@ -16,7 +16,6 @@ from keras_bert.training.trainer import Trainer
 from tests.training.small_run import linear, numbered
 
 
-@pytest.mark.usefixtures("eager")
 def test_predict_keeps_every_row_in_order(mirrored):
     """7 rows, of unknown number and sorted by length."""
     x = np.random.default_rng(0).normal(size=(7, 3)).astype("float32")
