@@ -2,6 +2,9 @@
 
 import xml.etree.ElementTree
 
+from keras_bert.reports.page import Head
+from keras_bert.runs.report import write_report
+
 
 def text_of(element):
     return "".join(element.itertext())
@@ -26,3 +29,15 @@ class Page:
 
     def text(self, name):
         return text_of(self.sections[name])
+
+    def hard(self, name="Hardest examples of dev"):
+        """Returns the items of the list of a section."""
+        (found,) = having(self.sections[name], "hard", "ol")
+        return list(found)
+
+
+def page_of(folder, judged, metric="f1"):
+    """Writes the report of one run with judged predictions for dev, and returns its `Page`."""
+    results = [{"setting": {"seed": 1}, "scores": {metric: 0.8, "loss": 1.5}}]
+    write_report(folder / "report.html", Head("", {}), metric, results, {}, *judged.report())
+    return Page(folder / "report.html")

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_bert.reports.page import Head
-from keras_bert.runs.report import write_report
 from keras_bert.tasks.multiple_choice.data import ChoiceExamples
 from keras_bert.tasks.multiple_choice.report import judge_choices
-from tests.runs.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import having, page_of, rows_of, text_of
 
 pytestmark = pytest.mark.tensorflow
 EXAMPLES = ChoiceExamples(
@@ -23,13 +21,9 @@ KEYS = ["A", "B", "C"]
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    path = tmp_path_factory.mktemp("report") / "report.html"
     logits = np.where(SHARES > 0, np.log(np.maximum(SHARES, 1e-9)), -1e9)
-    results = [{"setting": {"seed": 1}, "scores": {"accuracy": 1 / 3, "loss": 1.0}}]
-    write_report(
-        path, Head("", {}), "accuracy", results, {}, *judge_choices(KEYS, EXAMPLES, logits, [4, 5, 6]).report()
-    )
-    return Page(path)
+    judged = judge_choices(KEYS, EXAMPLES, logits, [4, 5, 6])
+    return page_of(tmp_path_factory.mktemp("report"), judged, "accuracy")
 
 
 def words(element):
@@ -53,7 +47,7 @@ def test_positions_and_numbers_of_choices(page):
 
 
 def test_hardest_examples_with_their_choices(page):
-    first, _, last = having(page.sections["Hardest examples of dev"], "hard", "ol")[0]
+    first, _, last = page.hard()
     assert (
         words(first)
         == "row 1 · true B · predicted A with 70.0% · loss 1.61 Why <b>? 70.0% A rain 20.0% B sun right 10.0% C wind"

@@ -5,10 +5,8 @@ import math
 
 import pytest
 
-from keras_bert.reports.page import Head
-from keras_bert.runs.report import write_report
 from keras_bert.tasks.questions.report import judge_answers
-from tests.runs.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import having, page_of, rows_of, text_of
 
 # Markup in all texts: a report that does not escape it fails every test.
 CONTEXT = "Ada Lovelace wrote the <first> program & in 1843, in London."
@@ -27,24 +25,13 @@ def row(question="Who wrote <it>?", golds=("Ada Lovelace",), prediction="London"
     return {**texts, "gold_spans": spans, "place": place, "probability": 0.5, "exact": 0.0, "f1": 0.0, **changes}
 
 
-RESULTS = [{"setting": {"seed": 1}, "scores": {"exact_match": 0.7, "f1": 0.8, "loss": 1.5}}]
-
-
 @pytest.fixture
 def write(tmp_path):
-    """Writes and parses a report."""
-
-    def run(rows, version_2=False):
-        path = tmp_path / "report.html"
-        write_report(path, Head("SQuAD", {}), "f1", RESULTS, {}, *judge_answers(rows, version_2).report())
-        return Page(path)
-
-    return run
+    return lambda rows, version_2=False: page_of(tmp_path, judge_answers(rows, version_2))
 
 
 def items(page):
-    (found,) = having(page.root, "hard", "ol")
-    return list(found)
+    return page.hard("Hardest questions of dev")
 
 
 def excerpts(item):

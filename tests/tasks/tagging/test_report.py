@@ -6,14 +6,12 @@ import random
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from keras_bert.reports.page import NOTHING, Head
-from keras_bert.runs.report import write_report
+from keras_bert.reports.page import NOTHING
 from keras_bert.tasks.tagging.metrics import matches
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
-from tests.runs.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import having, page_of, rows_of, text_of
 
 SCORES = [("LOC", 0.5, 1.0, 2 / 3, 1, 2), ("PER", 0.0, 0.0, 0.0, 0, 0), ("all", 0.5, 1.0, 2 / 3, 1, 2)]
-RESULTS = [{"setting": {"seed": 1}, "scores": {"f1": 0.8, "loss": 1.5}}]
 HARDEST, BORDERS = "Hardest sentences of dev", "Borders that are off by one word"
 
 
@@ -30,24 +28,8 @@ def sentence(text, golds=(), predictions=(), confidences=None, separator=" ", **
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Writes and parses a report of sections."""
-
-    def run(sections):
-        write_report(tmp_path / "report.html", Head("CoNLL", {}), "f1", RESULTS, {"seed=1": []}, sections)
-        return Page(tmp_path / "report.html")
-
-    return run
-
-
-@pytest.fixture
-def report(write):
-    return lambda rows, scores=SCORES: write(judge_entities(rows, scores).report()[0])
-
-
-def items(page, name=HARDEST):
-    (found,) = having(page.sections[name], "hard", "ol")
-    return list(found)
+def report(tmp_path):
+    return lambda rows, scores=SCORES: page_of(tmp_path, judge_entities(rows, scores))
 
 
 def marked(element):
@@ -58,7 +40,7 @@ def marked(element):
 
 
 def heads(page):
-    return [text_of(item.find("p")) for item in items(page)]
+    return [text_of(item.find("p")) for item in page.hard(HARDEST)]
 
 
 # Each line: gold, prediction, expected kind.
@@ -90,7 +72,7 @@ def test_each_kind_of_error(report):
     assert list(map("".join, counts)) == ["00110", "01010", "00001", "011", "100"]
     assert [text_of(cell) for cell in having(table, "hit")] == ["00.0%", "150.0%", "00.0%"]
     names = ["Types of entities", "Kinds of errors", "Confusions of types", BORDERS, "F1 by length", "Calibration"]
-    assert list(page.sections)[2:] == [*names, HARDEST]
+    assert list(page.sections)[2:] == [*names, HARDEST, "All errors"]
     assert rows_of(page.sections["Types of entities"], "list") == [
         ["LOC", "50.00%", "100.00%", "66.7%", "1", "2"],
         ["PER", NOTHING, NOTHING, NOTHING, "0", "0"],
@@ -134,13 +116,13 @@ def test_borders_off_by_one_word(report):
     ]
     page = report(rows)
     assert "5 of 7 wrong borders" in page.text(BORDERS)
-    assert [text_of(item.find("p")).replace("\n", "") for item in items(page, BORDERS)] == [
+    assert [text_of(item.find("p")).replace("\n", "") for item in page.hard(BORDERS)] == [
         "2 one word too long at the start · most frequent: the 2×",
         "1 one word too short at the start · most frequent: the 1×",
         "1 one word too long at the end · most frequent: man 1×",
         "1 one word too short at the end · most frequent: man 1×",
     ]
-    examples = [having(item, "sentence", "p") for item in items(page, BORDERS)]
+    examples = [having(item, "sentence", "p") for item in page.hard(BORDERS)]
     assert [len(some) for some in examples] == [1, 1, 1, 1]  # Equal ones are shown once.
     assert text_of(examples[0][0]) == "line 7 the big old PER man sat"
     assert marked(examples[0][0]) == [("said", "the "), ("gold said", "big old"), ("label type", " PER")]
@@ -168,7 +150,7 @@ def test_f1_by_length(report):
 
 def test_entities_are_marked_and_labelled(report):
     def shown(golds, predictions, confidences=None, text="Ann of York met Bob"):
-        (item,) = items(report([sentence(text, golds, predictions, confidences)]))
+        (item,) = report([sentence(text, golds, predictions, confidences)]).hard(HARDEST)
         assert [element.get("dir") for element in having(item, "sentence")] == ["auto"]
         return marked(having(item, "sentence")[0])
 
@@ -187,18 +169,18 @@ def test_entities_are_marked_and_labelled(report):
 def test_adjacent_entities_and_combining_characters(report):
     both = [("PER", 0, 2), ("PER", 2, 3)]
     page = report([sentence("\u738b \u5c0f \u674e \u5728", both, [*both, ("A", 3, 4)], separator="")])
-    assert marked(items(page)[0])[:4:2] == [("gold said", "\u738b\u5c0f"), ("gold said", "\u674e")]
+    assert marked(page.hard(HARDEST)[0])[:4:2] == [("gold said", "\u738b\u5c0f"), ("gold said", "\u674e")]
     # A vowel sign and a family of joined emojis stay with the characters before.
     text = "\u0928\u0940a\U0001f469\u200d\U0001f466b"
     row = sentence("x", [("A", 0, 1), ("A", 1, 2)]) | {"text": text, "words": [(0, 1), (3, 4)]}
-    assert marked(items(report([row]))[0])[::2] == [("gold", text[:2]), ("gold", text[3:6])]
+    assert marked(report([row]).hard(HARDEST)[0])[::2] == [("gold", text[:2]), ("gold", text[3:6])]
 
 
 def test_long_sentences_are_cut(report):
     words, ends = ["word"] * 1000, [(10 * n, 10 * n + 1) for n in range(20, 80, 10)]
     errors = [("A", *end) for end in ends]
     page = report([sentence(" ".join(words), errors, [("A", 0, 1)])])
-    (item,) = items(page)
+    (item,) = page.hard(HARDEST)
     excerpts = having(item, "sentence")
     assert heads(page) == ["line 1 · 6 missed, 1 spurious · loss 1 · the first 5 errors are shown"]
     assert [len(marked(part)) for part in excerpts] == [2] * 5
@@ -231,16 +213,16 @@ def words_row(text, golds, predictions, **changes):
     return sentence(text) | {"golds": golds.split(), "predictions": predictions.split(), **changes}
 
 
-def test_tags_of_words(write):
+def test_tags_of_words(tmp_path):
     rows = [
         words_row("the cat sat", "D N V", "D N N", confidences=[0.9, 0.8, 0.7], line=3, loss=0.5),
         words_row("a dog", "D N", "N N", confidences=[0.95, 0.85], line=9, loss=1.5),
         words_row("it", "X", "X", confidences=[0.75]),
     ]
-    sections, errors = judge_tags(rows, ["N", "D", "V"]).report()
-    page = write(sections)
+    judged = judge_tags(rows, ["N", "D", "V"])
+    page = page_of(tmp_path, judged)
     names = ["Confusion matrix", "Tags", "Calibration", "Errors by length", HARDEST]
-    assert list(page.sections)[2:] == names
+    assert list(page.sections)[2:-1] == names
     (table,) = having(page.sections["Confusion matrix"], "heat", "table")
     counts = [[int(cell.text) for cell in line.findall("td")] for line in table.find("tbody")]
     golds, predictions = ("DNVDNX", "DNNNNX")
@@ -251,8 +233,8 @@ def test_tags_of_words(write):
     assert rows_of(page.sections["Errors by length"], "list") == lengths
     assert heads(page) == ["line 9 · 1 of 2 words wrong · loss 1.5", "line 3 · 1 of 3 words wrong · loss 0.5"]
     labels = [("gold said", "a"), ("label type gold", " gold D"), ("label type said", " predicted N 95%")]
-    assert marked(items(page)[0]) == labels
-    assert errors == [
+    assert marked(page.hard(HARDEST)[0]) == labels
+    assert judged.errors() == [
         ["line", "word", "text", "true", "predicted", "probability", "sentence"],
         [9, 1, "a", "D", "N", "0.9500", "a dog"],
         [3, 3, "sat", "V", "N", "0.7000", "the cat sat"],
