@@ -177,14 +177,10 @@ class QuestionAnsweringTask(Task):
         return windows.answers(logits, self.settings.n_best, self.settings.max_answer_length)
 
     def dev_logits(self, predict):
-        return self._logits(self._dev, predict)
+        return self._dev.logits(lambda inputs: predict(Batches(inputs, shuffle=False)))
 
     def test_logits(self, predict):
-        return self._logits(self._test, predict) if self._test else {}
-
-    @staticmethod
-    def _logits(windows, predict):
-        return windows.logits(lambda inputs: predict(Batches(inputs, shuffle=False)))
+        return self._test.logits(lambda inputs: predict(Batches(inputs, shuffle=False))) if self._test else {}
 
     def save_options(self, logits):
         return {"task": "squad", "null_threshold": self._scored(logits)[1]}
@@ -192,9 +188,7 @@ class QuestionAnsweringTask(Task):
     def export_options(self, bert):
         questions = self._dev.questions
         return {
-            "stride": self.settings.doc_stride,
-            "max_question_length": self.settings.max_question_length,
-            "max_answer_length": self.settings.max_answer_length,
+            **{option: getattr(self.settings, name) for name, option in QuestionAnswering.from_task.items()},
             "null_threshold": bert.null_threshold,
             "top": min(self.settings.n_best, _ALTERNATIVES),
             "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
@@ -205,9 +199,10 @@ class QuestionAnsweringTask(Task):
         predictions.write(output / "dev", answers, threshold)
         if self._test is not None:
             predictions.write(output / "test", self._answers(self._test, test), threshold)
+        rows = predictions.report_rows(self._dev.questions, answers, threshold)
         return Findings(
             {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")},
-            *self._judged(answers, threshold).report(),
+            *judge_answers(rows, self.settings.version_2).report(),
             results={"scores": scores},
             scores=_listed(scores),
             facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if self.settings.version_2 else {},
@@ -215,10 +210,7 @@ class QuestionAnsweringTask(Task):
         )
 
     def judge(self, logits):
-        return self._judged(*self._scored(logits)[:2])
-
-    def _judged(self, answers, threshold):
-        rows = predictions.report_rows(self._dev.questions, answers, threshold)
+        rows = predictions.report_rows(self._dev.questions, *self._scored(logits)[:2])
         return judge_answers(rows, self.settings.version_2)
 
 
@@ -259,30 +251,21 @@ def summarize(train, dev, test, files, settings):
     names = {split: pathlib.Path(files[split]).name for split in keys if split != "train"}
     windows = [np.bincount(part.windows.example, minlength=len(part.questions)) for part in train]
     truncated, total = sum(len(part.long_questions) for part in train), len(keys["train"])
+    golds, answers, never = [answers for part in train for answers in part.questions.golds], {}, {}
+    if any(part.questions.version_2 for part in train):
+        answers = {"answers": {"with an answer": sum(map(bool, golds)), "without an answer": golds.count([])}}
+    if dev.questions.version_2:
+        never = metrics.score(dev.questions, dict.fromkeys(dev.questions.ids, ""))
     return {
         "unit": "questions",
         **data_summary.split_entries(keys, names),
-        **_answers(train),
+        **answers,
         "windows": int(sum(counts.sum() for counts in windows)),
         "several_windows": float(np.mean(np.concatenate(windows) > 1)),
         "truncated": {"rows": truncated, "share": truncated / total, "sequence_length": settings.max_question_length},
         "baseline": "always no answer",
-        "majority": _majority(dev.questions),
+        "majority": {name: never[name] / 100 for name in ("exact", "f1") if name in never},
     }
-
-
-def _answers(train):
-    golds = [answers for part in train for answers in part.questions.golds]
-    counts = {"with an answer": sum(map(bool, golds)), "without an answer": golds.count([])}
-    return {"answers": counts} if any(part.questions.version_2 for part in train) else {}
-
-
-def _majority(questions):
-    """Returns the scores, from 0 to 1, of never answering; none for SQuAD 1.1, where every question has an answer."""
-    if not questions.version_2:
-        return {}
-    scores = metrics.score(questions, dict.fromkeys(questions.ids, ""))
-    return {name: scores[name] / 100 for name in ("exact", "f1")}
 
 
 def _keys(questions):
