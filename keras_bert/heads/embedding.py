@@ -43,8 +43,12 @@ def build_embedder(
     # Layers
     encoding, layers = describe_encoder(encoder), {}
     if projection is not None:
-        stddev = encoding.config.initializer_range
-        layers["sentence_projection"] = _projection(projection, projection_activation, stddev)
+        if not is_count(projection):
+            raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={projection!r}")
+        check_choice("projection_activation", projection_activation, ("linear", "tanh"))
+        initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
+        options = {"kernel_initializer": initializer, "dtype": "float32", "name": "sentence_projection"}
+        layers["sentence_projection"] = Dense(int(projection), projection_activation, **options)
         if normalize:
             layers["unit_length"] = UnitLength(dtype="float32", name="unit_length")
     scaled = bool(normalize) and projection is None
@@ -64,17 +68,6 @@ def embed(layers, encoded, inputs):
     for name in ("sentence_projection", "unit_length"):
         embedding = layers[name](embedding) if name in layers else embedding
     return {"embedding": embedding}
-
-
-def _projection(units, activation, stddev):
-    """Returns the dense layer after pooling."""
-    if not is_count(units):
-        raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
-    check_choice("projection_activation", activation, ("linear", "tanh"))
-    initializer = keras.initializers.TruncatedNormal(stddev=stddev)
-    return Dense(
-        int(units), activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
-    )
 
 
 def _write_pooling(graph, layer, hidden, mask):

@@ -84,7 +84,8 @@ def build_encoder(
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
     for index in range(config.num_hidden_layers):
         layers[f"block_{index}"] = _block(config, remat, policy, f"{prefix}block_{index}")
-    layers["pooler"] = _pooler(config, causal, policy, f"{prefix}pooler")
+    pooled = config.hidden_size, initializer_range, causal, config.pooler_activation
+    layers["pooler"] = Pooler(*pooled, dtype=policy, name=f"{prefix}pooler")
 
     # Wiring
     names = ("token_ids", "segment_ids", "padding_mask")
@@ -109,11 +110,6 @@ def _position_ids(config, positions, name):
             f"positions={positions!r}, position_padding_id={config.position_padding_id}"
         )
     return PositionIds(config.position_padding_id, config.max_position_embeddings, name=name)
-
-
-def _pooler(config, causal, dtype, name):
-    activation = config.pooler_activation
-    return Pooler(config.hidden_size, config.initializer_range, causal, activation, dtype=dtype, name=name)
 
 
 def _block(config, remat, dtype, name):

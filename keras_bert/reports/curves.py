@@ -39,19 +39,15 @@ def figures(metric: str, unit: int, curves: dict, best):
 
 
 def _lines(lines, metric, unit):
-    loss = _loss_name(lines)
+    # The first loss in the log: `loss`, or the first of several losses.
+    names = [name for line in lines if line.get("kind") == "train" for name in line]
+    loss = next((name for name in names if name == "loss" or name.endswith("_loss")), "loss")
     return {
         "training": points(lines, "train", loss),
         "dev": points(lines, "evaluation", loss),
         "score": points(lines, "evaluation", metric, unit),
         "rate": points(lines, "train", "learning_rate"),
     }
-
-
-def _loss_name(lines):
-    """Returns the name of the first loss in the log: `loss`, or the first of several losses."""
-    names = [name for line in lines if line.get("kind") == "train" for name in line]
-    return next((name for name in names if name == "loss" or name.endswith("_loss")), "loss")
 
 
 def points(lines, kind, name, unit=1):

@@ -100,18 +100,13 @@ def length_rows(lengths, values, show):
     `show` formats a mean, which is an array if the values are tuples.
     """
     lengths, values = np.asarray(lengths, int), np.asarray(values, "float64")
-    rows = []
-    for low, high in _ranges(lengths):
-        chosen = values[(low <= lengths) & (lengths <= high)]
+    # Equal lengths are in the same group.
+    ends = np.unique(np.quantile(lengths, np.arange(1, _GROUPS + 1) / _GROUPS, method="inverted_cdf"))
+    groups, rows = np.searchsorted(ends, lengths), []
+    for group, high in enumerate(ends):
+        chosen, low = values[groups == group], lengths[groups == group].min()
         rows.append([f"{low:,} to {high:,}" if low < high else f"{low:,}", f"{len(chosen):,}", show(chosen.mean(0))])
     return rows
-
-
-def _ranges(lengths):
-    """Returns the shortest and the longest length of each group; equal lengths are in the same group."""
-    ends = np.unique(np.quantile(lengths, np.arange(1, _GROUPS + 1) / _GROUPS, method="inverted_cdf"))
-    groups = np.searchsorted(ends, lengths)
-    return [(int(lengths[groups == group].min()), int(end)) for group, end in enumerate(ends)]
 
 
 def share_bar(share):

@@ -94,8 +94,14 @@ def build_packed(model: keras.Model) -> keras.Model:
     """
     # Layers
     description = describe(model)
-    _check_packable(description)
+    known = [head.name for head in HEADS if head.packs]
+    if description.head not in known:
+        raise ValueError(
+            f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(known)}"
+        )
     layers, head = description.layers, head_named(description.head)
+    if description.causal and "pooler" in layers:
+        raise ValueError("a left-to-right model that pools the last token cannot be packed")
     packed_mask = PackedMask(description.causal, name="packed_mask")
     first_tokens = FirstTokens(dtype=description.dtype, name="first_tokens")
 
@@ -115,14 +121,3 @@ def build_packed(model: keras.Model) -> keras.Model:
     # Model
     outputs = head.run(layers, encoded, {"mask_positions": masked})
     return keras.Model(inputs, outputs, name=f"packed_{model.name}")
-
-
-def _check_packable(description):
-    """Raises for models without a packed form."""
-    known = [head.name for head in HEADS if head.packs]
-    if description.head not in known:
-        raise ValueError(
-            f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(known)}"
-        )
-    if description.causal and "pooler" in description.layers:
-        raise ValueError("a left-to-right model that pools the last token cannot be packed")
