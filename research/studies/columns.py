@@ -71,67 +71,51 @@ def _open(name, recipe, sources, metrics):
         return _open_squad(recipe, sources)
     if name in ("ner", "ner_features"):
         return _open_tagging(name, recipe, sources)
-    return _open_glue(name, recipe, sources, metrics)
-
-
-def _open_glue(name, recipe, sources, metrics):
     task = glue.TASKS[name]
     data = glue.read_all(task, sources.glue_dir).first(recipe.train_examples)
     dev = {name: data.dev[name].first(recipe.dev_examples)}
     data = dataclasses.replace(data, dev=dev, test={}, categories=None)
-    texts = data.train.text + (data.train.pair or [])
-
-    content = [data.train.fingerprint(), dev[name].fingerprint()]
-
-    def make(model, folder, load_options, with_bilstm=False):
-        kind = ClassificationOnBiLSTM if with_bilstm else ClassificationTask
-        settings = ClassificationTask.Settings(sequence_length=recipe.sequence_length)
-        return kind(data, Start(model, _load(model, **load_options), _load, load_options), settings)
-
-    heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
-    return Column(*heading, recipe, _words(texts), content, make)
+    texts, content = data.train.text + (data.train.pair or []), [data.train.fingerprint(), dev[name].fingerprint()]
+    names = name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric)
+    return _column(*names, recipe, _words(texts), content, data, (ClassificationTask, ClassificationOnBiLSTM))
 
 
 def _open_squad(recipe, sources):
     files = _required("squad", train=sources.squad_train, dev=sources.squad_dev)
     limits = {"max_train_examples": recipe.train_examples, "max_dev_examples": recipe.dev_examples}
     data = squad.read_all([files["train"]], files["dev"], version_2=False, **limits)
-    (questions,), dev = data.train, data.dev
-    content = [questions.fingerprint(), dev.fingerprint()]
-    settings = QuestionAnsweringTask.Settings(sequence_length=recipe.sequence_length)
-    words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
-
-    def make(model, folder, load_options, with_bilstm=False):
-        kind = QuestionsOnBiLSTM if with_bilstm else QuestionAnsweringTask
-        bert = _load(model, **load_options)
-        return kind(data, Start(model, bert, _load, load_options), settings)
-
-    return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
+    (questions,) = data.train
+    words = _words([*questions.questions, *(questions.contexts[number] for number in questions.context)])
+    names, content = ("squad", _TITLES["squad"], "f1"), [questions.fingerprint(), data.dev.fingerprint()]
+    return _column(*names, recipe, words, content, data, (QuestionAnsweringTask, QuestionsOnBiLSTM))
 
 
 def _open_tagging(name, recipe, sources):
     files = _required("ner", train=sources.ner_train, dev=sources.ner_dev)
     train = tagging.read(files["train"]).first(recipe.train_examples)
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
+    words, content = sum(map(len, train.words)), [train.fingerprint(), dev.fingerprint()]
+    kinds = TaggingTask, FeatureTaggingTask
+    return _column(name, _TITLES[name], "f1", recipe, words, content, tagging.Data(train, dev), kinds)
+
+
+def _column(name, title, metric, recipe, words, content, data, kinds):
+    """Returns the `Column` of data; `kinds` are the classes of its task without and with a BiLSTM."""
 
     def make(model, folder, load_options, with_bilstm=False):
-        settings, sentences = TaggingTask.Settings(sequence_length=recipe.sequence_length), tagging.Data(train, dev)
-        if with_bilstm:
-            return FeatureTaggingTask(sentences, Start(model, _load(model), _load), settings, folder / "features")
-        return TaggingTask(sentences, Start(model, _load(model, **load_options), _load, load_options), settings)
+        kind = kinds[with_bilstm]
+        settings = kind.Settings(sequence_length=recipe.sequence_length)
+        if kind is FeatureTaggingTask:
+            return kind(data, Start(model, _load(model), _load), settings, folder / "features")
+        return kind(data, Start(model, _load(model, **load_options), _load, load_options), settings)
 
-    content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
-    heading = _heading(name, _TITLES[name], "f1", recipe)
-    return Column(*heading, recipe, words, content, make, name == "ner_features")
+    limits = recipe.train_examples, recipe.dev_examples
+    return Column(name, title, metric, *limits, recipe, words, content, make, name == "ner_features")
 
 
 def _load(model, **options):
     """Loads what a row starts from: a BERT, or the name of a model that BERT is compared with."""
     return (rivals.load if is_name(model) else keras_bert.load)(model, **options)
-
-
-def _heading(name, title, metric, recipe):
-    return name, title, metric, recipe.train_examples, recipe.dev_examples
 
 
 def _required(task, **files):

@@ -1,12 +1,12 @@
 """Writes the results of a study: `results.json`, `results.md` and `report.html`."""
 
 import math
+import pathlib
 
 from keras_bert.files import write_json, write_text
+from keras_bert.reports import charts, curves, page
 from keras_bert.reports.environment import environment
-from keras_bert.reports.page import Head
 from research.studies import tables
-from research.studies.report import write_study_report
 
 
 def write_results(runner, output, seconds=0.0):
@@ -32,16 +32,24 @@ def write_results(runner, output, seconds=0.0):
     write_json(output / "results.json", {"study": definition.title, "scores": scores, "perplexities": perplexities})
     write_text(output / "results.md", text + "\n")
     settings = {row.title: tables.settings_text(found) for row in definition.rows for found in _any(scores, row)}
-    head = Head(
+    head = page.Head(
         definition.title,
         {"models": models, "pre-training": phases},
         environment(seconds),
         {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup, **settings},
     )
-    table = heads, ours, published
-    write_study_report(
-        output / "report.html", head, table, differences, notes, runner.models.curves(), _steps(runner, columns, scores)
+    figures = [_losses(runner.models.curves()), *_scores_over_steps(runner, columns, scores)]
+    report = page.render(
+        str(pathlib.Path(__file__).with_name("report.html")),
+        head=head,
+        heads=heads,
+        ours=ours,
+        published=published,
+        differences=differences,
+        notes=notes,
+        figures=[figure for figure in figures if figure],
     )
+    write_text(output / "report.html", report)
     return text
 
 
@@ -62,12 +70,22 @@ def _any(scores, row):
     return list(scores.get(row.key, {}).values())[:1]
 
 
-def _steps(runner, columns, scores):
-    """Returns the scores over pre-training steps, see `write_study_report`; empty if all rows have all steps."""
+def _losses(runs):
+    """Returns a figure of the lines of `metrics.jsonl` by pre-training; `None` without a point."""
+    series, key = [], []
+    for number, (name, lines) in enumerate(runs.items()):
+        points = curves.points(lines, "evaluation", "mlm_loss")
+        if points:
+            series.append((f"h{number % 8} dev", name, points))
+            key.append((f"h{number % 8}", name))
+    return (charts.lines(series, "held-out loss of the language model", "pre-training steps"), key) if series else None
+
+
+def _scores_over_steps(runner, columns, scores):
+    """Yields a figure of each column with the scores over pre-training steps, unless all rows have all steps."""
     rows = [row for row in runner.definition.rows if row.key in scores]
     if all(row.share == 1 for row in rows):
-        return []
-    found = []
+        return
     for column in columns:
         models = {}
         for row in rows:
@@ -76,5 +94,6 @@ def _steps(runner, columns, scores):
                 point = row.share * runner.scale.steps, 100 * mean
                 models.setdefault(row.title.partition(",")[0], []).append(point)
         if models:
-            found.append((f"{column.title}, {column.metric}", models))
-    return found
+            series = [(f"h{number} dev", name, sorted(points)) for number, (name, points) in enumerate(models.items())]
+            key = [(f"h{number}", name) for number, name in enumerate(models)]
+            yield charts.lines(series, f"{column.title}, {column.metric} (%)", "pre-training steps"), key

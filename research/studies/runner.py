@@ -36,17 +36,21 @@ class StudyRunner:
 
     def prepare(self):
         """Writes the vocabulary and the pre-training data, and checks that the folder has the same settings."""
-        self._check_lengths()
+        self._check_tasks()
         self.models.check_shares()
         self._check_settings()
         for recipe in filter(self.models.is_finished, self.definition.recipes):
             self.models.check_unchanged(recipe)
         self._data.prepare(row.recipe for row in self._rows if row.recipe)
 
-    def _check_lengths(self):
-        """Raises before the pre-training if a task needs more positions than a model has."""
+    def _check_tasks(self):
+        """Raises before the pre-training if a row does not serve a task, or a model has too few positions for one."""
         for row in self._rows:
-            self._check_tasks(row)
+            unknown = [column.name for column in self.columns if column.name.startswith("ner")]
+            if row.recurrent and unknown:
+                raise ValueError(
+                    f"--tasks: the row {row.key} serves the tasks of GLUE and squad. Received: {', '.join(unknown)}"
+                )
         for recipe in dict.fromkeys(row.recipe for row in self._rows if not row.recurrent):
             name = recipe.size or self.scale.config
             positions = open_config(name).max_position_embeddings
@@ -56,12 +60,6 @@ class StudyRunner:
                         f"--config={name}: the task {column.name} needs {column.recipe.sequence_length} positions. "
                         f"Received: max_position_embeddings={positions}"
                     )
-
-    def _check_tasks(self, row):
-        if unknown := [column.name for column in self.columns if row.recurrent and column.name.startswith("ner")]:
-            raise ValueError(
-                f"--tasks: the row {row.key} serves the tasks of GLUE and squad. Received: {', '.join(unknown)}"
-            )
 
     def _check_settings(self):
         corpus, (train, held_out) = self._data.corpus, self._data.corpus.files()
@@ -89,9 +87,8 @@ class StudyRunner:
 
     def outdated(self):
         """Returns the `(row, column)` whose scores were made with other settings and are not shown."""
-        columns = {column.name: column for column in self.columns}
-        pairs = [(row, column) for row in self.definition.rows for column in columns.values()]
-        return [pair for pair in pairs if self._scores(*pair).exists() and not self._is_finished(*pair)]
+        pairs = [(row, column) for row in self.definition.rows for column in self.columns]
+        return [(row, column) for row, column in pairs if self._is_finished(row, column) is False]
 
     def _start(self, row, column):
         """Returns the folder or the name of the model that a row starts from, and options of `load`."""
@@ -128,11 +125,12 @@ class StudyRunner:
             "heading": dataclasses.asdict(column.heading()),
             "majority": (task.summary["majority"] or {}).get(column.metric),
         }
-        write_json(self._scores(row, column), {**best, **facts})
+        write_json(self._scores(row, column.name), {**best, **facts})
 
     def _is_finished(self, row, column):
-        path = self._scores(row, column)
-        return path.exists() and read_json(path)["asked"] == self._asked(row, column)
+        """Returns whether the scores are final; `None` if there are none."""
+        path = self._scores(row, column.name)
+        return read_json(path)["asked"] == self._asked(row, column) if path.exists() else None
 
     def _asked(self, row, column):
         """Returns what scores depend on besides the model."""
@@ -160,17 +158,17 @@ class StudyRunner:
 
     def _runs_folder(self, row, column):
         """Returns the folder of the runs of a row and a task, one for each selection of examples."""
-        return self._scores(row, column).parent / "-".join(content[:8] for content in column.content)
+        return self._scores(row, column.name).parent / "-".join(content[:8] for content in column.content)
 
-    def _scores(self, row, column):
-        return self._output / "finetuning" / row.key / column.name / "scores.json"
+    def _scores(self, row, task):
+        return self._output / "finetuning" / row.key / task / "scores.json"
 
     def scores(self):
         """Returns the finished scores, `{row: {task: {"mean", "deviation", "runs", ...}}}`."""
         columns, found = {column.name: column for column in self.columns}, {}
         for row in self.definition.rows:
             for name in self._order():
-                path, column = self._output / "finetuning" / row.key / name / "scores.json", columns.get(name)
+                path, column = self._scores(row, name), columns.get(name)
                 if path.exists() and (column is None or self._is_finished(row, column)):
                     found.setdefault(row.key, {})[name] = read_json(path)
         return found

@@ -28,7 +28,6 @@ PRIVATE = {
     "keras_bert.models.encoder": "run_encoder",
     "keras_bert.reports": "charts curves page",
     "keras_bert.reports.environment": "environment",
-    "keras_bert.reports.page": "Head",
     "keras_bert.tasks.classification": "glue",
     "keras_bert.tasks.classification.leaderboard": "table",
     "keras_bert.tasks.questions": "data",
