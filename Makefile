@@ -43,7 +43,7 @@ tests-library: .venv/optional
 	$(WHOLE) tests $(call ignore,$(RUNS) $(WINGS) tests/research tests/test_documents.py)
 
 tests-pages: .venv/optional
-	$(WHOLE) tests/test_documents.py
+	$(WHOLE) tests/test_documents.py -k "not quick_blocks"
 
 tests-research: .venv/optional
 	$(WHOLE) tests/research

@@ -40,8 +40,8 @@ EPOCHS = re.compile(r"\bepochs ?= ?\d+")
 _every_page = pytest.mark.parametrize("page", documents.PAGES, ids=documents.name)
 
 
-def _pages_with(check):
-    pages = [page for page in documents.PAGES if check in {block.check for block in documents.blocks(page)}]
+def _pages_with(*checks):
+    pages = [page for page in documents.PAGES if {block.check for block in documents.blocks(page)} & {*checks}]
     return pytest.mark.parametrize("page", pages, ids=documents.name)
 
 
@@ -101,7 +101,7 @@ def test_quick_blocks(page, workspace):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-@_pages_with("run slowly")
+@_pages_with("run", "run slowly")
 def test_pages_as_a_whole(page, workspace, monkeypatch):
     if page.name == "translation.md":  # Models of few steps do not end their translations, here of few tokens.
         monkeypatch.setattr("keras_bert.translation.signature._MORE", 9)

@@ -1,10 +1,13 @@
-"""The REST API as documented by TensorFlow Serving."""
+"""The REST API as documented by TensorFlow Serving, and the source of the web page."""
 
 import base64
 import contextlib
 import gzip
+import hashlib
+import http.client
 import math
 import os
+import re
 import socket
 import threading
 
@@ -323,3 +326,22 @@ def test_full_queue(running, toys, until, gate):
         gate.set()
         for thread in threads:
             thread.join()
+
+
+def test_the_page_is_self_contained(server):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        page = response.read().decode()
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert not re.search(r"https?://|src=|@import|\burl\(|innerHTML|outerHTML|insertAdjacent|document\.write", page)
+    assert set(re.findall(r'href="(.*?)"', page)) == {"data:,"}
+    policy = dict(part.split(" ", 1) for part in response.headers["Content-Security-Policy"].split("; "))
+    for tag in ("script", "style"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy.pop(f"{tag}-src") == f"'sha256-{digest}'"
+    none = ("default-src", "base-uri", "form-action", "frame-ancestors")
+    others = {"connect-src": "'self'", "img-src": "data:", "require-trusted-types-for": "'script'"}
+    assert policy == dict.fromkeys(none, "'none'") | others
+    assert response.headers["X-Content-Type-Options"] == "nosniff"

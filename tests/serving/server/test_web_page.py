@@ -1,9 +1,6 @@
-"""The web page at `/`: its source, and its behavior in a browser."""
+"""The web page at `/` in a browser; its source is in test_rest.py."""
 
-import base64
 import csv
-import hashlib
-import http.client
 import io
 import json
 import re
@@ -20,7 +17,7 @@ from tests.pipelines.programs import call, mistake
 from tests.serving.conftest import MARKUP
 
 pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 # Characters of one to four bytes, a surrogate pair in JavaScript, several code points, right-to-left text.
 ODD = "\ufeffa é 🏔️ b 中文 c 👩‍👩‍👧 d ñ e\u0301 שלום f <script>g</script> h\n🇨🇭 i"
@@ -114,26 +111,6 @@ def predict(client, model, signature=None, **inputs):
     return {name: values[0] for name, values in answer.items()}
 
 
-def test_page_is_self_contained(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request("GET", "/")
-    response = connection.getresponse()
-    page = response.read().decode()
-    assert (response.status, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    assert not re.search(r"https?://|src=|@import|\burl\(|innerHTML|outerHTML|insertAdjacent|document\.write", page)
-    assert set(re.findall(r'href="(.*?)"', page)) == {"data:,"}
-    policy = dict(part.split(" ", 1) for part in response.headers["Content-Security-Policy"].split("; "))
-    for tag in ("script", "style"):
-        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert policy.pop(f"{tag}-src") == f"'sha256-{digest}'"
-    none = ("default-src", "base-uri", "form-action", "frame-ancestors")
-    others = {"connect-src": "'self'", "img-src": "data:", "require-trusted-types-for": "'script'"}
-    assert policy == dict.fromkeys(none, "'none'") | others
-    assert response.headers["X-Content-Type-Options"] == "nosniff"
-
-
-@pytest.mark.slow
 def test_classification_and_regression(visit, heads, client):
     page = visit(heads)
     choose(page, "classes")
@@ -178,7 +155,6 @@ def test_classification_and_regression(visit, heads, client):
     assert bar == pytest.approx((value + 4) / 8, abs=0.01)
 
 
-@pytest.mark.slow
 def test_answers_are_highlighted_in_the_context(visit, heads, client):
     page = visit(heads)
     for question in ("a", "b é", "who?"):
@@ -216,7 +192,6 @@ def test_answers_are_highlighted_in_the_context(visit, heads, client):
         assert found == ([] if none > 0.5 else [expected_bars(answer["answers"], shares)])
 
 
-@pytest.mark.slow
 def test_tags(visit, heads, client):
     page = visit(heads)
     assert ask(page, "tags", text=ODD).endswith(" entities")
@@ -243,7 +218,6 @@ def test_tags(visit, heads, client):
         assert page.locator(place).evaluate("box => getComputedStyle(box).direction") == "rtl"
 
 
-@pytest.mark.slow
 def test_a_phone(visit, heads):
     """Buttons are large, keys are not mentioned, and the texts beside the similarities are shown as a whole."""
     page = visit(heads, viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
@@ -257,7 +231,6 @@ def test_a_phone(visit, heads):
     assert page.get_by_text("Enter", exact=True).is_hidden()
 
 
-@pytest.mark.slow
 def test_masks(visit, heads, client):
     page, text = visit(heads), "é [MASK] c\n[MASK]."
     answer = predict(client, "masks", text=text)
@@ -279,7 +252,6 @@ def test_masks(visit, heads, client):
     assert box.input_value().endswith("[MASK][MASK]")
 
 
-@pytest.mark.slow
 def test_next_sentence_choices_and_labels_of_ones_own(visit, heads, client):
     page, parts = visit(heads), ["é b", MARKUP, "c d e"]
     share = predict(client, "masks", "next_sentence", text="a", pair="b c")["probability"]
@@ -299,7 +271,6 @@ def test_next_sentence_choices_and_labels_of_ones_own(visit, heads, client):
         assert failure(page) == message
 
 
-@pytest.mark.slow
 def test_embeddings(visit, heads, client):
     page, texts = visit(heads), ["a b", "é 🏔️ c", "d"]
     vectors = client.predict("vectors", texts)["embedding"]
@@ -321,7 +292,6 @@ def test_embeddings(visit, heads, client):
     np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
 
 
-@pytest.mark.slow
 def test_translations(visit, heads, client):
     page, text = visit(heads), f"é {MARKUP} 🏔️"
     answer = predict(client, "translations", text=text)
@@ -365,7 +335,6 @@ def rows_of(data, delimiter=","):
     return list(csv.reader(io.StringIO(data.decode("utf-8"), newline=""), delimiter=delimiter))
 
 
-@pytest.mark.slow
 def test_a_pasted_table(visit, heads, client):
     page = visit(heads)
     choose(page, "classes")
@@ -419,7 +388,6 @@ HEADERS = {  # First rows that have unknown names of columns, and some that do n
 }
 
 
-@pytest.mark.slow
 def test_a_header_with_unknown_names(visit, heads):
     page = visit(heads, viewport={"width": 390, "height": 800})
     choose(page, "many_classes")
@@ -438,7 +406,6 @@ def test_a_header_with_unknown_names(visit, heads):
     assert cells.all_text_contents()[:5] == ["column 1", "column 2", "column 3", "Nr", "Bemerkung"]
 
 
-@pytest.mark.slow
 def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     """A list of texts without a header; the server rejects one row, which is found in its batch."""
     page, sizes = visit(heads, quiet=False), []
@@ -476,7 +443,6 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     assert page.locator("#answer_all").is_disabled()  # The rows of the file before are gone.
 
 
-@pytest.mark.slow
 def test_tables_of_all_heads(visit, heads, client):
     page = visit(heads)
     for model, text, columns in (
@@ -515,7 +481,6 @@ def test_tables_of_all_heads(visit, heads, client):
     assert row == ["a", "b", "7", "0.5", "0.25", "0.5", "0.25", ""]
 
 
-@pytest.mark.slow
 def test_responses_and_csv_are_read_as_by_python(visit, heads):
     page = visit(heads)
     answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
@@ -544,7 +509,6 @@ def test_responses_and_csv_are_read_as_by_python(visit, heads):
         assert tuple(found) == expected
 
 
-@pytest.mark.slow
 def test_generic_signatures_and_server_errors(visit, server):
     page = visit(server, quiet=False)
     assert ask(page, "many", "serving_default", text="ä", pair="<b>") == "serving_default"
@@ -561,7 +525,6 @@ def test_generic_signatures_and_server_errors(visit, server):
     assert page.locator("#error").is_hidden()
 
 
-@pytest.mark.slow
 def test_missing_broken_and_new_versions_and_a_stopped_server(visit, running, drop, until, tmp_path):
     with running(tmp_path, ready=False) as server:
         page = visit(server, quiet=False)
@@ -585,7 +548,6 @@ def test_missing_broken_and_new_versions_and_a_stopped_server(visit, running, dr
     assert page.locator("#field_text").input_value() == "a"
 
 
-@pytest.mark.slow
 def test_keyboard_only_use(visit, heads):
     page = visit(heads)
     choose(page, "masks")
@@ -606,7 +568,6 @@ def test_keyboard_only_use(visit, heads):
     assert page.locator("select, textarea").evaluate_all("all => all.every(box => box.labels.length === 1)")
 
 
-@pytest.mark.slow
 def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, client):
     page, text = visit(heads, permissions=["clipboard-read", "clipboard-write"]), ODD + """ it's "$HOME" `ls` \\ ! @a"""
     ask(page, "masks", "next_sentence", text=text, pair="b")
@@ -628,7 +589,6 @@ def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, c
     assert page.locator("#field_text").input_value() != text
 
 
-@pytest.mark.slow
 def test_no_horizontal_overflow(visit, heads):
     page = visit(heads)
     for model in page.get_by_label("Model").locator("option").all_text_contents():
