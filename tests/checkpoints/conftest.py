@@ -10,19 +10,22 @@ import pytest
 import keras_bert
 from tests.conftest import HEADS
 
+# The names of inputs in transformers.
+NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+
+
+def randomize(model):
+    """Returns a model with random weights."""
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
+    return model
+
 
 @pytest.fixture(scope="session")
 def models(config):
     """The model of each head, with random weights. Tests must not change them."""
-
-    @functools.cache
-    def model(head):
-        model, rng = HEADS[head].build(keras_bert.build_encoder(config)), np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
-        return model
-
-    return model
+    return functools.cache(lambda head: randomize(HEADS[head].build(keras_bert.build_encoder(config))))
 
 
 @pytest.fixture(scope="session")

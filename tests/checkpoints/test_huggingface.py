@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.checkpoints.conftest import NAMES, randomize
 from tests.conftest import HEADS, to_numpy
 
 torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
 transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
 
-NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 THEIRS = {
     "sequence_output": "last_hidden_state",
     "pooled_output": "pooler_output",
@@ -72,9 +72,7 @@ ADDED = [keras_bert.AddedToken("<ent>", normalized=False, special=True), keras_b
 )
 def test_settings_are_kept_in_both_directions(eager, config, pieces, tmp_path, head, dtype, added):
     """Ids and outputs of a folder saved by us, and of the same model saved by transformers."""
-    model = HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, vocab_size=52)))
-    for variable in model.trainable_variables:
-        variable.assign(np.random.default_rng(0).normal(scale=0.2, size=variable.shape).astype("float32"))
+    model = randomize(HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, vocab_size=52))))
     labels = ["x", "y", "z"] if head == "multi_label" else None
     # Padding is not always the first piece.
     pieces = [*pieces, "<ent>", "covid-19"] if added else ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *pieces[4:]]
@@ -105,9 +103,8 @@ DISTILBERT = {"type_vocab_size": 0, "pooler_activation": "relu"}
 def test_added_words(eager, config, pieces, task, tmp_path, head, changes):
     """The new words fill an unused piece, a row without a piece, and a new row, each with the mean of its pieces."""
     pieces = ["[unused1]" if piece == "z" else piece for piece in pieces]
-    model = HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, vocab_size=51, **changes)))
-    for variable in model.trainable_variables:
-        variable.assign(np.random.default_rng(0).normal(scale=0.2, size=variable.shape).astype("float32"))
+    encoder = keras_bert.build_encoder(dataclasses.replace(config, vocab_size=51, **changes))
+    model = randomize(HEADS[head].build(encoder))
     keras_bert.save(model, tmp_path / "old", pieces)
     bert = keras_bert.load(tmp_path / "old")
     old = bert.checkpoint().tensors

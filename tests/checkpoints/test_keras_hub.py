@@ -9,6 +9,7 @@ import pytest
 import keras_bert
 from keras_bert.checkpoints import huggingface, tokenizer_files
 from keras_bert.checkpoints.folder import Folder
+from tests.checkpoints.conftest import randomize
 from tests.conftest import to_numpy
 
 keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
@@ -20,10 +21,7 @@ def backbone():
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=50, num_layers=1, num_heads=4, hidden_dim=32, intermediate_dim=64, max_sequence_length=40
     )
-    rng = np.random.default_rng(0)
-    for variable in backbone.trainable_variables:
-        variable.assign(rng.normal(scale=0.25, size=variable.shape).astype("float32"))
-    return backbone
+    return randomize(backbone)
 
 
 def test_from_keras_hub_and_back(backbone, batch):

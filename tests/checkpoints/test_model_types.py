@@ -10,10 +10,9 @@ import safetensors.numpy
 import keras_bert
 from keras_bert.checkpoints.model_types import MODEL_TYPES
 from keras_bert.tasks.classification import glue
-from tests.checkpoints.conftest import edit
+from tests.checkpoints.conftest import NAMES, edit, randomize
 from tests.conftest import HEADS, to_numpy
 
-NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 OUTPUTS = {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output", "mlm_logits": "logits"}
 SETTINGS = {
     "distilbert": {"type_vocab_size": 0, "pooler_activation": "relu"},
@@ -32,11 +31,7 @@ def build(config):
 
     def built(name, head, **changes):
         settings = {"hidden_act": "gelu", **SETTINGS.get(name, SETTINGS["xlm-roberta"]), **changes}
-        model = HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, **settings)))
-        rng = np.random.default_rng(0)
-        for variable in model.trainable_variables:
-            variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
-        return model
+        return randomize(HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, **settings))))
 
     return built
 

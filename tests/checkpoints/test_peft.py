@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from tests.checkpoints.conftest import edit
+from tests.checkpoints.conftest import edit, randomize
 from tests.conftest import HEADS, relative, to_numpy
 
 
@@ -23,11 +23,9 @@ def adapted(base):
     """Returns a function that adapts the base model with a new head, with random weights."""
 
     def make(head, **options):
-        model, rng = HEADS[head].build(keras_bert.load(base).encoder), np.random.default_rng(0)
+        model = HEADS[head].build(keras_bert.load(base).encoder)
         keras_bert.enable_lora(model, 2, **options)
-        for weight in model.trainable_weights:
-            weight.assign(rng.normal(scale=0.2, size=weight.shape).astype("float32"))
-        return model
+        return randomize(model)
 
     return make
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.checkpoints.conftest import NAMES, randomize
 from tests.conftest import HEADS, to_numpy
 
 torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
@@ -15,7 +16,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,9 @@ def twin(base, head, classes):
 
 @pytest.mark.parametrize("head", ["token_classification", "multiple_choice"])
 def test_peft_opens_our_adapter(base, pieces, task, tmp_path, head):
-    model, rng, inputs = HEADS[head].build(keras_bert.load(base).encoder), np.random.default_rng(0), task(head)[0]
+    model, inputs = HEADS[head].build(keras_bert.load(base).encoder), task(head)[0]
     keras_bert.enable_lora(model, 2)
-    for weight in model.trainable_weights:
-        weight.assign(rng.normal(scale=0.2, size=weight.shape).astype("float32"))
+    randomize(model)
     keras_bert.save(model, tmp_path / "ours", pieces, format="peft", base=base)
     opened = peft.PeftModel.from_pretrained(twin(base, head, model.output["logits"].shape[-1]), tmp_path / "ours")
     assert_same(model(inputs)["logits"], theirs(opened, inputs), inputs["padding_mask"])

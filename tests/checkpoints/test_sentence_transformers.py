@@ -7,7 +7,7 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoints import tokenizer_files
-from tests.checkpoints.conftest import edit
+from tests.checkpoints.conftest import edit, randomize
 
 POOLING, DENSE, SETTINGS = "1_Pooling/config.json", "2_Dense/config.json", "config_sentence_transformers.json"
 
@@ -125,8 +125,7 @@ def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path)
     """From our folder and from theirs."""
     peer, encoder = library(), keras_bert.build_encoder(config)
     options = {"normalize": True, "projection": 8, "projection_activation": "tanh", "sequence_length": 20}
-    model = keras_bert.build_embedder(encoder, EVERY, **options)
-    randomize(model)
+    model = randomize(keras_bert.build_embedder(encoder, EVERY, **options))
     facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"}
     keras_bert.save(model, tmp_path / "ours", pieces, **facts)
     theirs = peer.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
@@ -144,12 +143,6 @@ def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path)
         np.testing.assert_allclose(bert.similarity(TEXTS[:2], TEXTS), similarity, atol=2e-6)
 
 
-def randomize(model):
-    rng = np.random.default_rng(0)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
-
-
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(("normalize", "bias"), [(True, False), (False, True)])
 def test_a_folder_that_the_library_made(eager, config, pieces, tmp_path, normalize, bias):
@@ -158,8 +151,7 @@ def test_a_folder_that_the_library_made(eager, config, pieces, tmp_path, normali
     from sentence_transformers.sentence_transformer import modules
     from torch import nn
 
-    encoder = keras_bert.build_encoder(config)
-    randomize(encoder)
+    encoder = randomize(keras_bert.build_encoder(config))
     keras_bert.save(encoder, tmp_path / "encoder", pieces, lowercase=not bias)
     parts = [modules.Transformer(str(tmp_path / "encoder"), max_seq_length=12, do_lower_case=True)]
     parts.append(modules.Pooling(32, ("weightedmean", "max")))

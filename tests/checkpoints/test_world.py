@@ -7,6 +7,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from tests.checkpoints.conftest import NAMES
 from tests.conftest import relative, to_numpy
 
 CASES = [
@@ -23,7 +24,6 @@ CASES += ["normalizer_sequence", "whitespace_pre_tokenizer", "unigram_bert"]
 RELATIVES = [f"distilbert{head}" for head in ("", "_masked", "_questions", "_sequence", "_tokens")]
 RELATIVES += [f"electra{head}" for head in ("", "_questions", "_sequence", "_tokens", "_wide")]
 RELATIVES += [f"xlm_roberta{head}" for head in ("", "_masked", "_sequence")]
-INPUTS = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 OUTPUTS = {"prediction_logits": "mlm_logits", "seq_relationship_logits": "nsp_logits", "logits": "logits"}
 OUTPUTS |= {"last_hidden_state": "sequence_output", "start_logits": "start_logits", "end_logits": "end_logits"}
 
@@ -35,7 +35,7 @@ def test_the_answers_are_those_of_transformers(golden, case):
     expected = np.load(folder / "golden.npz")
     bert = keras_bert.load(folder, **settings.get("load", {}))
 
-    inputs = {ours: expected[theirs].astype("int32") for ours, theirs in INPUTS.items() if theirs in expected}
+    inputs = {ours: expected[theirs].astype("int32") for ours, theirs in NAMES.items() if theirs in expected}
     inputs.setdefault("segment_ids", np.zeros_like(inputs["token_ids"]))
     model = bert.encoder if bert.head == "embedding" else bert.model()
     if "mask_positions" in model.input:
@@ -108,5 +108,5 @@ def test_the_model_garden(golden, tmp_path, casing, folder):
     preprocessor = bert.preprocessor(16, lowercase=lowercase)
     for name, inputs in (("one", texts["texts"]), ("two", (texts["texts"], texts["pairs"]))):
         found = preprocessor(inputs)
-        for ours, theirs in zip(INPUTS, ("input_word_ids", "input_type_ids", "input_mask"), strict=True):
+        for ours, theirs in zip(NAMES, ("input_word_ids", "input_type_ids", "input_mask"), strict=True):
             np.testing.assert_array_equal(to_numpy(found[ours]), texts[name][theirs])
