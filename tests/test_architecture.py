@@ -50,7 +50,7 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2665, "exporting": 1970,
+    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2610, "exporting": 1970,
     "heads": 1890, "layers": 1850, "models": 760, "pretraining": 1720, "reports": 950, "rewirings": 300,
     "search": 1060, "serving": 1840, "tasks": 7075, "text": 3365, "training": 3430, "translation": 1910,
 }  # fmt: skip

@@ -298,7 +298,7 @@ def start(config, pieces, tmp_path):
 def test_fit_and_evaluate(user, start, tmp_path):
     """The task learns by the loss of the head; its report, card and export are those of classification."""
     texts, grades = map(list, zip(*ROWS, strict=True))
-    given = {"task": "grading", "grades": GRADES, "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 2}
+    given = {"task": "grading", "grades": GRADES, "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 1}
     given |= {"validation": ([f"{text} i" for text in texts], grades), "output_dir": tmp_path / "run"}
     bert = keras_bert.load(start).fit(texts, grades, learning_rate=1e-3, **given)
     assert (bert.head, bert.task, bert.labels) == ("ordinal", "grading", GRADES)

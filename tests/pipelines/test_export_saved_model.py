@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, finish, mistake, start
+from tests.pipelines.programs import call, mistake
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -63,16 +63,6 @@ def test_options_of_other_heads_raise(export):
     assert message.startswith("--n_best is not an option for head='encoder'. Expected one of: --pooling,")
 
 
-def test_flags_of_other_formats_raise(export):
-    for arguments, message in (
-        (["--format=onnx", "--precision=float16"], "--format=onnx has --precision=float32, int8. Received: float16"),
-        (["--precision=float16"], "--format=saved_model has --precision=float32, mixed_bfloat16, bfloat16, int8."),
-        (["--lengths=8"], "--lengths needs --format=litert. Received: --format=saved_model"),
-        (["--format=litert", "--n_best=3"], "--n_best needs --format=saved_model. Received: --format=litert"),
-    ):
-        assert export(mistake, "question_answering", *arguments)[1].startswith(message)
-
-
 def test_formats_of_other_runtimes(export, tmp_path):
     pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
     export(call, "classification", "--format=onnx", "--precision=int8", labels=["no", "yes", "maybe"], pair=True)
@@ -95,19 +85,3 @@ def test_prompts_and_zero_shot_of_a_sentence_encoder(export, given):
     assert given["zero_shot"] == keras_bert.ZeroShot(hypothesis="a {}")
     _, message = export(mistake, "projection", "--pooling=max")
     assert message.startswith("--pooling, --layers and --normalize are for sentence encoders without a projection")
-
-
-@pytest.mark.slow
-def test_two_processes_export_the_same_folder(build, pieces, tmp_path):
-    """Both succeed, and the SavedModel is one of them."""
-    for number, name in enumerate(("first", "second")):
-        labels = [f"the {name} model", "x", "y"]
-        keras_bert.save(build("classification"), tmp_path / str(number), pieces, labels=labels)
-    for _ in range(3):
-        places = [(f"--model={tmp_path}/{number}", f"--output_dir={tmp_path}/served/1") for number in (0, 1)]
-        commands = [start(PROGRAM, *place) for place in places]
-        assert all("next:" in finish(command)[0] for command in commands)
-        assert [path.name for path in (tmp_path / "served").iterdir()] == ["1"]
-        facts = json.loads((tmp_path / "served" / "1" / "assets.extra" / "keras_bert.json").read_text())
-        graph = (tmp_path / "served" / "1" / "saved_model.pb").read_bytes()
-        assert facts["labels"][0].encode() in graph

@@ -56,12 +56,20 @@ CASES = [
 
 
 BOTH = ["create_pretraining_data", "--input=a", "--vocab=v", "--output_dir=data"]
+EXPORT = ["export_saved_model", "--model=.", "--output_dir=o"]
 CONTRADICTIONS = [
     (["create_pretraining_data", *BOTH[2:]], "--input is required. Received: none"),
     ([*BOTH, "--beam_options=--a=1"], "--beam_options requires --runner. Received: --a=1"),
     ([*BOTH, "--processes=2", "--runner=a"], "--processes cannot be used with --runner. Received: 2"),
     (["train_vocab", "--input=none/*", "--output=out"], "none/*: no file matches"),
     (["train_vocab", "--input=a.txt", "--output=."], ".: is a directory. Expected the name of the vocab.txt to write"),
+    (
+        [*EXPORT, "--format=onnx", "--precision=float16"],
+        "--format=onnx has --precision=float32, int8. Received: float16",
+    ),
+    ([*EXPORT, "--precision=float16"], "--format=saved_model has --precision=float32, mixed_bfloat16, bfloat16, int8."),
+    ([*EXPORT, "--lengths=8"], "--lengths needs --format=litert. Received: --format=saved_model"),
+    ([*EXPORT, "--format=litert", "--n_best=3"], "--n_best needs --format=saved_model. Received: --format=litert"),
     (["verify_saved_model"], "expected one or more SavedModel directories"),
     ([*VERIFY, "--labelled=.", "--task=mrcp"], "--task must be one of "),
     ([*VERIFY, "--labelled=none.csv"], "--labelled=none.csv: no such file or folder"),
