@@ -69,10 +69,9 @@ class Source:
             for number, value in self.values
         ]
 
-    def original(self, *without):
-        """Returns the first row that can be read, as it is before any conversion, `without` some columns; or `None`."""
-        row = next((row for _, row in self.rows() if isinstance(row, dict)), {})
-        return {name: value for name, value in row.items() if name not in without} or None
+    def written_names(self):
+        """Returns the columns as they are before any conversion."""
+        return self.names()
 
     def mapped(self, convert):
         """Returns the source of the rows that a function of the place of a row and the row, a dict, returns."""
@@ -107,8 +106,8 @@ class Mapped(Source):
     def place(self, number):
         return self._origin.place(number)
 
-    def original(self, *without):
-        return self._origin.original(*without)
+    def written_names(self):
+        return self._origin.written_names()
 
     @functools.cached_property
     def values(self):

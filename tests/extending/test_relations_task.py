@@ -98,7 +98,7 @@ def test_the_command(checkpoint, tmp_path):
     assert "relations" in tf.saved_model.load(tmp_path / "run" / "saved_model" / "1").signatures
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "train.jsonl" in card
-    assert f"print(bert.predict([{ROWS[0]!r}]))" in card
+    assert f"print(bert.predict([{{{', '.join(f'{name!r}: ...' for name in ROWS[0])}}}]))" in card
     asked = ["--model=" + str(tmp_path / "run" / "model"), f"--input={tmp_path}/dev.jsonl"]
     lines, _ = run("pipelines.predict", plugins, *asked, before=before)
     chosen = [line.split("\t")[0] for line in lines.splitlines()[1:]]

@@ -122,7 +122,7 @@ class Data:
     source: str | None = None  # Name of the file of the first dev set, if it is a user's.
     train_source: str | None = None
     typed: bool = False  # Whether that file has rows of JSON.
-    row: dict | None = None  # A row of a task with rows of its own, without its label, to show what they are.
+    columns: tuple = ()  # Of a task with rows of its own, for the model card.
     submissions: pathlib.Path | None = None  # The folder of the files for the server of GLUE.
 
     def first(self, count):

@@ -103,7 +103,7 @@ class ClassificationTask(Task):
         pair = "pair" if "pair" in train.names() else None
         columns = {"text": "text" if pair else None, "pair": pair}
         data = own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
-        return dataclasses.replace(data, row=dev.original("label") if cls.asked else None)
+        return dataclasses.replace(data, columns=dev.written_names() if cls.asked else ())
 
     @classmethod
     def labelled(cls, directory, facts, path, task=None, text=None, pair=None, label="label"):
@@ -408,7 +408,8 @@ def _card(data):
         card["dataset"]["split"] = f"validation{task.suffix}"
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
-    example = f"[{data.row!r}]" if data.row else example
+    if columns := [name for name in data.columns if name != "label"]:
+        example = f"[{{{', '.join(f'{name!r}: ...' for name in columns)}}}]"
     arguments = '"A text."' if single else '"A text.", "Its pair."'
     purpose = "text classification" if task.labels else "text regression"
     card["purpose"] = "multi-label text classification" if task.multi_label else purpose
