@@ -62,7 +62,7 @@ def create_optimizer(
     if layer_decay is not None and not 0 < layer_decay <= 1:
         raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
     if not callable(learning_rate):
-        learning_rate = LinearSchedule(learning_rate, total_steps or 0, warmup_steps=warmup_steps)
+        learning_rate = LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps)
     elif warmup_steps:
         raise ValueError(f"`warmup_steps` must be 0 if `learning_rate` is a schedule. Received: {warmup_steps=}")
     elif not isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule):
