@@ -62,6 +62,8 @@ def create_optimizer(
     if layer_decay is not None and not 0 < layer_decay <= 1:
         raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
     if not callable(learning_rate):
+        if total_steps is None:
+            raise ValueError("`total_steps` is required for a peak `learning_rate`. Received: total_steps=None")
         learning_rate = LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps)
     elif warmup_steps:
         raise ValueError(f"`warmup_steps` must be 0 if `learning_rate` is a schedule. Received: {warmup_steps=}")

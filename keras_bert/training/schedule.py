@@ -22,7 +22,7 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, learning_rate: float, total_steps: int, *, warmup_steps: int = 0):
         super().__init__()
-        if not total_steps or total_steps < 1:
+        if total_steps < 1:
             raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
         if not 0 <= warmup_steps <= total_steps:
             raise ValueError(
