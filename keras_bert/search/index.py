@@ -62,9 +62,10 @@ class SearchIndex:
         self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
         self._offsets = [open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
         self._vectors = vector_files.open_vectors(directory, self.facts)
-        self._given = bert
+        self._name = self.facts.name if bert is None else bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
             self._check_model(bert)
+            self.bert = bert
 
     def __len__(self):
         """The number of passages."""
@@ -138,13 +139,10 @@ class SearchIndex:
 
     @functools.cached_property
     def bert(self):
-        """The model, loaded when it is first needed."""
-        given, stored = self._given, self.facts.name
-        if given is None and stored is None:
+        """The model, loaded when it is first needed unless it was given."""
+        if self._name is None:
             raise ValueError(f"{self.directory} does not name its model. Pass it as `bert`, or with --model")
-        if given is not None and not isinstance(given, str | pathlib.Path):
-            return given
-        bert = load(stored if given is None else given)
+        bert = load(self._name)
         self._check_model(bert)
         return bert
 

@@ -42,12 +42,12 @@ class RpcTransport:
     def status(self, model):
         request = get_model_status_pb2.GetModelStatusRequest()
         _set_model(request, model, None)
-        return _to_dict(self._send(self._models.GetModelStatus, request))
+        return to_dict(self._send(self._models.GetModelStatus, request))
 
     def metadata(self, model, version):
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         _set_model(request, model, version)
-        return _to_dict(self._send(self._prediction.GetModelMetadata, request))
+        return to_dict(self._send(self._prediction.GetModelMetadata, request))
 
     def close(self):
         self._channel.close()
@@ -73,7 +73,7 @@ def _set_model(request, model, version):
         request.model_spec.version.value = int(version)
 
 
-def _to_dict(message):
+def to_dict(message):
     """Converts a message to the dict that TensorFlow Serving's REST API returns."""
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True

@@ -86,10 +86,10 @@ def read(directory, dtype=None):
             if tensor.shape != shape:
                 raise ValueError(f"{path}: {tensor.name} must have the shape {shape}. Received: {tensor.shape}")
         value = slot.to_ours([np.asarray(tensor.read(), "float32") for tensor in sources])
-        if slot.variable is None:
-            _expect_zeros(value, path, slot.names[0])
-        else:
+        if slot.variable is not None:
             slot.variable.assign(value)
+        elif np.any(value):
+            raise ValueError(f"{path}: {slot.names[0]} must be zeros, as `keras_bert.output_bias` of {CONFIG} is false")
     layers = description.layers
     fixed = dict.fromkeys(_TABLES, layers["token_embedding"].embeddings)
     if tensors.keys() & set(_POSITIONS):
@@ -104,8 +104,3 @@ def read(directory, dtype=None):
     if tensors:
         raise ValueError(f"{path}: unknown tensors {', '.join(sorted(tensors)[:5])}")
     return model
-
-
-def _expect_zeros(value, path, name):
-    if np.any(value):
-        raise ValueError(f"{path}: {name} must be zeros, as `keras_bert.output_bias` of {CONFIG} is false")

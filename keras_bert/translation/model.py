@@ -191,39 +191,15 @@ def _layers(config, dtype):
         dtype=dtype,
         name="token_embedding",
     )
-    embeddings = {
-        side: ScaledEmbeddings(
-            config.hidden_size,
-            config.max_position_embeddings,
-            config.positions,
-            config.dropout,
-            dtype=dtype,
-            name=f"{side}_embeddings",
-        )
-        for side in ("source", "target")
-    }
-    masks = {
-        side: AttentionMask(causal=side == "target", name=f"{side}_attention_mask") for side in ("source", "target")
-    }
+    settings = {name: getattr(config, key) for name, key in _EMBEDDING_SETTINGS.items()}
+    sides = "source", "target"
+    embeddings = {side: ScaledEmbeddings(**settings, dtype=dtype, name=f"{side}_embeddings") for side in sides}
+    masks = {side: AttentionMask(causal=side == "target", name=f"{side}_attention_mask") for side in sides}
+    settings = {name: getattr(config, key) for name, key in _BLOCK_SETTINGS.items()}
+    settings["initializer_range"] = config.deviation
+    counts = config.num_encoder_layers, config.num_decoder_layers
     blocks = {
-        side: [
-            block_class(
-                config.hidden_size,
-                config.num_attention_heads,
-                config.intermediate_size,
-                config.hidden_act,
-                config.dropout,
-                config.attention_dropout,
-                config.deviation,
-                config.layer_norm_eps,
-                dtype=dtype,
-                name=f"{side}_block_{index}",
-            )
-            for index in range(count)
-        ]
-        for side, block_class, count in (
-            ("source", TransformerBlock, config.num_encoder_layers),
-            ("target", DecoderBlock, config.num_decoder_layers),
-        )
+        side: [block_class(**settings, dtype=dtype, name=f"{side}_block_{index}") for index in range(count)]
+        for side, block_class, count in zip(sides, (TransformerBlock, DecoderBlock), counts, strict=True)
     }
     return token_embedding, embeddings, masks, blocks

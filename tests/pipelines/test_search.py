@@ -61,8 +61,9 @@ def test_reranking(folder):
     arguments = [f"--index={folder}/index", "--query=a b c", f"--rerank={folder}/pairs", "--top=5"]
     lines = [line.split("\t") for line in call(PROGRAM, *arguments).splitlines()]
     bert = keras_bert.load(folder / "pairs")
-    scores = {passage["id"]: bert.predict(("a b c", passage["text"]))["scores"] for passage in PASSAGES}
-    expected = {" ".join(name.split()): score["yes"] for name, score in scores.items()}
+    answers = bert.predict([("a b c", passage["text"]) for passage in PASSAGES])
+    names = [" ".join(passage["id"].split()) for passage in PASSAGES]
+    expected = {name: answer["scores"]["yes"] for name, answer in zip(names, answers, strict=True)}
     assert {line[1]: float(line[0]) for line in lines} == pytest.approx(expected, abs=1e-4)
     assert [line[0] for line in lines] == sorted((line[0] for line in lines), reverse=True)
     scored = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]

@@ -9,9 +9,9 @@ import urllib.parse
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
-from google.protobuf import json_format
 
 from keras_bert.serving.errors import RequestError, bad, one_line
+from keras_bert.serving.rpc_client import to_dict
 from keras_bert.serving.server import classify_regress, tensors
 from keras_bert.serving.server.saved_model import CLASSIFY, REGRESS
 from keras_bert.serving.server.web_page import page
@@ -106,9 +106,9 @@ class Rest:
             if target[1] and target[1] >= 2**63:
                 raise bad(f"Malformed request: the version {target[1]} is not a 64-bit integer")
             if api == "status":
-                return _json(_to_dict(self._service.status(call, *target)))
+                return _json(to_dict(self._service.status(call, *target)))
             if api == "metadata":
-                answer = _to_dict(self._service.metadata(call, *target))
+                answer = to_dict(self._service.metadata(call, *target))
                 answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving omits it.
                 return _json(answer)
             return await self._answer(call, request, api, target)
@@ -181,12 +181,6 @@ async def _read(request, seconds):
     if not isinstance(body.get("signature_name", ""), str):
         raise bad('"signature_name" must be a string')
     return body
-
-
-def _to_dict(message):
-    return json_format.MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
 
 
 def _text(value, levels=3):
