@@ -54,7 +54,7 @@ tests-wings: .venv/optional
 OTHER = .venv/bin/python -c "import tests.conftest; from tensorflow.python.util import _pywrap_util_port as port; print(int(not port.IsMklEnabled()))"
 
 kernels: .venv/installed
-	TF_ENABLE_ONEDNN_OPTS=$$($(OTHER)) .venv/bin/python -m pytest $(TWO) -m kernels $$(grep -rl mark.kernels tests)
+	TF_ENABLE_ONEDNN_OPTS=$$($(OTHER)) .venv/bin/python -m pytest $(TWO) -m kernels $$(grep -rl --include="*.py" mark.kernels tests)
 
 # Most of the time is XLA's, for programs that run once.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
