@@ -235,7 +235,7 @@ class Finetuning:
         rates = [*dict.fromkeys(setting.get("learning_rate") for setting in self.settings)]
         if self.task.rates_width and rates == self.task.default_rates:
             listed, width = ", ".join(f"{rate:g}" for rate in rates), self.task.rates_width
-            _LOG.info("  learning rate: %s, the default for a width of %d; learning_rate sets others", listed, width)
+            _LOG.info("  learning rate: %s, the default for a width of %d; `learning_rate` sets others", listed, width)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
 

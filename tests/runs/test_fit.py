@@ -204,7 +204,7 @@ def test_default_learning_rate_and_advice(loaded, caplog):
     with caplog.at_level("INFO", "keras_bert"):
         with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
             fit(epochs=1)
-        assert "  learning rate: 0.0003, the default for a width of 32; learning_rate sets others" in caplog.messages
+        assert "  learning rate: 0.0003, the default for a width of 32; `learning_rate` sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
         with mock.patch("keras_bert.runs.finetuning.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
