@@ -62,6 +62,10 @@ def choices(**values):
     for name, numbers in listed.items():
         for value in numbers:
             if name == "learning_rate":
+                if callable(value):
+                    raise ValueError(
+                        f"`{name}` must be a peak rate; schedules are for `create_optimizer`. Received: {value}"
+                    )
                 check_not_negative(name, value)
             else:
                 check_count(name, value, least=0 if name == "seed" else 1)

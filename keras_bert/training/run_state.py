@@ -8,6 +8,7 @@ import math
 import pathlib
 import re
 import shutil
+import warnings
 
 import keras
 import tensorflow as tf
@@ -15,6 +16,7 @@ import tensorflow as tf
 from keras_bert.files import difference, read_json, replacing, write_json
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.progress import announced
+from keras_bert.training.schedule import FunctionSchedule
 
 _LOG = logging.getLogger("keras_bert")
 _NAME = re.compile(r"step-(\d{9})")
@@ -223,10 +225,19 @@ def run_settings(settings, batches, total_steps, options, optimizer, model):
         "total_steps": total_steps,
         "batches": size,
         **options,
-        "optimizer": _plain(optimizer.get_config()),
+        "optimizer": _optimizer_settings(optimizer),
         "weights": {weight.path: list(weight.shape) for weight in model.weights},
         **({"frozen_weights": _hash(frozen)} if frozen else {}),
     }
+
+
+def _optimizer_settings(optimizer):
+    """Returns the config of an optimizer; a function as schedule is known by its rates, not by its name or its lines."""
+    with warnings.catch_warnings():  # Keras', for those who save a lambda.
+        warnings.simplefilter("ignore")
+        config = _plain(optimizer.get_config())
+    schedule = optimizer._learning_rate
+    return {**config, "learning_rate": schedule.rates()} if isinstance(schedule, FunctionSchedule) else config
 
 
 def _frozen_weights(model):

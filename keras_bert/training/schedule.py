@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_bert.checks import check_count, check_not_negative, first_line
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -22,8 +24,8 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, learning_rate: float, total_steps: int, *, warmup_steps: int = 0):
         super().__init__()
-        if total_steps < 1:
-            raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
+        check_not_negative("learning_rate", learning_rate)
+        check_count("total_steps", total_steps)
         if not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "`warmup_steps` must be between 0 and `total_steps`. "
@@ -80,9 +82,22 @@ class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, function):
         super().__init__()
         self.function = keras.saving.deserialize_keras_object(function) if isinstance(function, dict) else function
+        try:
+            self._rate(0)
+        except Exception as error:  # Functions of users raise many types.
+            raise ValueError(
+                f"`learning_rate` must be a number, or a function of the step that returns one. Received: {first_line(error)}"
+            ) from error
 
     def __call__(self, step):
         return self.function(ops.cast(step, "float32"))
+
+    def _rate(self, step):
+        return float(ops.convert_to_numpy(self(step)))
+
+    def rates(self):
+        """Returns the rates at some steps: two functions are the same if these are."""
+        return [self._rate(step) for step in (0, *(2**power for power in range(21)))]
 
     def get_config(self):
         return {"function": keras.saving.serialize_keras_object(self.function)}

@@ -319,6 +319,7 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
         (["x", "y"], {"validation": [["a"], ["x"]]}, "`validation` must be a tuple of .* only texts, as list"),
         (["x", "y"], {"epochs": 0}, "`epochs` must be a positive integer"),
         (["x", "y"], {"learning_rate": -1.0}, "`learning_rate` must be a number of at least 0"),
+        (["x", "y"], {"learning_rate": abs}, "`learning_rate` must be numbers; schedules are for `create_optimizer`"),
         ([["B-X"], ["O"]], {"task": "tagging"}, "expected .* spans|span"),
         (
             [["B-X"], ["O"]],

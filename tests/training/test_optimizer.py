@@ -53,8 +53,11 @@ def test_bad_arguments(bert):
         ({"kind": "adam"}, "`kind` must be 'adamw' or 'lamb'. Received: kind='adam'"),
         ({"layer_decay": 0}, "`layer_decay` must be above 0 and at most 1. Received: layer_decay=0"),
         ({"layer_decay": 0.9}, "`layer_decay` needs a model with Transformer blocks"),
-        ({"total_steps": 0}, "`total_steps` must be at least 1"),
-        ({"total_steps": None}, "`total_steps` must be at least 1. Received: total_steps=0"),
+        ({"total_steps": 0}, "`total_steps` must be a positive integer. Received: total_steps=0"),
+        ({"total_steps": None}, "`total_steps` is required for a peak `learning_rate`. Received: total_steps=None"),
+        ({"learning_rate": "1e-3"}, "`learning_rate` must be a number of at least 0. Received: learning_rate='1e-3'"),
+        ({"learning_rate": lambda step, rate: rate}, "must be a number, or a function of the step that returns one"),
+        ({"learning_rate": lambda step: None}, "must be a number, or a function of the step that returns one"),
         ({"learning_rate": abs, "warmup_steps": 2}, "`warmup_steps` must be 0 if .* is a schedule. Received: .*=2"),
         ({"warmup_steps": 11}, "`warmup_steps` must be between 0 and `total_steps`. Received: warmup_steps=11"),
     ):
