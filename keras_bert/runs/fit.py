@@ -63,9 +63,8 @@ def choices(**values):
         for value in numbers:
             if name == "learning_rate":
                 if callable(value):
-                    raise ValueError(
-                        f"`{name}` must be a peak rate; schedules are for `create_optimizer`. Received: {value}"
-                    )
+                    wanted = "numbers; schedules are for `create_optimizer`"
+                    raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value}")
                 check_not_negative(name, value)
             else:
                 check_count(name, value, least=0 if name == "seed" else 1)

@@ -232,7 +232,7 @@ def run_settings(settings, batches, total_steps, options, optimizer, model):
 
 
 def _optimizer_settings(optimizer):
-    """Returns the config of an optimizer; a function as schedule is known by its rates, not by its name or its lines."""
+    """Returns the config of an optimizer; a function as schedule is known by its rates, not its name."""
     with warnings.catch_warnings():  # Keras', for those who save a lambda.
         warnings.simplefilter("ignore")
         config = _plain(optimizer.get_config())

@@ -85,9 +85,8 @@ class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
         try:
             self._rate(0)
         except Exception as error:  # Functions of users raise many types.
-            raise ValueError(
-                f"`learning_rate` must be a number, or a function of the step that returns one. Received: {first_line(error)}"
-            ) from error
+            wanted = "a number, or a function of the step that returns one"
+            raise ValueError(f"`learning_rate` must be {wanted}. Received: {first_line(error)}") from error
 
     def __call__(self, step):
         return self.function(ops.cast(step, "float32"))
