@@ -8,7 +8,6 @@ import math
 import pathlib
 import re
 import shutil
-import warnings
 
 import keras
 import tensorflow as tf
@@ -233,11 +232,14 @@ def run_settings(settings, batches, total_steps, options, optimizer, model):
 
 def _optimizer_settings(optimizer):
     """Returns the config of an optimizer; a function as schedule is known by its rates, not its name."""
-    with warnings.catch_warnings():  # Keras', for those who save a lambda.
-        warnings.simplefilter("ignore")
-        config = _plain(optimizer.get_config())
     schedule = optimizer._learning_rate
-    return {**config, "learning_rate": schedule.rates()} if isinstance(schedule, FunctionSchedule) else config
+    if not isinstance(schedule, FunctionSchedule):
+        return _plain(optimizer.get_config())
+    optimizer._learning_rate = None  # The function is left out: Keras cannot serialize each.
+    try:
+        return {**_plain(optimizer.get_config()), "learning_rate": schedule.rates()}
+    finally:
+        optimizer._learning_rate = schedule
 
 
 def _frozen_weights(model):

@@ -1,5 +1,6 @@
 """Runs: stopped by signals, resumed, extended; phases; the best weights; errors."""
 
+import functools
 import json
 import os
 import shutil
@@ -188,7 +189,7 @@ def test_schedules_of_ones_own(tmp_path):
             linear(tmp_path / name, keras.optimizers.schedules.InverseTimeDecay(0.3, 1, 1.0)).fit(numbered(3, 1, 4))
     assert metrics(tmp_path / "keras") == metrics(tmp_path / "function")
     # A function is known by its rates.
-    linear(tmp_path / "function", lambda step: 0.4 / (1 + step)).fit(numbered(3, 1, 4))
+    linear(tmp_path / "function", functools.partial(lambda rate, step: rate / (1 + step), 0.4)).fit(numbered(3, 1, 4))
     with pytest.raises(ValueError, match="contains a run with different settings: `optimizer.learning_rate"):
         linear(tmp_path / "function", lambda step: 0.3 / (1 + step)).fit(numbered(3, 1, 4))
 

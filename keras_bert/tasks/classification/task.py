@@ -215,9 +215,9 @@ class ClassificationTask(Task):
         if self._keeps_head(bert):
             return bert.model()
         count, several = self.spec.num_classes, self.spec.multi_label
-        if bert.has_pair_layers:  # No BERT.
-            return bert.classifier(count, pair=self.spec.pair is not None, **({"multi_label": True} if several else {}))
         own = self.head != ClassificationTask.head
+        if bert.has_pair_layers and not own:  # No BERT.
+            return bert.classifier(count, pair=self.spec.pair is not None, **({"multi_label": True} if several else {}))
         return head_named(self.head).build(bert.encoder, count, **({} if own else {"multi_label": several}))
 
     def _keeps_head(self, bert):
