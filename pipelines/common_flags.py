@@ -11,7 +11,7 @@ from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.data import text_files
 from keras_bert.files import check_writable, write_text
-from keras_bert.runs.hyperparameters import PRECISIONS, Hyperparameters
+from keras_bert.runs.hyperparameters import Hyperparameters
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -20,11 +20,11 @@ NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)
 
 
 class Training(CommandArguments):
-    """Flags of all training."""
+    """Flags of all training, besides the settings of its runs."""
 
-    gradient_accumulation: int = flag(1, "Micro-batches per batch.", least=1, section="training")
-    precision: str = flag("float32", "Computation precision.", values=PRECISIONS)
-    strategy: str = flag("auto", "Distribution.", values=["auto", "one", "mirrored", "multi_worker", "tpu"])
+    strategy: str = flag(
+        "auto", "Distribution.", values=["auto", "one", "mirrored", "multi_worker", "tpu"], section="training"
+    )
     output_dir: str = flag(None, "Output directory.", sets=("output", "directory"), required=True, section="output")
     report_to: list[str] = flag(("tensorboard",), "Where to log: tensorboard, wandb, mlflow; empty for none.")
 
