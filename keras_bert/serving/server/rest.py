@@ -1,10 +1,15 @@
 """TensorFlow Serving's REST API, plus `/healthz`, `/metrics` and a web page, on aiohttp."""
 
 import asyncio
+import base64
+import functools
+import hashlib
 import ipaddress
 import json
 import logging
+import pathlib
 import re
+import string
 import urllib.parse
 
 from aiohttp import web
@@ -12,9 +17,8 @@ from aiohttp.http import HttpProcessingError
 
 from keras_bert.serving.errors import RequestError, bad, one_line
 from keras_bert.serving.rpc_client import to_dict
-from keras_bert.serving.server import classify_regress, tensors
+from keras_bert.serving.server import tensors
 from keras_bert.serving.server.saved_model import CLASSIFY, REGRESS
-from keras_bert.serving.server.web_page import page
 
 _PATH = re.compile(
     r"models/(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,19}))?(?P<api>:predict|:classify|:regress|/metadata)?"
@@ -25,6 +29,9 @@ _EXPECTED = (
 )
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FEW = 64  # Answers with more rows are encoded in a thread.
+# Of the web page.
+_FOLDER = pathlib.Path(__file__).parent / "page"
+_SCRIPTS = ("server.js", "form.js", "answers.js", "csv.js", "table.js", "events.js")
 
 
 class _Log(logging.LoggerAdapter):
@@ -75,7 +82,7 @@ class Rest:
         return await handler(request)
 
     async def _index(self, request):
-        document, headers = page()
+        document, headers = _page()
         return web.Response(text=document, content_type="text/html", headers=headers)
 
     async def _health(self, request):
@@ -124,9 +131,9 @@ class Rest:
                 return _json(tensors.to_json(outputs, rows))
             return await asyncio.to_thread(lambda: _json(tensors.to_json(outputs, rows)))
         method = CLASSIFY if api == "classify" else REGRESS
-        inputs = classify_regress.to_inputs(signature, method, classify_regress.from_json(body))
+        inputs = tensors.example_inputs(signature, method, body)
         outputs = await self._service.run(call, version, signature, inputs)
-        return _json({"results": classify_regress.answer(method, outputs, call.rows)})
+        return _json({"results": tensors.labels_or_numbers(method, outputs, call.rows)})
 
 
 def _is_local(host, names):
@@ -210,3 +217,33 @@ async def _errors(request, handler):
     if not request.content.at_eof():
         response.force_close()  # The rest of a rejected body is not read.
     return response
+
+
+@functools.cache
+def _page():
+    """Returns the web page, one HTML document with its style and script, and its HTTP headers."""
+    sources = {"style": _source("style.css"), "script": "\n".join(map(_source, _SCRIPTS))}
+    hashes = {name: _hash(f"\n{text}") for name, text in sources.items()}
+    return string.Template(_source("page.html")).substitute(sources), _headers(**hashes)
+
+
+def _source(name):
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _headers(style, script):
+    """Restricts the page to its own script, which may connect to this server only."""
+    policy = (
+        f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
+
+
+def _hash(text):
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

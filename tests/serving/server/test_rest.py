@@ -71,8 +71,8 @@ def test_versions_status_and_metadata(server):
 
 
 def test_classify_and_regress(server):
-    from keras_bert.serving.server.classify_regress import answer as answer_of
     from keras_bert.serving.server.saved_model import CLASSIFY
+    from keras_bert.serving.server.tensors import labels_or_numbers
 
     examples = [{"x": 0.25}, {"x": [1.0]}]
     asked = {"signature_name": "classify", "examples": examples}
@@ -83,8 +83,8 @@ def test_classify_and_regress(server):
     asked = {"signature_name": "regress", "examples": [{"x": 0.5, "y": "z"}, {"x": 1.0, "b": {"b64": "YQ=="}}]}
     assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
     # A model may return only labels or only scores.
-    assert answer_of(CLASSIFY, {"scores": np.array([[0.25]])}, 1) == [[("", 0.25)]]
-    assert answer_of(CLASSIFY, {"classes": np.array([[b"low"]], object)}, 1) == [[("low", 0.0)]]
+    assert labels_or_numbers(CLASSIFY, {"scores": np.array([[0.25]])}, 1) == [[("", 0.25)]]
+    assert labels_or_numbers(CLASSIFY, {"classes": np.array([[b"low"]], object)}, 1) == [[("low", 0.0)]]
 
 
 TEXT = "`text` string (batch,)"
