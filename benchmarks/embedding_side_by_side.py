@@ -47,15 +47,14 @@ def ours(data_dir, model, most, seed):
     from keras_bert.runs.hyperparameters import Hyperparameters
     from keras_bert.similarity import unit
     from keras_bert.tasks.base import Start
-    from keras_bert.tasks.embedding import metrics
     from keras_bert.tasks.embedding.data import Data, EmbeddingSettings
-    from keras_bert.tasks.embedding.task import EmbeddingTask
+    from keras_bert.tasks.embedding.task import EmbeddingTask, similarity_scores
 
     train, dev = read(data_dir)
     train = train.first(most)
     bert = keras_bert.load(model)
     vectors = [bert.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages])]
-    before = metrics.similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
+    before = similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
     rows = Data(train, dev, {"train": "train.tsv", "dev": "dev.tsv"})
     task = EmbeddingTask(rows, Start(model, bert), EmbeddingSettings(sequence_length=LENGTH))
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
@@ -64,7 +63,7 @@ def ours(data_dir, model, most, seed):
         finetuning.run()
         (log,) = pathlib.Path(folder).rglob("metrics.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        found = metrics.similarity_scores(finetuning.grid_runs.logits("dev")["dev"][:, 0], dev.scores)
+        found = similarity_scores(finetuning.grid_runs.logits("dev")["dev"][:, 0], dev.scores)
     steps = [line for line in lines if line["kind"] == "train"]
     per_epoch = steps[-1]["step"] // EPOCHS
     seconds = sum(1 / line["time"]["steps"] for line in steps if line["step"] > per_epoch)

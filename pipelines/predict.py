@@ -155,7 +155,7 @@ def _single_label(label, exception):
 
 
 def main(arguments):
-    from keras_bert.tasks import predict_inputs, predict_outputs
+    from keras_bert.tasks import prediction_files
 
     allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
     rows = arguments.questions if arguments.question else _rows(arguments, allowed)
@@ -169,13 +169,13 @@ def main(arguments):
                 print(line, flush=True)
         return
     columns = list(rows[0]), arguments.text_column, arguments.pair_column
-    records = predict_inputs.read_records(arguments.input, *columns) if arguments.is_table else []
+    records = prediction_files.read_records(arguments.input, *columns) if arguments.is_table else []
     if len(records) != len(rows):  # A table without names of columns.
         records = [None] * len(rows)
     answers = itertools.chain.from_iterable(map(predict, parts))
     delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
     with replacing(arguments.output) as temporary:
-        predict_outputs.write(temporary, zip(records, rows, answers, strict=True), delimiter)
+        prediction_files.write(temporary, zip(records, rows, answers, strict=True), delimiter)
     print(f"wrote {len(rows):,} answers to {arguments.output}")
 
 
@@ -192,19 +192,19 @@ def _wrong_inputs(arguments, names, allowed):
 
 def _lines(arguments, rows, answers, is_first):
     """Yields the lines to print; arguments have lines to read rather than JSON."""
-    from keras_bert.tasks import predict_outputs
+    from keras_bert.tasks import prediction_files
 
-    table = predict_outputs.table(answers)
+    table = prediction_files.table(answers)
     if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
-        table = predict_outputs.with_texts(table, rows)
+        table = prediction_files.with_texts(table, rows)
     if table:
         yield from table if is_first else table[1:]
         return
     for row, answer in zip(rows, answers, strict=True):
         if arguments.positional or arguments.question:
-            yield from predict_outputs.readable(row, answer)
+            yield from prediction_files.readable(row, answer)
         else:
-            yield predict_outputs.json_line(row, answer)
+            yield prediction_files.json_line(row, answer)
 
 
 def _loaded_model(arguments):
@@ -288,13 +288,13 @@ def rectangles(rows, batch_size):
 
 def _rows(arguments, allowed):
     """Returns the texts as dicts."""
-    from keras_bert.tasks import predict_inputs
+    from keras_bert.tasks import prediction_files
 
     if allowed is None:
         if not arguments.is_table:
             raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
         arguments.only(False, "for models without rows of their own", "text_column", "pair_column", "choice_columns")
-        return predict_inputs.read_own(arguments.input)
+        return prediction_files.read_own(arguments.input)
     given = list(arguments.positional)
     if given and arguments.input:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")
@@ -307,11 +307,11 @@ def _rows(arguments, allowed):
         # Without pairs, each argument is a text; so is each with masks to fill.
         single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))
         lines = [[text] for text in given] if single else [given]
-        return [predict_inputs.from_parts("the arguments", line, allowed) for line in lines]
+        return [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
     if arguments.is_table:
         columns = arguments.text_column, arguments.pair_column, arguments.choice_columns
-        return predict_inputs.read_texts(arguments.input, allowed, *columns)
-    return predict_inputs.from_lines(*arguments.lines, allowed)
+        return prediction_files.read_texts(arguments.input, allowed, *columns)
+    return prediction_files.from_lines(*arguments.lines, allowed)
 
 
 def _needs_tensorflow(arguments):

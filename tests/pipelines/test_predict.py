@@ -9,8 +9,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert.data.sources import source
-from keras_bert.tasks import predict_inputs as texts
-from keras_bert.tasks import predict_outputs as printing
+from keras_bert.tasks import prediction_files
 from pipelines import common_flags
 from pipelines.predict import rectangles
 from tests.pipelines.programs import call, mistake
@@ -42,7 +41,7 @@ def assert_lines(printed, expected):
 
 def test_pairs(model):
     directory, expected = model
-    assert texts.from_parts("the arguments", ["a b", "c d"], [("text",), ("text", "pair")])["pair"] == "c d"
+    assert prediction_files.from_parts("the arguments", ["a b", "c d"], [("text",), ("text", "pair")])["pair"] == "c d"
     # Blank lines are ignored.
     given = "a b\tc d\r\n\r\n \na\t\r\n\r\n\n"
     assert_lines(call(PROGRAM, f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
@@ -65,7 +64,7 @@ def test_input_file(model, tmp_path):
     printed = call(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.txt", "--batch_size=2")
     assert_lines(printed, expected(["a b c", "", "f g"]))
     (tmp_path / "texts.tsv").write_text("id\ttext\n1\ta b c\n2\tf g\n")
-    assert [row["text"] for row in texts.read_texts(tmp_path / "texts.tsv", [("text",)])] == ["a b c", "f g"]
+    assert [row["text"] for row in prediction_files.read_texts(tmp_path / "texts.tsv", [("text",)])] == ["a b c", "f g"]
 
 
 def test_labels_of_ones_own(build, pieces, tmp_path):
@@ -201,14 +200,16 @@ def test_files(model, tmp_path):
 
 
 def test_a_line_with_the_names_of_columns_is_no_text():
-    assert texts.from_lines("stdin", ["text", "a"], [("text",)]) == [{"text": "a"}]
-    assert texts.from_lines("stdin", ["text\tpair", "a\tb"], [("text", "pair")]) == [{"text": "a", "pair": "b"}]
-    assert texts.from_lines("stdin", ["text"], [("text",)]) == [{"text": "text"}]
+    assert prediction_files.from_lines("stdin", ["text", "a"], [("text",)]) == [{"text": "a"}]
+    assert prediction_files.from_lines("stdin", ["text\tpair", "a\tb"], [("text", "pair")]) == [
+        {"text": "a", "pair": "b"}
+    ]
+    assert prediction_files.from_lines("stdin", ["text"], [("text",)]) == [{"text": "text"}]
 
 
 def test_nested_answers_in_a_table(tmp_path):
     answer = {"entities": [{"text": "ü", "score": 0.12345678}], "count": 1}
-    printing.write(tmp_path / "a.csv", [(None, {"text": "a,b"}, answer)], ",")
+    prediction_files.write(tmp_path / "a.csv", [(None, {"text": "a,b"}, answer)], ",")
     assert (tmp_path / "a.csv").read_text() == (
         'text,entities,count\n"a,b","[{""text"": ""ü"", ""score"": 0.123457}]",1\n'
     )
@@ -222,15 +223,15 @@ def test_answers_are_no_formulas_in_spreadsheets(tmp_path, delimiter):
         ({"=id": "=1+1"}, {"text": "=1+1"}, {"label": name, "score": -0.5, "scores": dict.fromkeys(names, 0.25)})
         for name in names
     ]
-    printing.write(tmp_path / "a.csv", parts, delimiter)
+    prediction_files.write(tmp_path / "a.csv", parts, delimiter)
     with open(tmp_path / "a.csv", newline="") as file:
         header, *rows = csv.reader(file, delimiter=delimiter)
     assert header == ["=id", "label", "score", *(f"score_{name}" for name in names)]
     marked = ["'=1+1", "'-a", "'@b", "'\tc", "'\rd", "''e", "plain", "' +f", "-1.5"]
     assert [row[:4] for row in rows] == [["=1+1", label, "-0.5", "0.25"] for label in marked]
-    printing.write(tmp_path / "b.csv", [(None, {"text": "-a"}, {"answer": "-a", "=x": ["=y"]})], delimiter)
+    prediction_files.write(tmp_path / "b.csv", [(None, {"text": "-a"}, {"answer": "-a", "=x": ["=y"]})], delimiter)
     assert (tmp_path / "b.csv").read_text().replace("\t", ",") == 'text,answer,\'=x\n-a,\'-a,"[""=y""]"\n'
-    printing.write(tmp_path / "c.jsonl", parts[:1])
+    prediction_files.write(tmp_path / "c.jsonl", parts[:1])
     assert json.loads((tmp_path / "c.jsonl").read_text())["label"] == "=1+1"
 
 
@@ -238,7 +239,7 @@ def test_answers_are_no_formulas_in_spreadsheets(tmp_path, delimiter):
 def test_columns_of_the_user_are_kept(tmp_path, delimiter):
     """Numbers with all digits, the answers of an earlier model, line ends within cells, and names that repeat."""
     record = {"text": "a\r\nb", "time": 1690000123.456, "label": "gold", "predicted_label": "mine"}
-    printing.write(tmp_path / "a.csv", [(record, {"text": "a"}, {"label": "pos", "score": 1 / 3})], delimiter)
+    prediction_files.write(tmp_path / "a.csv", [(record, {"text": "a"}, {"label": "pos", "score": 1 / 3})], delimiter)
     expected = {**record, "predicted_predicted_label": "pos", "score": 0.333333}
     if delimiter is None:
         assert json.loads((tmp_path / "a.csv").read_text()) == expected
@@ -253,33 +254,38 @@ def test_columns_of_the_user_are_kept(tmp_path, delimiter):
 def test_lines_to_read():
     """One form for each kind of answer; the rest of the test shows them."""
     entity = {"text": "Ada\tB", "label": "PER", "start": 0, "end": 5, "score": 0.5}
-    assert printing.readable({"text": "Ada\tB!"}, {"entities": [entity]}) == ['0.5000\tPER\t"Ada\tB"']
-    assert printing.readable({"text": ""}, {"entities": []}) == ["no entities"]
+    assert prediction_files.readable({"text": "Ada\tB!"}, {"entities": [entity]}) == ['0.5000\tPER\t"Ada\tB"']
+    assert prediction_files.readable({"text": ""}, {"entities": []}) == ["no entities"]
     fills = [{"token": "a", "score": 0.75}, {"token": "b", "score": 0.25}]
-    assert printing.readable({"text": "[MASK]"}, {"fills": [fills]}) == ["a 0.7500\tb 0.2500"]
+    assert prediction_files.readable({"text": "[MASK]"}, {"fills": [fills]}) == ["a 0.7500\tb 0.2500"]
     choices = {"text": "a", "choices": ["b", "c"]}
-    assert printing.readable(choices, {"choice": 1, "scores": [0.25, 0.75]}) == ["0.7500\tc", "0.2500\tb"]
+    assert prediction_files.readable(choices, {"choice": 1, "scores": [0.25, 0.75]}) == ["0.7500\tc", "0.2500\tb"]
     vector = np.array([0.5, 1.0], "float32")
-    assert printing.readable({"text": "ü\ud800"}, {"embedding": vector}) == ['{"text": "ü?", "embedding": [0.5, 1.0]}']
-    assert printing.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
+    assert prediction_files.readable({"text": "ü\ud800"}, {"embedding": vector}) == [
+        '{"text": "ü?", "embedding": [0.5, 1.0]}'
+    ]
+    assert prediction_files.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
     cut = "the [MASK] is beyond the longest text that the model takes"
-    assert printing.readable({"text": "a [MASK]"}, {"fills": []}) == [cut]
-    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5"]
+    assert prediction_files.readable({"text": "a [MASK]"}, {"fills": []}) == [cut]
+    assert prediction_files.table([{"probability": 0.5}]) == ["probability", "0.5"]
     answers = [{"labels": ["a"], "scores": {"a": 0.75, "b": 0.25}}, {"labels": [], "scores": {"a": 0.0, "b": 0.0}}]
-    assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
+    assert prediction_files.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
 
 
 def test_a_table_on_a_terminal_shows_the_texts():
     answers = [{"label": "bad", "score": 0.75, "scores": {"good": 0.25, "bad": 0.75}}] * 2
     rows = [{"text": "a\tb"}, {"text": "c" * 50}]
-    assert printing.with_texts(printing.table(answers), rows) == [
+    assert prediction_files.with_texts(prediction_files.table(answers), rows) == [
         "label  good    bad     text",
         "bad    0.2500  0.7500  a b",
         f"bad    0.2500  0.7500  {'c' * 37}...",
     ]
     answers = [{"labels": [], "scores": {"a": 0.25}}]
-    assert printing.with_texts(printing.table(answers), rows[:1]) == ["labels  a       text", "(none)  0.2500  a b"]
-    line = printing.json_line({"text": "a"}, {"score": 1 / 3, "start": 1})
+    assert prediction_files.with_texts(prediction_files.table(answers), rows[:1]) == [
+        "labels  a       text",
+        "(none)  0.2500  a b",
+    ]
+    line = prediction_files.json_line({"text": "a"}, {"score": 1 / 3, "start": 1})
     assert line == '{"text": "a", "score": 0.333333, "start": 1}'
 
 
@@ -292,13 +298,13 @@ def test_files_of_choices(tmp_path):
         "a.jsonl": '{"question": "a", "choices": ["b", "c", null]}\n',
     }.items():
         (tmp_path / name).write_text(text)
-        (row,) = texts.read_texts(tmp_path / name, names)
+        (row,) = prediction_files.read_texts(tmp_path / name, names)
         assert (row["text"], row["choices"][:2], any(row["choices"][2:])) == ("a", ["b", "c"], False)
     (tmp_path / "one.jsonl").write_text('{"text": "a", "choices": ["b"]}\n')
     with pytest.raises(ValueError, match=r"one.jsonl:1: expected at least 2 choices, got 1"):
-        texts.read_texts(tmp_path / "one.jsonl", names)
+        prediction_files.read_texts(tmp_path / "one.jsonl", names)
     with pytest.raises(ValueError, match=r"expected text and at least 2 choices. Received: 2 text\(s\)"):
-        texts.from_parts("the arguments", ["a", "b"], names)
+        prediction_files.from_parts("the arguments", ["a", "b"], names)
 
 
 def test_requests_have_rows_of_equally_many_choices():

@@ -16,8 +16,8 @@ from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.page import NOTHING, Head, Headline, short_name
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
-from keras_bert.tasks.classification.multi_label_report import judge_sets
-from keras_bert.tasks.predict_inputs import read_texts
+from keras_bert.tasks.classification.multi_label_task import judge_sets
+from keras_bert.tasks.prediction_files import read_texts
 from tests.runs.parsed import Page, having, rows_of, text_of
 
 

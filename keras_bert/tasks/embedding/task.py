@@ -1,19 +1,20 @@
-"""Training of sentence encoders on pairs with scores, pairs, triplets or NLI."""
+"""Training of sentence encoders on pairs with scores, pairs, triplets or NLI: the task, its inputs and its scores."""
 
 import dataclasses
 import functools
 
 import keras
 import numpy as np
+import tensorflow as tf
+from scipy import stats
 
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
-from keras_bert.similarity import paired
+from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
-from keras_bert.tasks.embedding import features, metrics
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
@@ -25,6 +26,7 @@ _LOSSES = {  # And the settings that they take.
     "triplet": (triplet_loss, ("margin", "distance")),
 }
 _CHARACTERS = 300  # Of a text in errors.tsv.
+_BLOCK = 1024  # Queries that are compared with all passages at a time.
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 
 
@@ -60,7 +62,7 @@ class EmbeddingTask(Task):
         self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
         self._dev_rows = dev.queries, dev.passages, None, None, None
         if dev.kind == "pairs":
-            self._dev_rows = features.distinct_passages(dev.queries, dev.passages)
+            self._dev_rows = distinct_passages(dev.queries, dev.passages)
         rows = {"train": (train.queries, train.passages), "dev": self._dev_rows[:2]}
         self.splits = {
             split: [Split(split, part, *self._features(*rows[split], part.scores))]
@@ -115,12 +117,12 @@ class EmbeddingTask(Task):
     def _features(self, queries, passages, scores):
         before = self._prompts
         with announced(f"tokenizing {len(queries):,} rows"):
-            inputs = features.tower_inputs(
+            inputs = tower_inputs(
                 [before["query"] + text for text in queries],
                 [[before["passage"] + text for text in row] for row in passages],
                 self.preprocessor,
             )
-        return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
+        return inputs, row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
     def summarize(self):
         """Summarizes the data, see `tasks.summary`."""
@@ -160,12 +162,12 @@ class EmbeddingTask(Task):
         return self._scores(self._similarities(outputs))
 
     def _similarities(self, outputs):
-        """Returns the similarities of the passages of each row; for pairs, what `metrics.ranks` returns."""
+        """Returns the similarities of the passages of each row; for pairs, what `ranks` returns."""
         function = self.bert.similarity_function
         queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
         right, others, order = self._dev_rows[2:]
         if right is not None:
-            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others, function)
+            found = ranks(queries, passages[: right.max() + 1, 0], right, others, function)
             return np.stack(found, 1)[np.argsort(order)]
         return paired(queries[:, None], passages, function)
 
@@ -173,16 +175,16 @@ class EmbeddingTask(Task):
         dev = self.examples["dev"]
         match dev.kind:
             case "scored":
-                return metrics.similarity_scores(similarities[:, 0], dev.scores)
+                return similarity_scores(similarities[:, 0], dev.scores)
             case "pairs":
-                return metrics.retrieval_scores(similarities[:, 0])
+                return retrieval_scores(similarities[:, 0])
             case _:
-                return metrics.triplet_scores(similarities, self._present())
+                return triplet_scores(similarities, self._present())
 
     def _present(self):
         """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
         dev = self.examples["dev"]
-        return features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
+        return row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
 
     def logits(self, split, predict):
         return self._similarities(predict(self.dev))
@@ -277,3 +279,115 @@ def _card(data):
         "trained_on": data.names["train"],
         "example": '["A text.", "Another one."]',
     }
+
+
+def tower_inputs(queries, passages, preprocessor):
+    """Returns the inputs of `build_bi_encoder`, ragged. Equal texts are tokenized once.
+
+    Shorter lists of `passages`, a list of lists, get absent passages, which have no tokens.
+    """
+    flat, count = _rectangle(passages)
+    inputs = {f"query_{name}": ids for name, ids in _ragged(queries, preprocessor).items()}
+    for name, ids in _ragged(flat, preprocessor).items():
+        inputs[f"passage_{name}"] = tf.RaggedTensor.from_uniform_row_length(ids, count)
+    return inputs
+
+
+def text_ids(texts):
+    """Returns a number for each text, equal for equal texts, in the order of their first occurrence; -1 for `None`."""
+    known = {None: -1}
+    return np.array([known.setdefault(text, len(known) - 1) for text in texts], "int32")
+
+
+def row_ids(queries, passages):
+    """Returns the targets of `in_batch_loss` and `triplet_loss`."""
+    flat, count = _rectangle(passages)
+    return {"query_ids": text_ids(queries), "passage_ids": text_ids(flat).reshape(-1, count)}
+
+
+def distinct_passages(queries, passages):
+    """Arranges pairs so that each distinct passage is in one row: a model computes it once.
+
+    Returns:
+        Queries and passages, first a row for each distinct passage, then the other queries without a passage; the
+        number of the right passage of each row; the numbers of other right passages by row, for queries that occur
+        with several; and the original row of each.
+    """
+    numbers = text_ids([row[0] for row in passages])
+    _, first = np.unique(numbers, return_index=True)  # In increasing order, as are the numbers.
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(numbers)), first)])
+    arranged = [passages[row][:1] if place < len(first) else [] for place, row in enumerate(order)]
+    queries, right = [queries[row] for row in order], numbers[order]
+    known = {}
+    for query, number in zip(queries, right, strict=True):
+        known.setdefault(query, set()).add(number)
+    others = {row: sorted(known[query] - {right[row]}) for row, query in enumerate(queries) if len(known[query]) > 1}
+    return queries, arranged, right, others, order
+
+
+def _rectangle(passages):
+    """Returns the passages of all rows, `None` for absent ones, and their number in each row."""
+    count = max(1, *map(len, passages))
+    return [text for row in passages for text in [*row, *[None] * (count - len(row))]], count
+
+
+def _ragged(texts, preprocessor):
+    """Returns the inputs of texts, without tokens for `None`."""
+    numbers = text_ids(texts)
+    distinct = [text for text in dict.fromkeys(texts) if text is not None]
+    inputs = preprocessor.ragged(distinct)
+    empty = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [0])
+    rows = np.where(numbers < 0, len(distinct), numbers)
+    return {name: tf.gather(tf.concat([ids, tf.cast(empty, ids.dtype)], 0), rows) for name, ids in inputs.items()}
+
+
+def similarity_scores(similarities, scores):
+    """Returns the correlations of similarities with scores: 0 if one of them is constant."""
+    constant = np.ptp(similarities) == 0 or np.ptp(scores) == 0
+    return {
+        "spearman": 0.0 if constant else float(stats.spearmanr(similarities, scores).statistic),
+        "pearson": 0.0 if constant else float(stats.pearsonr(similarities, scores).statistic),
+    }
+
+
+def ranks(queries, passages, right, also_right=None, function="cosine"):
+    """Ranks the passage in the row `right` for each query by similarity, behind those of equal similarity.
+
+    The rows `also_right`, by the number of the query, do not count.
+
+    Returns:
+        Integer arrays: the ranks, 1 for the best; and the row of the best passage if it is a wrong one, otherwise -1.
+    """
+    also_right = also_right or {}
+    found, wrong = [], []
+    for start in range(0, len(queries), _BLOCK):
+        rows = np.asarray(right[start : start + _BLOCK])
+        scores = similarity(queries[start : start + _BLOCK], passages, function)
+        own = scores[np.arange(len(rows)), rows]
+        better = scores >= own[:, None]
+        for number in also_right.keys() & set(range(start, start + len(rows))):
+            better[number - start, also_right[number]] = False
+        found.append(better.sum(1))
+        better[np.arange(len(rows)), rows] = False
+        wrong.append(np.where(better.any(1), np.where(better, scores, -np.inf).argmax(1), -1))
+    return np.concatenate(found), np.concatenate(wrong)
+
+
+def retrieval_scores(ranks):
+    """Returns recall@1, recall@10 and MRR@10 of ranks."""
+    ranks = np.asarray(ranks)
+    return {
+        "MRR@10": float(np.mean(np.where(ranks <= 10, 1 / ranks, 0))),
+        "recall@1": float(np.mean(ranks <= 1)),
+        "recall@10": float(np.mean(ranks <= 10)),
+    }
+
+
+def triplet_scores(similarities, present):
+    """Returns the share of the rows with wrong passages whose right passage is more similar than each of them.
+
+    `similarities` `(rows, passages)` have the right passage first; `present` is false for absent passages.
+    """
+    rows = present[:, 1:].any(1)
+    wrong = np.where(present[:, 1:], similarities[:, 1:], -np.inf).max(1, initial=-np.inf)
+    return {"accuracy": float(np.mean(similarities[rows, 0] > wrong[rows]))}

@@ -12,7 +12,7 @@ from keras_bert.data.sources import stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, read_table
 from keras_bert.tasks.classification.predictions import dense
-from keras_bert.tasks.predict_inputs import read_texts
+from keras_bert.tasks.prediction_files import read_texts
 from tests.tasks.files import write
 
 FORMATS = [
