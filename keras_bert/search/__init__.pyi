@@ -4,6 +4,6 @@ from keras_bert.search.data import read_relevance as read_relevance
 from keras_bert.search.data import read_squad as read_squad
 from keras_bert.search.hits import rerank as rerank
 from keras_bert.search.index import SearchIndex as SearchIndex
+from keras_bert.search.index import build_index as build_index
 from keras_bert.search.index import open_index as open_index
-from keras_bert.search.index_builder import build_index as build_index
 from keras_bert.search.metrics import evaluate as evaluate

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.search import build_index, index_builder, open_index
+from keras_bert.search import build_index, open_index
 from keras_bert.search.data import Passage
 from keras_bert.similarity import unit
 from tests.search.conftest import TEXTS
@@ -38,8 +38,7 @@ def quick(monkeypatch):
         seen.extend(texts)
         return unit([np.random.default_rng(list(text.encode(errors="replace"))).normal(size=32) for text in texts])
 
-    for module in (index_builder, keras_bert.search.index):
-        monkeypatch.setattr(module, "embed", embed)
+    monkeypatch.setattr("keras_bert.search.index.embed", embed)
     return seen
 
 
@@ -142,7 +141,9 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((300, 32)).astype("float16").astype("float32")
     vectors[150:] = vectors[rng.integers(0, 50, 150)]
-    monkeypatch.setattr(index_builder, "embed", lambda bert, texts, *_: vectors[[int(text or 0) for text in texts]])
+    monkeypatch.setattr(
+        "keras_bert.search.index.embed", lambda bert, texts, *_: vectors[[int(text or 0) for text in texts]]
+    )
     texts = list(map(str, range(300)))
     index = build_index(bert, texts, tmp_path / "index", approximate=approximate, block=64)
     queries = rng.standard_normal((70, 32)).astype("float32")
@@ -159,7 +160,7 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
 
 
 def test_indexes_of_many_passages_are_graphs(bert, quick, tmp_path, monkeypatch):
-    monkeypatch.setattr(index_builder, "EXACT", 8)
+    monkeypatch.setattr("keras_bert.search.index.EXACT", 8)
     for texts, approximate in ((TEXTS[:8], False), (TEXTS, True)):
         index = build_index(bert, texts, tmp_path / f"{len(texts)}")
         assert index.facts.approximate == approximate
