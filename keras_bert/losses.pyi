@@ -1,12 +1,12 @@
-from keras_bert.training.contrastive import cosine_loss as cosine_loss
-from keras_bert.training.contrastive import in_batch_loss as in_batch_loss
-from keras_bert.training.contrastive import triplet_loss as triplet_loss
 from keras_bert.training.distillation import distillation_loss as distillation_loss
 from keras_bert.training.distillation import pretraining_distillation_losses as pretraining_distillation_losses
 from keras_bert.training.losses import Loss as Loss
 from keras_bert.training.losses import classification_loss as classification_loss
+from keras_bert.training.losses import cosine_loss as cosine_loss
+from keras_bert.training.losses import in_batch_loss as in_batch_loss
 from keras_bert.training.losses import multi_label_loss as multi_label_loss
 from keras_bert.training.losses import pretraining_losses as pretraining_losses
 from keras_bert.training.losses import regression_loss as regression_loss
 from keras_bert.training.losses import span_loss as span_loss
 from keras_bert.training.losses import token_loss as token_loss
+from keras_bert.training.losses import triplet_loss as triplet_loss

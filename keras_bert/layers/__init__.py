@@ -2,7 +2,6 @@
 
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.composite import Composite, Dense
-from keras_bert.layers.decoder import DecoderBlock
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.embeddings import BertEmbeddings, PositionIds, ScaledEmbeddings, TokenEmbedding
 from keras_bert.layers.head_layers import (
@@ -20,7 +19,7 @@ from keras_bert.layers.head_layers import (
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
-from keras_bert.layers.transformer import FeedForward, TransformerBlock
+from keras_bert.layers.transformer import DecoderBlock, FeedForward, TransformerBlock
 
 __all__ = [
     "AttentionMask",

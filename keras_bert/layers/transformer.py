@@ -1,4 +1,4 @@
-"""The post-norm Transformer block (Vaswani et al., 2017, section 3.1; BERT, section 3)."""
+"""The post-norm blocks of encoder and decoder (Vaswani et al., 2017, section 3.1; BERT, section 3)."""
 
 import keras
 from keras import ops
@@ -169,3 +169,118 @@ class TransformerBlock(Composite):
         if not return_attention_scores:
             return output
         return output, keras.KerasTensor((batch, self.num_heads, count, length), self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class DecoderBlock(Composite):
+    """Self-attention, attention to the encoder and feed-forward network, each with dropout, residual and LayerNorm.
+
+    Args:
+        hidden_size: int, width of the block.
+        num_heads: int, number of attention heads.
+        intermediate_size: int, inner width of the feed-forward network.
+        activation: str, a `hidden_act` of `TransformerConfig`. Defaults to "relu".
+        dropout: float, dropout rate of the output of the sublayers. Defaults to 0.0.
+        attention_dropout: float, dropout rate of the attention probabilities. Defaults to 0.0.
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+        layer_norm_eps: float, epsilon of the LayerNorms. Defaults to 1e-6.
+
+    Call arguments:
+        hidden: `(batch, length, hidden_size)`.
+        memory: `(batch, source length, hidden_size)`, the encoder's output.
+        attention_mask: boolean, see `AttentionMask`; must be causal.
+        memory_mask: boolean, see `AttentionMask`.
+        return_attention_scores: bool, whether to also return the attention probabilities. Defaults to `False`.
+        training: bool, whether to apply dropout.
+
+    Returns:
+        `(batch, length, hidden_size)`, or a triple of that, the probabilities of self-attention
+        `(batch, num_heads, length, length)` and of cross-attention `(batch, num_heads, length, source length)`.
+
+    Example:
+        block = DecoderBlock(hidden_size=512, num_heads=8, intermediate_size=2048)
+        y = block(x, memory, AttentionMask(causal=True)(target_mask), AttentionMask()(source_mask))
+    """
+
+    def __init__(
+        self,
+        hidden_size,
+        num_heads,
+        intermediate_size,
+        activation="relu",
+        dropout=0.0,
+        attention_dropout=0.0,
+        initializer_range=0.02,
+        layer_norm_eps=1e-6,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.intermediate_size = intermediate_size
+        self.activation = activation
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+
+        options = self.part_options
+        heads = {"hidden_size": hidden_size, "num_heads": num_heads, "dropout": attention_dropout, **options}
+        heads["initializer_range"] = initializer_range
+        self.attention = MultiHeadAttention(name="attention", **heads)
+        self.attended_dropout = Dropout(dropout, name="attended_dropout", **options)
+        self.attention_norm = LayerNorm(layer_norm_eps, name="attention_norm", **options)
+        self.cross_attention = MultiHeadAttention(cross_attention=True, name="cross_attention", **heads)
+        self.read_dropout = Dropout(dropout, name="read_dropout", **options)
+        self.cross_attention_norm = LayerNorm(layer_norm_eps, name="cross_attention_norm", **options)
+        self.feed_forward = FeedForward(
+            hidden_size, intermediate_size, activation, initializer_range, name="feed_forward", **options
+        )
+        self.output_dropout = Dropout(dropout, name="output_dropout", **options)
+        self.output_norm = LayerNorm(layer_norm_eps, name="output_norm", **options)
+
+    def build(self, hidden_shape, memory_shape=None):
+        parts = (self.attention, self.attention_norm, self.cross_attention, self.cross_attention_norm)
+        for part in (*parts, self.feed_forward, self.output_norm):
+            part.build((None, None, self.hidden_size))
+
+    def call(self, hidden, memory, attention_mask=None, memory_mask=None, return_attention_scores=False, training=None):
+        own, read = self.attention.project(hidden), self.cross_attention.project_memory(memory)
+        output, *scores = self._attend(hidden, own, read, attention_mask, memory_mask, training)
+        return (output, *scores) if return_attention_scores else output
+
+    def step(self, hidden, append, memory, attention_mask=None, memory_mask=None):
+        """Returns the outputs of new tokens.
+
+        Args:
+            hidden: `(batch, rows, hidden_size)`, the new tokens.
+            append: callable that takes key and value of the new tokens, `(batch * rows, heads, size)` in any shape, and
+                returns those of all tokens so far, `(batch * rows, heads, tokens so far, size)`.
+            memory: key and value of the encoder's output, from `cross_attention.project_memory`.
+            attention_mask: boolean, broadcasts to `(batch * rows, heads, 1, tokens so far)`.
+            memory_mask: boolean, see `AttentionMask`.
+        """
+        batch, rows, width = ops.shape(hidden)
+        query, key, value = self.attention.project(ops.reshape(hidden, (batch * rows, 1, width)))
+        key, value = append(key, value)
+        own = query, ops.transpose(key, (0, 1, 3, 2)), value
+        return self._attend(hidden, own, memory, attention_mask, memory_mask)[0]
+
+    def _attend(self, hidden, own, memory, attention_mask, memory_mask, training=None):
+        attended, scores = self.attention.attend(*own, hidden, attention_mask, training=training)
+        hidden = self.attention_norm(hidden + self.attended_dropout(attended, training=training))
+        query = self.cross_attention.project_query(hidden)
+        read, read_scores = self.cross_attention.attend(query, *memory, hidden, memory_mask, training=training)
+        hidden = self.cross_attention_norm(hidden + self.read_dropout(read, training=training))
+        output = self.output_dropout(self.feed_forward(hidden, training=training), training=training)
+        return self.output_norm(hidden + output), scores, read_scores
+
+    def compute_output_spec(
+        self, hidden, memory, attention_mask=None, memory_mask=None, return_attention_scores=False, training=None
+    ):
+        output = keras.KerasTensor(hidden.shape, self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        batch, length, _ = hidden.shape
+        shapes = [(batch, self.num_heads, length, keys) for keys in (length, memory.shape[1])]
+        return output, *(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)

@@ -12,7 +12,7 @@ from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
-from keras_bert.translation.beams import Beam
+from keras_bert.translation.decoding import Beam
 from keras_bert.translation.model import describe
 from keras_bert.translation.wing import answer
 

@@ -22,8 +22,8 @@ from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import InverseSquareRootSchedule
 from keras_bert.training.trainer import Trainer
-from keras_bert.translation.beams import Beam
 from keras_bert.translation.data import listed_lines
+from keras_bert.translation.decoding import Beam
 from keras_bert.translation.model import describe
 from keras_bert.translation.signature import Translator
 

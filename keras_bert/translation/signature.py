@@ -3,8 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.text.signatures import texts, traced_once
-from keras_bert.translation.beams import Beam, beam_search
-from keras_bert.translation.decoding import CachedDecoder
+from keras_bert.translation.decoding import Beam, CachedDecoder, beam_search
 
 _MORE = 50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
 

@@ -16,7 +16,7 @@ from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
 from keras_bert.translation import data
-from keras_bert.translation.beams import Beam
+from keras_bert.translation.decoding import Beam
 from keras_bert.translation.loaded import load
 from keras_bert.translation.model import build_transformer, describe
 from keras_bert.translation.signature import Translator

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.pair_bucketing import TowerBatches
-from keras_bert.training.contrastive import in_batch_loss
+from keras_bert.training.losses import in_batch_loss
 from keras_bert.training.trainer import Trainer
 from tests.training.small_run import assert_same_weights, metrics
 

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.contrastive import in_batch_loss
-from keras_bert.training.losses import Loss, classification_loss, regression_loss
+from keras_bert.training.losses import Loss, classification_loss, in_batch_loss, regression_loss
 from keras_bert.training.step import StepOptions, TrainStep
 from keras_bert.training.trainer import Trainer
 from tests.conftest import eagerly

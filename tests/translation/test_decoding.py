@@ -8,10 +8,9 @@ import pytest
 import scipy.special
 
 from keras_bert.translation import marian
-from keras_bert.translation.beams import Beam, beam_search
 from keras_bert.translation.config import TransformerConfig
+from keras_bert.translation.decoding import Beam, Sampling, beam_search, sample
 from keras_bert.translation.model import Decoder, build_transformer
-from keras_bert.translation.sampling import Sampling, sample
 from tests.translation.conftest import build
 
 

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.translation.beams import Beam
 from keras_bert.translation.config import TransformerConfig
+from keras_bert.translation.decoding import Beam
 from keras_bert.translation.model import build_transformer, describe
 from keras_bert.translation.signature import Translator
 

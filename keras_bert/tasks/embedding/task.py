@@ -17,7 +17,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
-from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
+from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
 
 _LOSSES = {  # And the settings that they take.
