@@ -8,7 +8,7 @@ import numpy as np
 from keras_bert.files import read_json, write_json
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning, Run
-from keras_bert.runs.grid_runs import GridRuns, read_logits, remove_snapshots
+from keras_bert.runs.grid import GridRuns, read_logits, remove_snapshots
 from keras_bert.runs.results import Results
 from keras_bert.training.distribution import sum_over_replicas
 

@@ -18,7 +18,7 @@ from keras_bert.files import read_lines
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
-from keras_bert.runs.grid_runs import GridRuns
+from keras_bert.runs.grid import GridRuns
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary

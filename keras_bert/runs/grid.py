@@ -1,13 +1,26 @@
-"""The settings of a grid of runs, the order of their results, and statistics over seeds."""
+"""A grid of runs: its settings, its runs in a folder and an ensemble of the best, and statistics over seeds."""
 
+import contextlib
+import gc
 import itertools
 import json
+import logging
 import math
+import pathlib
+import re
+import shutil
 import statistics
+import time
 
 import numpy as np
 
-from keras_bert.training.progress import is_share
+from keras_bert.files import difference, read_json, read_lines, write_json
+from keras_bert.tasks.logits import mean_logits
+from keras_bert.training.progress import Progress, is_share
+
+_RESULT, _SECONDS = "result.json", "seconds.json"
+
+_LOG = logging.getLogger("keras_bert")
 
 
 def settings(**choices):
@@ -108,3 +121,186 @@ def setting_text(setting):
 
 def _cell(name, value, missing="diverged"):
     return missing if math.isnan(value) else f"{100 * value:.2f}%" if is_share(name) else f"{value:.4f}"
+
+
+class GridRuns:
+    """The runs of a grid in a folder: which ones are left, their results and logits, and the best of them.
+
+    `runs/` in the directory has a folder for each run, also for those of earlier grids. `metric` selects the best run;
+    `combine` combines the logits of the `ensemble` best ones, a list of arrays. Only one of several workers should
+    `write`.
+
+    Attributes:
+        results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
+        progress: `Progress` of the current run, or `None`.
+        names: dict, what messages call data, by their names among the settings that all runs share.
+        counts_earlier: bool, whether runs of earlier grids in the folder count, too. Defaults to `True`.
+    """
+
+    def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
+        self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
+        self._ensemble, self._combine, self._settings = ensemble, combine, []
+        self.results, self.progress, self.counts_earlier, self.names = [], None, True, {}
+
+    def unfinished(self, settings, common):
+        """Reads the results in the folder; returns the settings that have none yet.
+
+        `common` are the settings that all runs share, such as the model; they must equal those of the folder's runs.
+        """
+        runs = self.directory / "runs"
+        self._check_common(runs / "common.json", common)
+        found = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
+        self.results = found if self.counts_earlier else self._only(settings, found)
+        done = [result["setting"] for result in self.results]
+        left = [setting for setting in settings if setting not in done]
+        names = [folder_name(setting) for setting in [*done, *left]]
+        if shared := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{runs}: two settings would share the folder {shared[0]}. Expected different names")
+        if not left:
+            _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
+        self._settings = settings
+        return left
+
+    def _check_common(self, path, common):
+        """Raises an error if the settings that all runs share differ from those in the file; writes a new one."""
+        if not path.exists():
+            if self.write:
+                write_json(path, common)
+        elif differs := difference(read_json(path), common):
+            differs = re.sub("`([^`]*)`", lambda name: f"`{self.names.get(name[1], name[1])}`", differs)
+            raise ValueError(
+                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
+            )
+
+    def _only(self, settings, found):
+        """Returns the results of runs with these settings; without the model of their best one, all run again."""
+        earlier = [result for result in found if result["setting"] not in settings]
+        self.results = [result for result in found if result not in earlier]
+        if earlier:
+            names = ", ".join(folder_name(result["setting"]) for result in earlier)
+            _LOG.info("  runs with other settings are in the folder and do not count: %s", names)
+        kept = read_json(self._kept) if self._kept.exists() else None
+        if (best := self.best()) and kept != best[0]["setting"]:
+            _LOG.info("  the folder has the model of another run: %d run(s) are repeated", len(self.results))
+            if self.write:
+                for result in self.results:
+                    shutil.rmtree(self.folder(result["setting"]))
+            return []
+        return self.results
+
+    @property
+    def _kept(self):
+        """The file of the setting whose model is kept."""
+        return self.directory / "runs" / "kept.json"
+
+    def keep(self, setting):
+        """Notes that the model of a run is the one in the folder; call it before the model is written."""
+        write_json(self._kept, setting)
+
+    @contextlib.contextmanager
+    def started(self, setting):
+        """Creates the folder of a run; measures the time of the block, and then removes the run's snapshots."""
+        folder = self.folder(setting)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.progress = self._progress(setting, resumed=self.progress is None)
+        with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
+            yield folder
+        if self.write:
+            remove_snapshots(folder)
+
+    def _progress(self, setting, resumed):
+        """Returns the `Progress` of a run; a run takes time in proportion to its epochs."""
+        done = [setting, *(result["setting"] for result in self.results)]
+        later = [other for other in self._settings if other not in done]
+        rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
+        return Progress(len(self._settings) - len(later), len(self._settings), rest, resumed)
+
+    def is_best(self, setting, result):
+        """Returns whether a new run is better than all finished ones."""
+        new = {"setting": setting, **result}
+        return ranked([*self.results, new], self.metric)[0] is new
+
+    def add(self, setting, result):
+        """Adds the result of a finished run, a dict with `scores`."""
+        self.results.append({"setting": setting, **result})
+        gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
+        if self.write:
+            write_json(self.folder(setting) / _RESULT, self.results[-1])
+
+    def finish(self):
+        """Sorts the results and adds NaN for scores that only other runs have. Raises an error if all runs diverged."""
+        self.results, self.progress = in_order(_with_all_scores(self.results)), None
+        if not self.best():
+            diverged = [result["diverged"] for result in self.results if "diverged" in result]
+            raise FloatingPointError(
+                f"{len(diverged)} of {len(self.results)} run(s) in {self.directory / 'runs'} diverged, which leaves no "
+                f"model to keep. Add a lower learning rate. The first one: {diverged[0]}"
+            )
+
+    def best(self):
+        """Returns the results of the ensemble's runs, the best first, without runs that diverged."""
+        best = ranked(self.results, self.metric)[: self._ensemble]
+        return [result for result in best if not math.isnan(result["scores"][self.metric])]
+
+    def logits(self, split):
+        """Returns the combined logits of the ensemble as a dict of arrays."""
+        arrays = [read_logits(self.folder(result["setting"]) / f"{split}.npz") for result in self.best()]
+        return {name: self._combine([part[name] for part in arrays]) for name in arrays[0]}
+
+    def curves(self):
+        """Returns the lines of each run's `metrics.jsonl`, by folder name."""
+        files = [self.folder(result["setting"]) / "metrics.jsonl" for result in self.results]
+        return {file.parent.name: read_lines(file) for file in files}
+
+    def seconds(self):
+        """Returns the duration of all runs, including interrupted parts."""
+        return sum(_seconds(self.folder(result["setting"]) / _SECONDS) for result in self.results)
+
+    def to_json(self):
+        """Returns the entries of `results.json` about the runs."""
+        best = self.best()
+        return {
+            "metric": self.metric,
+            "best": best[0],
+            "ensemble": [result["setting"] for result in best],
+            "summary": seed_statistics(self.results, self.metric),
+            "runs": self.results,
+        }
+
+    def folder(self, setting):
+        """Returns the folder of a run."""
+        return self.directory / "runs" / folder_name(setting)
+
+
+def read_logits(path):
+    """Returns the arrays of an `.npz` file as a dict."""
+    with np.load(path) as file:
+        return dict(file)
+
+
+def _with_all_scores(results):
+    """Adds NaN for scores that only other runs have; a run that diverged may have none."""
+    longest_first = sorted(results, key=lambda result: -len(result["scores"]))
+    names = dict.fromkeys((name for result in longest_first for name in result["scores"]), math.nan)
+    return [{**result, "scores": names | result["scores"]} for result in results]
+
+
+@contextlib.contextmanager
+def _timed(path):
+    """Adds the duration of the block to that in the file."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        write_json(path, _seconds(path) + time.monotonic() - began)
+
+
+def _seconds(path):
+    return read_json(path) if path.exists() else 0.0
+
+
+def remove_snapshots(folder):
+    """Removes the weights that a run keeps while it trains, including those of earlier stages."""
+    for name in ("snapshots", "best", "averaged"):
+        for snapshots in list(folder.rglob(name)):
+            shutil.rmtree(snapshots, ignore_errors=True)

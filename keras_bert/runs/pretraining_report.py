@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_bert.files import read_lines, write_text
 from keras_bert.heads.registry import describe
 from keras_bert.pretraining.inspection import sample_fills
-from keras_bert.reports import charts, curves, page
+from keras_bert.reports import charts, page
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
 from keras_bert.rewirings.joined import without_teacher
@@ -81,7 +81,7 @@ def _result(name, value):
 def _figure(name, lines):
     unit, series = 100 if is_share(name) else 1, []
     for style, kind in (("training", "train"), ("dev", "evaluation")):
-        if points := curves.points(lines, kind, name, unit):
+        if points := charts.curve_points(lines, kind, name, unit):
             series.append((f"best {style}", style, points))
     return charts.lines(series, _NAMES[name], "steps") if series else ""
 

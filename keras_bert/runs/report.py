@@ -5,7 +5,7 @@ import pathlib
 
 from keras_bert.data.text_files import NUMBER, as_text
 from keras_bert.files import write_text
-from keras_bert.reports import charts, curves, page
+from keras_bert.reports import charts, page
 from keras_bert.runs import grid
 from keras_bert.training.progress import is_share
 
@@ -31,7 +31,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         times=", in percent" if unit == 100 else "",
         several=len(results) > 1,
         scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
-        curves=curves.figures(metric, unit, run_curves, best and grid.folder_name(best["setting"])),
+        curves=charts.learning_curves(metric, unit, run_curves, best and grid.folder_name(best["setting"])),
         sections=sections,
         errors=(ERRORS, len(errors) - 1) if errors else None,
     )

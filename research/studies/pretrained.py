@@ -6,7 +6,7 @@ import shutil
 
 from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
 from keras_bert.pretraining import Masking
-from keras_bert.runs.grid_runs import remove_snapshots
+from keras_bert.runs.grid import remove_snapshots
 from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings, open_held_out, open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.training.run_state import Snapshots

@@ -4,7 +4,7 @@ import math
 import pathlib
 
 from keras_bert.files import write_json, write_text
-from keras_bert.reports import charts, curves, page
+from keras_bert.reports import charts, page
 from keras_bert.reports.environment import environment
 from research.studies import tables
 
@@ -74,7 +74,7 @@ def _losses(runs):
     """Returns a figure of the lines of `metrics.jsonl` by pre-training; `None` without a point."""
     series, key = [], []
     for number, (name, lines) in enumerate(runs.items()):
-        points = curves.points(lines, "evaluation", "mlm_loss")
+        points = charts.curve_points(lines, "evaluation", "mlm_loss")
         if points:
             series.append((f"h{number % 8} dev", name, points))
             key.append((f"h{number % 8}", name))
