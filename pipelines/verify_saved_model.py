@@ -17,7 +17,7 @@ a problem.
 import os
 import sys
 
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 
 from . import command, common_flags
 from .arguments import flag

@@ -16,7 +16,7 @@ import pytest
 import keras_bert
 from keras_bert.heads.registry import HEADS
 from keras_bert.imports import EXTRA_OF
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 from pipelines.__main__ import commands
 from tests import documents
 from tests.browsers import chromium

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 from research.feature_tagging import task
 from research.studies import cost, pretrained
 from research.studies.scales import SCALES

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.data import Data, Examples, Task
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.classification.summary import majority, summarize, warnings
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.data.sources import finite_number
 from keras_bert.data.text_files import split_tabs
 from keras_bert.files import replacing, write_text
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"

@@ -1,6 +1,6 @@
 """Writes files of GLUE tasks in the official layout."""
 
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 
 # All of the same length, so that each function is traced once.
 WORDS = ["a b c", "c d a", "e f g", "b c h", "g h a", "d e f"] * 2

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.utils.class_weight import compute_class_weight
 
 from keras_bert.tasks.classification.data import Task
-from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
     choose_thresholds,
