@@ -10,7 +10,7 @@ import logging
 import re
 import string
 
-from keras_bert.data.sources import Rows, converted, readable, source
+from keras_bert.data.sources import Rows, cell, converted, readable, source
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.
@@ -79,12 +79,12 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
 
 def _question(columns, place, record):
     """Returns the text of a row, its choices, and the label as it is in the file or `None`."""
-    text = _string(place, columns.described(columns.text), record[columns.text])
+    text = _string(columns.cell(place, columns.text), record[columns.text])
     if not text.strip():
-        raise ValueError(f"{place}: {columns.described(columns.text)} is empty")
+        raise ValueError(f"{columns.cell(place, columns.text)} is empty")
     choices = _choices(place, columns, record)
     if columns.before:
-        before = _string(place, columns.described(columns.before), record[columns.before])
+        before = _string(columns.cell(place, columns.before), record[columns.before])
         choices = [f"{before} {choice}".strip() if choice else "" for choice in choices]
     if sum(map(bool, choices)) < 2:
         raise ValueError(f"{place}: expected at least 2 choices, got {sum(map(bool, choices))}")
@@ -96,7 +96,7 @@ def _row(columns, start, place, record):
     text, choices, label = _question(columns, place, record)
     if columns.label is None:
         return text, choices, None
-    place, number = f"{place}: {columns.described(columns.label)}", _index_of(label, start)
+    place, number = columns.cell(place, columns.label), _index_of(label, start)
     if number is None or not 0 <= number < len(choices):
         raise ValueError(f"{place} must be {_described_keys(start, len(choices))}. Received: {label!r:.80}")
     if not choices[number]:
@@ -110,17 +110,17 @@ def _choices(place, columns, record):
     names = columns.choices
     if len(values) == 1:
         if not isinstance(values[0], list):
-            raise ValueError(f"{place}: column `{names[0]}` must be a list of strings. Received: {values[0]!r:.80}")
+            raise ValueError(f"{cell(place, names[0])} must be a list of strings. Received: {values[0]!r:.80}")
         values, names = values[0], [f"{names[0]}[{index}]" for index in range(len(values[0]))]
     return [
-        "" if value is None else _string(place, columns.described(name), value).strip()
+        "" if value is None else _string(columns.cell(place, name), value).strip()
         for name, value in zip(names, values, strict=True)
     ]
 
 
-def _string(place, column, value):
+def _string(place, value):
     if not isinstance(value, str):
-        raise ValueError(f"{place}: {column} must be a string. Received: {value!r:.80}")
+        raise ValueError(f"{place} must be a string. Received: {value!r:.80}")
     return value
 
 
@@ -139,7 +139,7 @@ def _numbering(origin, raw_rows, columns, start, skip_bad_rows):
     """Returns `_letters_and_start` of the labels of all rows that can be read."""
     found = list(_labels(origin, raw_rows, columns)) if columns.label else []
     try:
-        return _letters_and_start(origin, columns.described(columns.label), found, start)
+        return _letters_and_start(origin, columns, found, start)
     except ValueError:
         # Too many unreadable rows are the first problem to report.
         converted(origin, raw_rows, functools.partial(_question, columns), skip_bad_rows)
@@ -157,9 +157,9 @@ class _Layout:
     first_label: int | None = None  # The number of the first choice, if the layout defines it.
     header: list | None = None  # Names for the columns of a table without column names.
 
-    def described(self, column):
-        """Returns how messages call a column."""
-        return f"the {column}" if self.header else f"column `{column}`"
+    def cell(self, place, column):
+        """Returns how messages call a value of a row."""
+        return f"{place}: the {column}" if self.header else cell(place, column)
 
 
 def _layout(origin, text, choices, label, labeled):
@@ -269,12 +269,12 @@ def _described_keys(start, count):
     return f"{', '.join(others)} or {last}"
 
 
-def _letters_and_start(origin, column, found, start=None):
+def _letters_and_start(origin, columns, found, start=None):
     """Finds out how labels name their choices: whether any is a letter, and the number of the first choice.
 
-    `found` is a list of (line, label, number of the last choice, counted from 1), `column` what messages call the
-    column of labels. Unless `start` is given, numbers start at 0 if one is 0, and at 1 if one is the number of the last
-    choice; the result is `None` if no label is a number.
+    `found` is a list of (line, label, number of the last choice, counted from 1). Unless `start` is given, numbers
+    start at 0 if one is 0, and at 1 if one is the number of the last choice; the result is `None` if no label is a
+    number.
     """
     letters = any(_LETTER.fullmatch(_text(label)) for _, label, _ in found)
     numbers = [(line, int(_text(label)), count) for line, label, count in found if _NUMBER.fullmatch(_text(label))]
@@ -285,12 +285,12 @@ def _letters_and_start(origin, column, found, start=None):
     last = next((line for line, number, count in numbers if number == count), None)
     if zero is not None and last is not None:
         raise ValueError(
-            f"{origin.place(last)}: {column} is numbered from 1 here, up to the last choice, but from 0 in "
-            f"{origin.unit} {zero}. {_FIX}"
+            f"{columns.cell(origin.place(last), columns.label)} is numbered from 1 here, up to the last choice, but "
+            f"from 0 in {origin.unit} {zero}. {_FIX}"
         )
     if zero is None and last is None:
-        line = numbers[0][0]
-        raise ValueError(f"{origin.place(line)}: {column} has neither 0 nor the number of the last choice. {_FIX}")
+        place = columns.cell(origin.place(numbers[0][0]), columns.label)
+        raise ValueError(f"{place} has neither 0 nor the number of the last choice. {_FIX}")
     return letters, 0 if last is None else 1
 
 

@@ -56,6 +56,11 @@ def read(texts, targets=None, place="texts"):
     """
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
         raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")
+    if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
+        read = f". Read the file: fit(pandas.read_csv({str(texts)!r})[['text', 'label']], 'label')"
+        fix = read if str(texts).endswith(sources.ROWS) else ""
+        expected = "a list, an array, a data frame or a dataset"
+        raise ValueError(f"`{place}` must be {expected}. Received: {texts!r:.100}{fix}")
     if hasattr(texts, "as_numpy_iterator"):
         texts, own = _from_dataset(texts, place)
         if own is not None and targets is not None:
@@ -78,8 +83,6 @@ def read(texts, targets=None, place="texts"):
             f"`{place}` has a column {name!r}. Name the column of the targets, fit(frame, {name!r}), or leave it out, "
             f"predict(frame[{others!r:.100}])"
         )
-    if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
-        raise ValueError(f"`{place}` must be a list, an array, a data frame or a dataset. Received: {texts!r:.100}")
     rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))
     if getattr(texts, "ndim", 1) == 2 and not is_frame(texts):  # An array of pairs; lists of strings are words.
         rows = [tuple(row) for row in rows]

@@ -490,13 +490,19 @@ def _result(source, line, row, convert):
     return convert(source.place(line), row)
 
 
+def cell(place, column):
+    """Returns how messages call a value of a row; data in Python, `texts[7]`, have no columns."""
+    in_memory = place.partition("[")[0].isidentifier()
+    return f"{place}: {'' if in_memory else 'column '}`{column}`"
+
+
 def text_cell(place, record, column):
     """Returns the text in a column of a row, which must not be empty."""
     text = record[column]
     if not isinstance(text, str):
-        raise ValueError(f"{place}: column `{column}` must be a string. Received: {text!r}{missing(text)}")
+        raise ValueError(f"{cell(place, column)} must be a string. Received: {text!r}{missing(text)}")
     if not text.strip():
-        raise ValueError(f"{place}: column `{column}` is empty")
+        raise ValueError(f"{cell(place, column)} is empty")
     return text
 
 
@@ -512,7 +518,7 @@ def finite_number(place, column, value):
     except (ValueError, TypeError, OverflowError):  # JSON has `null`, and integers that exceed the range of floats.
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{place}: column `{column}` must be a finite number. Received: {value!r:.80}")
+        raise ValueError(f"{cell(place, column)} must be a finite number. Received: {value!r:.80}")
     return number
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_bert.checks import similar
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask, RegressionTask
@@ -54,8 +55,11 @@ def task_named(name):
     """Returns a task; raises for a name that none has."""
     found = next((task for task in TASKS if task.name == name), None)
     if found is None:
-        known = "; ".join(f"{task.name!r}: {task.expects}" for task in TASKS)
-        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}")
+        names = {task.head: task.name for task in TASKS} | {task.name: task.name for task in TASKS}
+        alike = names.get(similar(str(name), names))
+        known = "; ".join(f"{task.name!r}" if alike else f"{task.name!r}: {task.expects}" for task in TASKS)
+        fix = f". Did you mean {alike!r}?" if alike else ""
+        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}{fix}")
     return found
 
 

@@ -186,7 +186,12 @@ def test_answers():
 @pytest.mark.parametrize(
     ("texts", "targets", "message"),
     [
-        ("abc", None, "`texts` must be a list, .* Received: 'abc'"),
+        ("abc", None, "`texts` must be a list, .* Received: 'abc'$"),
+        (
+            "a.csv",
+            "label",
+            r"Received: 'a.csv'. Read the file: fit\(pandas.read_csv\('a.csv'\)\[\['text', 'label'\]\], ",
+        ),
         ([], None, "`texts` is empty"),
         (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
         (["a"], "label", "the name of a column of `texts`, a data frame. Received: 'label' for list"),

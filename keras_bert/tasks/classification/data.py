@@ -13,7 +13,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.checks import check_choice
-from keras_bert.data.sources import Rows, as_list, converted, finite_number, missing, source, text_cell
+from keras_bert.data.sources import Rows, as_list, cell, converted, finite_number, missing, source, text_cell
 from keras_bert.tasks.class_names import balance, class_ids, class_name, class_numbers, discover_labels
 from keras_bert.tasks.settings import setting
 from keras_bert.training.metrics import (
@@ -252,7 +252,7 @@ def _with_classes(kind, columns, train, path):
     """Returns the names of the classes, `None` for regression, and the training data with class ids."""
     if kind == "regression":
         return None, train
-    several, place = kind == "multi_label", f"{path}: column `{columns[0]}`"
+    several, place = kind == "multi_label", cell(str(path), columns[0])
     labels = _discover_several(columns, train.labels) if several else discover_labels(train.labels, place=place)
     places = {label: number for number, label in enumerate(labels)}
     ids = [tuple(sorted(map(places.get, row))) if several else places[row] for row in train.labels]
@@ -325,19 +325,17 @@ def _read_examples(path, text_column, pair_column, label_columns, read_label, la
 def _label(place, record, column, regression):
     label = record[column]
     if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
-        raise ValueError(
-            f"{place}: column `{column}` must be a string or a number. Received: {label!r}{missing(label)}"
-        )
+        raise ValueError(f"{cell(place, column)} must be a string or a number. Received: {label!r}{missing(label)}")
     if regression or isinstance(label, float):
         label = finite_number(place, column, label)
     if regression:
         if abs(label) > _LARGEST:
             raise ValueError(
-                f"{place}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
+                f"{cell(place, column)} must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
             )
         return label
     if not class_name(label):
-        raise ValueError(f"{place}: column `{column}` is empty")
+        raise ValueError(f"{cell(place, column)} is empty")
     return class_name(label)
 
 
@@ -372,7 +370,7 @@ def _flags(place, record, columns):
 def _listed_labels(row_place, record, columns, is_json):
     """Returns the labels in the column."""
     (column,) = columns
-    place, value = f"{row_place}: column `{column}`", record[column]
+    place, value = cell(row_place, column), record[column]
     if is_json and (not isinstance(value, list) or not all(isinstance(name, str | int | float) for name in value)):
         raise ValueError(f"{place} must be a list of strings or numbers. Received: {value!r:.100}")
     if not is_json:

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import scipy.special
 
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.classification.data import SEPARATOR
@@ -180,8 +181,7 @@ def predicted(logits, thresholds):
 
 def probabilities(logits):
     """Returns the sigmoids of logits, in float64."""
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-np.asarray(logits, "float64")))
+    return scipy.special.expit(np.asarray(logits, "float64"))
 
 
 def balanced_weights(labels, classes):

@@ -15,7 +15,7 @@ import dataclasses
 import re
 
 from keras_bert.data import squad
-from keras_bert.data.sources import Rows, TaskData, converted, finite_number, readable, source, text_cell
+from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_number, readable, source, text_cell
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import setting
 
@@ -160,8 +160,7 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
         for place, score in zip(places, answers, strict=True):
             if not lowest <= score <= highest:
                 raise ValueError(
-                    f"{place}: column `{columns['score']}` must be between {lowest:g} and {highest:g}. "
-                    f"Received: {score:g}"
+                    f"{cell(place, columns['score'])} must be between {lowest:g} and {highest:g}. Received: {score:g}"
                 )
         scaled = [(score - lowest) / (highest - lowest) for score in answers]
         found = EmbeddingExamples("scored", queries, passages, scaled, (lowest, highest))
@@ -201,7 +200,7 @@ def _negatives(place, values, column):
     values = values if isinstance(values, list) else [] if values is None else [values]
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(f"{place}: column `{column}` must be a text or a list. Received: {value!r:.80}")
+            raise ValueError(f"{cell(place, column)} must be a text or a list. Received: {value!r:.80}")
     return [value for value in values if value.strip()]
 
 
@@ -209,8 +208,8 @@ def _label(place, column, value):
     label = class_name(value).lower().removesuffix(".0")
     if label not in (*_ENTAILMENT, *_CONTRADICTION, *_OTHERS):
         raise ValueError(
-            f"{place}: column `{column}` must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
-            f"similarities are in a column `{_SCORE}`. Received: {value!r:.80}"
+            f"{cell(place, column)} must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
+            f"similarities are in `{_SCORE}`. Received: {value!r:.80}"
         )
     return label
 
@@ -219,8 +218,8 @@ def _check_nli(path, columns, labels):
     """Raises an error for pairs whose label 1 probably means that their texts are alike."""
     if (columns["text"], columns["pair"]) != _NLI_TEXTS and set(labels) == {"0", "1"}:
         raise ValueError(
-            f"{path}: column `{columns['label']}` has only 0 and 1. In NLI, 0 is entailment and 1 is neutral. Expected "
-            f"a column `{_SCORE}` if 1 marks pairs that are alike, or the words entailment, neutral and contradiction"
+            f"{cell(str(path), columns['label'])} has only 0 and 1. In NLI, 0 is entailment and 1 is neutral. Expected "
+            f"`{_SCORE}` if 1 marks pairs that are alike, or the words entailment, neutral and contradiction"
         )
 
 

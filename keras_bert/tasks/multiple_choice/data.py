@@ -54,7 +54,7 @@ class Data(TaskData):
         return key_names(self.train.first_key, width)
 
 
-def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=0):
+def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=None):
     """Reads `Data`; unless `first_label` is given, numbers are those of the training data in all files.
 
     `text`, `choices` and `label` are as in `read`. Data to predict is scored if it has labels. At most `skip`
