@@ -50,9 +50,9 @@ ROOMS["serving"] = ["files"]
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2610, "exporting": 1970,
-    "heads": 1890, "layers": 1850, "models": 760, "pretraining": 1720, "reports": 950, "rewirings": 300,
-    "search": 1055, "serving": 1820, "tasks": 7047, "text": 3365, "training": 3430, "translation": 1896,
+    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2603, "exporting": 1970,
+    "heads": 1890, "layers": 1850, "models": 760, "pretraining": 1720, "reports": 945, "rewirings": 300,
+    "search": 1055, "serving": 1820, "tasks": 7039, "text": 3365, "training": 3430, "translation": 1896,
 }  # fmt: skip
 # Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
 # From tasks: the layouts of questions and choices to data (510).
