@@ -1,5 +1,6 @@
 """The flags of a command as the fields of a frozen dataclass."""
 
+import contextlib
 import dataclasses
 import math
 import re
@@ -7,36 +8,26 @@ import typing
 
 from absl import flags
 
+from keras_bert.checks import hint
 from keras_bert.tasks.settings import setting as flag
 
-# What a flag must be, by the end of absl's message.
-_EXPECTED = {
-    "invalid literal for int.*": "an integer",
-    "could not convert string to float.*": "a number",
-    ".*Non-boolean argument.*": "true or false",
-    "value should be one of <(.*)>": r"one of \1",
-    ".* is not integer >= (.*)": r"an integer of at least \1",
-    ".* is not number >= (.*)": r"a number of at least \1",
-    ".* is not (.*)": r"\1",
-}
+# Flags that other programs have.
+_HINTS = dict.fromkeys(["num_labels", "num_classes"], "The classes are those of the labels in the data")
 
 
 @dataclasses.dataclass(frozen=True)
 class CommandArguments:
     """The arguments of a command. Each command adds its flags in a subclass, which is a frozen dataclass, too.
 
-    Args:
-        verbose: bool, whether all messages are shown.
-        plugins: list of str, the modules to import first.
-        positional: tuple of str, the arguments that are not flags.
-        given: dict of the flags that are given, by name, as in a command: `{"seed": "--seed=1,2"}`.
+    `positional` are the arguments that are not flags; `given` has the flags that are given, by name, as in a command:
+    `{"seed": "--seed=1,2"}`.
 
     Example:
         class Arguments(CommandArguments):
             model: str = flag(None, "Directory or name of the model.", section="model", required=True)
             seed: list[int] = flag((1,), "Random seed(s).", section="training")
 
-        print(read(Arguments, ["--model=bert", "--seed=1,2"]).seed)
+        print(parse("", Arguments, ["--model=bert", "--seed=1,2"]).seed)
     """
 
     wording: typing.ClassVar = {}  # What a command says in the description of a shared flag, by the name there.
@@ -67,10 +58,21 @@ class CommandArguments:
         if given and not condition:
             raise ValueError(f"--{given[0]}: only {purpose}. Received: {self.given[given[0]]}")
 
-    def exclude(self, name, other, why=""):
-        """Raises an error if both of two flags have a value."""
-        if getattr(self, name) and getattr(self, other):
-            raise ValueError(f"--{name}: not with --{other}{why}. Received: both")
+    def check_conditions(self):
+        """Raises an error if a flag is given without one that it needs, or with one that it excludes, see `setting`."""
+        for name, field in flag_fields(type(self)).items():
+            if needed := field.metadata["needs"]:
+                self.only(self._has(needed), f"with --{needed.replace(' or ', ' or --')}", name)
+            for other in field.metadata["excludes"]:
+                if name in self.given and getattr(self, name) is not False and self._has(other):
+                    raise ValueError(f"--{name}: not with --{other}. Received: both")
+
+    def _has(self, condition):
+        """Returns whether flags have a value: `model`, `format=jsonl`, `query or squad`; a reason follows a comma."""
+        pairs = [text.partition("=") for text in condition.partition(",")[0].split(" or ")]
+        return any(
+            getattr(self, name, None) == value if value else getattr(self, name, None) for name, _, value in pairs
+        )
 
     def fill(self, settings, **values):
         """Returns an instance of a dataclass of settings, with these values and those of the flags of equal names."""
@@ -85,87 +87,91 @@ def flag_fields(cls):
     return {name: fields[name] for name in dict.fromkeys(own) if name in fields}
 
 
-def read(cls, arguments):
+def kind_of(field):
+    """Returns the type of a flag, for a list that of its elements, and whether it is a list."""
+    is_list = typing.get_origin(field.type) is list
+    return typing.get_args(field.type)[0] if is_list else field.type, is_list
+
+
+def help_of(cls, field):
+    """Returns the description of a flag of a class, with the words of the command."""
+    return re.sub(r"\{(\w+)\}", lambda match: cls.wording.get(match[1], match[0]), field.metadata["help"])
+
+
+def parse(document, cls, arguments):
     """Returns an instance of a subclass of `CommandArguments` from the arguments of a command line.
+
+    The documentation of the command has examples for the message about missing flags.
 
     Raises:
         absl.flags.Error or ValueError: if the arguments are wrong.
     """
-    known = define(cls)
-    # A flagfile may start with a byte order mark.
-    texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
-    positional = known(["", *texts])[1:]
     fields = flag_fields(cls)
-    given = {name: known[name].serialize() for name in fields if known[name].present}
+    try:
+        known, positional = _read(fields, arguments)
+    except flags.UnrecognizedFlagError as error:
+        more = hint(error.flagname, fields, _HINTS, "--{}", "See --help")
+        raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
+    except flags.CantOpenFlagFileError as error:
+        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
+    except flags.IllegalFlagValueError as error:
+        given = re.fullmatch(r"flag (--\w+)(=.*?): .*Non-boolean.*", str(error), re.DOTALL)
+        raise ValueError(
+            f"{given[1]} must be true or false. Received: {given[1]}{given[2]}" if given else error
+        ) from None
     values = {name: _value(known[name], field) for name, field in fields.items()}
+    if missing := [name for name, field in fields.items() if field.metadata["required"] and not values[name]]:
+        raise ValueError(" ".join([*(_missing(name, document, cls, fields[name]) for name in missing), "See --help"]))
+    given = {name: known[name].serialize() for name in fields if known[name].present}
     return cls(**values, positional=tuple(positional), given=given)
 
 
-def read_some(cls, arguments, *names):
+def parse_some(cls, arguments, *names):
     """Returns the values of some flags, with those of flagfiles; other flags may be unknown or missing."""
+    fields = {name: flag_fields(cls)[name] for name in names}
+    known, _ = _read(fields, arguments, known_only=True)
+    return {name: _value(known[name], field) for name, field in fields.items()}
+
+
+def _read(fields, arguments, known_only=False):
+    """Returns absl's flags, which are texts, lists of texts, or bools, and the arguments that are none."""
     known = flags.FlagValues()
-    for name in names:
-        _define(known, name, flag_fields(cls)[name], cls.wording, is_part=True)
-    known(["", *known.read_flags_from_files(arguments, force_gnu=False)], known_only=True)
-    return {name: known[name].value for name in names}
-
-
-def define(cls):
-    """Returns the flags of a class for absl, which parses them."""
-    known = flags.FlagValues()
-    for name, field in flag_fields(cls).items():
-        _define(known, name, field, cls.wording)
-    return known
-
-
-def _define(known, name, field, wording, is_part=False):
-    (kind, _), told, default = _kind(field), field.metadata, field.default
-    text = re.sub(r"\{(\w+)\}", lambda match: wording.get(match[1], match[0]), told["help"])
-    options = {"required": told["required"] and not is_part, "flag_values": known}
-    if kind is list:
-        define = flags.DEFINE_multi_string if told["repeatable"] else flags.DEFINE_list
-        define(name, default and list(map(str, default)), text, **options)
-    elif kind is bool:
-        flags.DEFINE_bool(name, default, text, **options)
-    elif kind is str and told["values"]:
-        flags.DEFINE_enum(name, default, told["values"], text, **options)
-    elif kind is str:
-        flags.DEFINE_string(name, default, text, **options)
-    else:
-        define = flags.DEFINE_integer if kind is int else flags.DEFINE_float
-        define(name, default, text, *told["limits"], **options)
-
-
-def _kind(field):
-    """Returns the type of a flag, and the type of the elements of a list."""
-    return (list, *typing.get_args(field.type)) if typing.get_origin(field.type) is list else (field.type, None)
+    for name, field in fields.items():
+        kind, is_list = kind_of(field)
+        define = flags.DEFINE_bool if kind is bool else flags.DEFINE_string
+        if is_list:
+            define = flags.DEFINE_multi_string if field.metadata["repeatable"] else flags.DEFINE_list
+        define(name, None, "", flag_values=known)
+    # A flagfile may start with a byte order mark.
+    texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
+    return known, known(["", *texts], known_only)[1:]
 
 
 def _value(parsed, field):
-    """Returns the value of a flag; those of a list become numbers if its annotation says so."""
-    kind, element = _kind(field)
-    if kind is float and parsed.value is not None and not math.isfinite(parsed.value):
-        raise ValueError(f"--{parsed.name} must be a finite number. Received: {parsed.value}")
-    if kind is not list or parsed.value is None or element is str:
-        return parsed.value
-    received, (least, _) = ",".join(parsed.value), field.metadata["limits"]
-    try:
-        values = [element(text) for text in parsed.value]
-    except ValueError:
-        wanted = f"{'an integer' if element is int else 'a number'}, or several separated by commas"
-        raise ValueError(f"--{parsed.name} must be {wanted}. Received: --{parsed.name}={received}") from None
-    if not all(map(math.isfinite, values)):
-        raise ValueError(f"--{parsed.name} must be finite numbers. Received: {received}")
-    if least is not None and any(value < least for value in values):
-        raise ValueError(f"--{parsed.name} must be at least {least}. Received: {received}")
-    return values
+    """Returns the value of a flag, by default that of its field."""
+    kind, is_list = kind_of(field)
+    found = parsed.value if parsed.present else field.default
+    if found is None or kind is bool:
+        return found
+    (least, most), names = field.metadata["limits"], field.metadata["values"]
+    with contextlib.suppress(ValueError):
+        values = [kind(text) for text in (found if is_list else [found])]
+        if all(value in names if names else kind is str or _is_within(value, least, most) for value in values):
+            return values if is_list else values[0]
+    expected = "an integer" if kind is int else "a finite number" if least is None else "a number"
+    expected += "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+    expected = f"one of {', '.join(names)}" if names else expected
+    several = ", or several separated by commas" if is_list else ""
+    raise ValueError(f"--{parsed.name} must be {expected}{several}. Received: {parsed.serialize()}")
 
 
-def explain(error):
-    """Returns the message about a wrong value: the flag, what was expected and what was received."""
-    if match := re.fullmatch(r"flag --(\w+)=(.*?): (.*)", str(error), re.DOTALL):
-        for pattern, expected in _EXPECTED.items():
-            if found := re.fullmatch(pattern, match[3], re.DOTALL):
-                wanted = found.expand(expected).replace("|", ", ")
-                return f"--{match[1]} must be {wanted}. Received: --{match[1]}={match[2]}"
-    return str(error)
+def _is_within(value, least, most):
+    return math.isfinite(value) and (least is None or value >= least) and (most is None or value <= most)
+
+
+def _missing(name, document, cls, field):
+    """Returns the message about a required flag, with the example in the command's documentation."""
+    # The last command of the documentation is this one, those before it prepare files.
+    examples = [match[0].rstrip("`,.;") for match in re.finditer(rf'--{name}=("[^"]*"|(?!\.\.\.)\S+)', document)]
+    example = f" Example: {examples[-1]}." if examples else ""
+    return f"--{name} is required: {help_of(cls, field)}{example}"

@@ -16,16 +16,15 @@ import warnings
 from absl import flags
 
 import keras_bert
-from keras_bert.checks import hint
 from keras_bert.files import one_writer
 from keras_bert.imports import naming_extras, quiet_start
 from keras_bert.training.interruption import TERMINATED
 from keras_bert.training.progress import LogHandler, is_harmless
 
 from . import INTERRUPTED
-from .arguments import define, explain, flag_fields, read
+from .arguments import flag_fields, parse
 from .early_checks import find_mistakes, is_first_worker
-from .help_page import description, help_page, wrapped_command
+from .help_page import help_page, wrapped_command
 
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
@@ -33,26 +32,16 @@ CONSOLE = "keras-bert"
 _PLUGINS = []  # The modules of `--plugins`.
 # `learning_rate`, `learning_rate=0.1`; not a column of a file.
 _PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
-# Flags that other programs have.
-_HINTS = dict.fromkeys(["num_labels", "num_classes"], "The classes are those of the labels in the data")
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
-    """Reads the arguments and calls `main`. Exits with one line and status 2 after a user's mistake, 130
-    after Ctrl-C and 143 after SIGTERM.
+    """Reads the flags of `cls`, a subclass of `CommandArguments`, and calls `main` with them. Exits with one line and
+    status 2 after a user's mistake, 130 after Ctrl-C and 143 after SIGTERM.
 
-    Args:
-        document: str, the documentation of the command, for `--help`.
-        cls: subclass of `CommandArguments`, the flags of the command.
-        main: function of the arguments that runs the command.
-        check: function of the arguments that raises an error for mistakes, before TensorFlow starts, besides
-            those that `find_mistakes` finds; or `None`.
-        positional: bool, whether there are arguments that are not flags. Defaults to `False`.
-        tensorflow: bool, whether the command needs TensorFlow, or a function of the arguments that returns it.
-            Defaults to `True`.
-        resumes: bool, whether the same command continues what was interrupted; one at a time writes to an
-            `output_dir`. Defaults to `False`.
+    `check` raises an error for mistakes, before TensorFlow starts, besides those that `find_mistakes` finds.
+    `positional` arguments are not flags. `tensorflow` tells whether the command needs it, or is a function of the
+    arguments that does. A command that `resumes` continues what was interrupted; one at a time writes to `output_dir`.
     """
     if _HELP & set(sys.argv[1:]):
         with ignoring_closed_pipes():
@@ -131,31 +120,6 @@ def import_plugins(plugins):
                 raise
             raise ValueError(f"--plugins must be modules that Python finds. Received: --plugins={name}") from None
     _PLUGINS[:] = plugins
-
-
-def parse(document, cls, arguments):
-    """Returns the arguments of a command line, as `read` does; errors name the missing flags with examples."""
-    try:
-        return read(cls, arguments)
-    except flags.UnrecognizedFlagError as error:
-        more = hint(error.flagname, flag_fields(cls), _HINTS, "--{}", "See --help")
-        raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
-    except flags.CantOpenFlagFileError as error:
-        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
-    except flags.IllegalFlagValueError as error:
-        missing = re.findall(r"flag --(\w+)=None: .*must have a value", explain(error))
-        raise ValueError(_missing(missing, document, define(cls)) if missing else explain(error)) from None
-
-
-def _missing(names, document, known):
-    """Returns the message about required flags, with the examples in the command's documentation."""
-    parts = []
-    for name in names:
-        # The last command of the documentation is this one, those before it prepare files.
-        examples = [match[0].rstrip("`,.;") for match in re.finditer(rf'--{name}=("[^"]*"|\S+)', document)]
-        example = f" Example: {examples[-1]}." if examples else ""
-        parts.append(f"--{name} is required: {description(known[name])}{example}")
-    return " ".join([*parts, "See --help"])
 
 
 def _rename(fields, record):

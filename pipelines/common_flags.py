@@ -17,6 +17,7 @@ from .arguments import CommandArguments, flag
 from .command import spelling
 
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
+_ADAPTED = "lora_rank, whose adapter needs the whole model"
 
 
 class Training(CommandArguments):
@@ -54,19 +55,16 @@ class FinetuningFlags(Hyperparameters, Training):
     ensemble: int = flag(1, "Number of the best runs whose predictions are averaged.", least=1)
     max_train_examples: int = flag(None, "Number of training examples to use.", least=1)
 
+    @property
+    def models(self):
+        """The models to start from."""
+        return [self.model]
+
     def check_adapters(self, models):
-        """Raises an error if LoRA cannot adapt the models, or if flags contradict each other."""
-        if self.pack and "group_by_length" in self.given:
-            raise ValueError("--group_by_length: not with --pack, whose rows have one length. Received: both")
-        if self.lora_rank is None:
-            if self.lora_alpha is not None:
-                raise ValueError(f"--lora_alpha is only for --lora_rank. Received: --lora_alpha={self.lora_alpha}")
-            return
+        """Raises an error if LoRA cannot adapt the models."""
         if self.lora_alpha == 0:
             raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
-        if self.freeze_layers is not None:
-            raise ValueError("--freeze_layers: not with --lora_rank, which freezes the whole encoder. Received: both")
-        for model in models:
+        for model in models if self.lora_rank else ():
             path = locations.find(model)
             if path is not None and (path / "adapter_config.json").is_file():
                 raise ValueError(
@@ -98,14 +96,14 @@ class FinetuningFlags(Hyperparameters, Training):
 class Files(CommandArguments):
     """The files of a task. `wording` of the command says what they are."""
 
-    train_file: str = flag(None, "Training data{train}.", required=True, section="data")
-    dev_file: str = flag(None, "File to select the best run on{dev}.", required=True)
+    train_file: str = flag(None, "Training data{train}.", is_file=True, required=True, section="data")
+    dev_file: str = flag(None, "File to select the best run on{dev}.", is_file=True, required=True)
 
 
 class PredictFile(CommandArguments):
     """The file to predict."""
 
-    predict_file: str = flag(None, "File to predict{predict}.")
+    predict_file: str = flag(None, "File to predict{predict}.", is_file=True)
 
 
 class BadRows(CommandArguments):
@@ -121,13 +119,11 @@ class TaskFlags(FinetuningFlags):
         task: the name of the task.
         Settings: the class of its settings, which read the files.
         texts: arguments of `predict` for a model of the task; `None` shows no such command.
-        example: a model to start from, for messages.
     """
 
     task: typing.ClassVar[str | None] = None
     Settings: typing.ClassVar[type]
     texts: typing.ClassVar[str | None] = None
-    example: typing.ClassVar = "google-bert/bert-base-uncased"
 
     @functools.cached_property
     def settings(self):
@@ -158,17 +154,13 @@ class Distillation(CommandArguments):
     """Flags of distillation. `wording` of a subclass describes the teacher."""
 
     teacher: str = flag(None, "Directory or name of the teacher, {teacher}.", section="distillation")
-    temperature: float = flag(2.0, "Divisor of the teacher's and the student's logits.", least=0.01)
-    alpha: float = flag(0.5, "Weight of the teacher in the loss; the labels have the rest.", least=0, most=1)
-    student_layers: int = flag(None, "Starts from this number of evenly spaced layers of the model.", least=1)
-
-    def check_teacher(self, *names):
-        """Raises an error if flags that need a teacher, also those of `names`, are given without one."""
-        given = [f"--{name}" for name in ("temperature", "alpha", *names) if name in self.given]
-        if given and not self.teacher:
-            raise ValueError(f"{', '.join(given)}: only with --teacher. Received: no --teacher")
-        if self.teacher:
-            locations.find(self.teacher)
+    temperature: float = flag(2.0, "Divisor of the teacher's and the student's logits.", least=0.01, needs="teacher")
+    alpha: float = flag(
+        0.5, "Weight of the teacher in the loss; the labels have the rest.", least=0, most=1, needs="teacher"
+    )
+    student_layers: int = flag(
+        None, "Starts from this number of evenly spaced layers of the model.", least=1, excludes=(_ADAPTED,)
+    )
 
 
 class TableColumns(CommandArguments):
@@ -195,16 +187,9 @@ def load_model(path_or_name, **options):
     return load_other(path_or_name, **options)
 
 
-def check_model(arguments):
-    """Finds mistakes in the flags of a task."""
-    if not arguments.model:
-        raise ValueError(f"--model is required: a directory or a name such as {arguments.example}")
-    arguments.check_adapters([arguments.model])
-
-
 def check_task(arguments):
     """Finds mistakes in the flags and files of a task."""
-    check_model(arguments)
+    arguments.check_adapters(arguments.models)
     _ = arguments.data
 
 
@@ -256,7 +241,7 @@ def words(path):
     """Returns the words of a file, one per line, or `None` without a file."""
     if not path:
         return None
-    found = list(filter(None, map(str.strip, text_lines(pathlib.Path(path).read_bytes(), path))))
+    found = [line.strip() for _, line in text_files.read_lines(path) if line.strip()]
     if not found:
         raise ValueError(f"{path}: the file is empty. Expected one word per line")
     return found

@@ -33,13 +33,13 @@ class Arguments(CommandArguments):
     format: str = flag(
         "sentences", "Format of the input, see above.", sets=("form",), values=["sentences", "paragraphs", "jsonl"]
     )
-    field: str = flag("text", "Field with the text in jsonl.")
+    field: str = flag("text", "Field with the text in jsonl.", needs="format=jsonl")
     lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
     strip_accents: bool = flag(None, "Whether to strip accents; default: as --lowercase.")
     sequence_length: int = flag(128, "Number of tokens of an example.", section="examples")
     next_sentence: bool = flag(True, "Creates sentence pairs; otherwise full-length rows of text.")
     special_tokens: bool = flag(True, "Adds [CLS] and [SEP] to rows; --nospecial_tokens as in GPT.")
-    short_seq_prob: float = flag(0.1, "Probability of a shorter pair.")
+    short_seq_prob: float = flag(0.1, "Probability of a shorter pair.", needs="next_sentence")
     duplicates: int = flag(None, "Passes over the text; default: 1, with --static 10.")
     seed: int = flag(1, "Random seed.")
     static: bool = flag(False, "Draws the masks now, fixed for all epochs.", section="masks")
@@ -52,25 +52,20 @@ class Arguments(CommandArguments):
     output_dir: str = flag(None, "Output folder.", sets=("output", "directory"), required=True, section="output")
     inspect: int = flag(0, "Only prints this many examples of --output_dir.")
     shards: int = flag(None, "Number of files; default: one per 64 MB, at least 16.", least=1)
-    processes: int = flag(None, "Number of processes; default: one per core, or one for small inputs.", least=1)
+    processes: int = flag(
+        None, "Number of processes; default: one per core, or one for small inputs.", least=1, excludes=("runner",)
+    )
     compress: bool = flag(False, "Compresses the files to .gz.")
     runner: str = flag(None, "Apache Beam runner, such as DirectRunner; default: no Beam.", section="Apache Beam")
-    beam_options: list[str] = flag((), "Pipeline option(s) of the runner.")
+    beam_options: list[str] = flag((), "Pipeline option(s) of the runner.", needs="runner")
 
 
 def check(arguments):
-    """Finds mistakes in flags and paths."""
     if arguments.inspect:
         return
     for name in ("input", "vocab"):
-        if getattr(arguments, name) is None:
+        if not getattr(arguments, name):
             raise ValueError(f"--{name} is required. Received: none")
-    arguments.only(arguments.format == "jsonl", "with --format=jsonl", "field")
-    arguments.only(arguments.next_sentence, "with --next_sentence", "short_seq_prob")
-    if arguments.beam_options and not arguments.runner:
-        raise ValueError(f"--beam_options requires --runner. Received: {','.join(arguments.beam_options)}")
-    if arguments.processes and arguments.runner:
-        raise ValueError(f"--processes cannot be used with --runner. Received: {arguments.processes}")
     if not arguments.runner:
         lines.find(arguments.input)
         for name in ("vocab", "add_words"):

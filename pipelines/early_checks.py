@@ -20,6 +20,7 @@ _PRESET = re.compile(r"kaggle://.*|bert_\w+_(en|zh|multi)(_\w+)?")  # KerasHub's
 
 def find_mistakes(arguments, check=None):
     """Raises an error for mistakes in the flags that commands share, and those that the `check` of a command finds."""
+    arguments.check_conditions()
     _check_places(arguments)
     if check:
         check(arguments)
@@ -31,8 +32,8 @@ def _check_places(arguments):
     for name, field in flag_fields(type(arguments)).items():
         if field.metadata["is_file"]:
             check_files(name, getattr(arguments, name))
-    for name in _PLACES:
-        _check_place(name, getattr(arguments, name, None))
+        if name in _PLACES:
+            _check_place(name, getattr(arguments, name))
     check_report_to(getattr(arguments, "report_to", ()))
     config = getattr(arguments, "config", None)
     if config and not (os.path.exists(config) or other_models.creating(config) or hasattr(arguments, "train_source")):
@@ -48,6 +49,8 @@ def _check_models(arguments):
         _check_sizes(arguments, model, _config(model, getattr(arguments, "revision", None)))
     if rerank := getattr(arguments, "rerank", None):
         _config(rerank)
+    if teacher := getattr(arguments, "teacher", None):  # A model, or an output of several tasks.
+        locations.find(teacher)
 
 
 def check_files(name, paths):
@@ -70,6 +73,8 @@ def _check_place(name, path):
     """Raises an error if nothing can be written to a place; creates nothing."""
     if not path:
         return
+    if name == "output" and os.path.isdir(path):
+        raise ValueError(f"--output must be a file. Received: the folder {path}")
     path = pathlib.Path(path).expanduser().absolute()
     folder = path.parent if name == "output" else path
     folder = next(place for place in (folder, *folder.parents) if os.path.lexists(place))

@@ -19,10 +19,11 @@ are used. Compare the scores: `verify_saved_model --reference --labelled`.
 import pathlib
 
 import keras_bert
+from keras_bert.data.text_files import read_lines
 from keras_bert.metadata import answer_length
 
 from . import command, common_flags
-from .arguments import CommandArguments, flag
+from .arguments import CommandArguments, flag, flag_fields
 
 _PRECISIONS = {
     "saved_model": ["float32", "mixed_bfloat16", "bfloat16", "int8"],
@@ -30,17 +31,9 @@ _PRECISIONS = {
     "litert": ["float32", "float16", "int8"],
 }
 _MOST_CALIBRATED = 1024
-_OPTIONS = {  # Flags by the options of `keras_bert.export`.
-    "thresholds": "thresholds",
-    "zero_shot": "hypothesis",
-    "stride": "doc_stride",
-    "top": "n_best",
-    "max_answer_length": "max_answer_length",
-    "null_threshold": "null_threshold",
-    "pooling": "pooling",
-    "layers": "layers",
-    "normalize": "normalize",
-}
+_VECTORS = ("pooling", "layers", "normalize")
+# Flags that are options of `keras_bert.export`, under the name there if it is another one.
+_OPTIONS = ("thresholds", "doc_stride", "n_best", "max_answer_length", "null_threshold", "hypothesis", *_VECTORS)
 _OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
@@ -54,20 +47,26 @@ class Arguments(CommandArguments):
         values=sorted(set().union(*_PRECISIONS.values())),
     )
     calibration: str = flag(
-        None, "int8: file of a few hundred texts, to find the ranges of activations in advance.", is_file=True
+        None,
+        "int8: file of a few hundred texts, to find the ranges of activations in advance.",
+        is_file=True,
+        needs="precision=int8",
     )
     thresholds: list[float] = flag(
         None,
         "Several labels per text: lowest probability of a predicted label, one or one for each label.",
         section="signature",
     )
-    doc_stride: int = flag(None, "Tagging, question answering: tokens from window to window.", least=1)
-    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", least=1)
+    doc_stride: int = flag(
+        None, "Tagging, question answering: tokens from window to window.", sets=("stride",), least=1
+    )
+    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", sets=("top",), least=1)
     max_answer_length: int = flag(None, "Question answering: maximum tokens of an answer.", least=1)
     null_threshold: float = flag(None, "Question answering: score margin by which no answer must beat the best.")
     hypothesis: str = flag(
         None,
         'Entailment, sentence encoders: adds zero-shot classification with this hypothesis, "This text is about {}."',
+        sets=("zero_shot",),
     )
     pooling: str = flag(None, "Encoder: pooling of the vectors.", values=["mean", "max", "cls", "pooled"])
     layers: list[int] = flag(None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
@@ -75,7 +74,9 @@ class Arguments(CommandArguments):
     format: str = flag(
         "saved_model", "Format; ONNX and LiteRT take token ids.", values=list(_PRECISIONS), section="output"
     )
-    lengths: list[int] = flag(None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.")
+    lengths: list[int] = flag(
+        None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.", needs="format=litert"
+    )
     output_dir: str = flag(
         None,
         "Folder of the model or, SavedModel, of a version.",
@@ -86,8 +87,10 @@ class Arguments(CommandArguments):
     @property
     def options(self):
         """The given options as arguments of `export`."""
-        values = {option: getattr(self, name) for option, name in _OPTIONS.items()}
-        return {option: value for option, value in values.items() if value is not None}
+        return {option: value for option, name in _NAMES.items() if (value := getattr(self, name)) is not None}
+
+
+_NAMES = {(flag_fields(Arguments)[name].metadata["sets"] or (name,))[0]: name for name in _OPTIONS}
 
 
 def check(arguments):
@@ -95,13 +98,7 @@ def check(arguments):
     if precision not in _PRECISIONS[wanted]:
         expected = ", ".join(_PRECISIONS[wanted])
         raise ValueError(f"--format={wanted} has --precision={expected}. Received: {precision}")
-    if arguments.lengths and wanted != "litert":
-        raise ValueError(f"--lengths needs --format=litert. Received: --format={wanted}")
-    given = [name for name in ("calibration", *_OPTIONS.values()) if getattr(arguments, name) is not None]
-    if given and wanted != "saved_model":
-        raise ValueError(f"--{given[0]} needs --format=saved_model. Received: --format={wanted}")
-    if arguments.calibration and precision != "int8":
-        raise ValueError(f"--calibration needs --precision=int8. Received: --precision={precision}")
+    arguments.only(wanted == "saved_model", "with --format=saved_model", "calibration", *_OPTIONS)
 
 
 def main(arguments):
@@ -132,7 +129,7 @@ def _export_saved_model(arguments):
     dtype = "float32" if int8 else arguments.precision
     bert = common_flags.load_model(arguments.model, dtype=dtype, hidden_states=bool(layers))
     # These flags override the pooling settings of a sentence encoder's checkpoint.
-    own = bool({"pooling", "layers", "normalize"} & arguments.options.keys()) and bert.pooling is not None
+    own = bool(arguments.options.keys() & _VECTORS) and bert.pooling is not None
     model = bert.encoder if own else bert.model()
     description = describe(model)
     head = answering(description.head)
@@ -159,9 +156,9 @@ def _options(arguments, bert, head):
     known, options = head.text_options, arguments.options
     for option in options:
         if option not in known:
-            supported = ", ".join(f"--{name}" for other, name in _OPTIONS.items() if other in known) or "none"
+            supported = ", ".join(f"--{name}" for other, name in _NAMES.items() if other in known) or "none"
             raise ValueError(
-                f"--{_OPTIONS[option]} is not an option for head={head.name!r}. Expected one of: {supported}"
+                f"--{_NAMES[option]} is not an option for head={head.name!r}. Expected one of: {supported}"
             )
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
@@ -179,8 +176,7 @@ def _calibration(path, has_choices):
     """Returns the rows of --calibration, tuples of the columns of a line; a text and the list of its choices."""
     if path is None:
         return None
-    lines = common_flags.text_lines(pathlib.Path(path).read_bytes(), path)
-    rows = [tuple(line.split("\t")) for line in lines if line.strip()][:_MOST_CALIBRATED]
+    rows = [tuple(line.split("\t")) for _, line in read_lines(path) if line.strip()][:_MOST_CALIBRATED]
     return [(text, choices) for text, *choices in rows] if has_choices else rows
 
 

@@ -48,7 +48,6 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    """Finds mistakes in paths and texts."""
     if pathlib.Path(arguments.output).suffix not in (".npz", ".jsonl"):
         raise ValueError(f"--output must end in .npz or .jsonl. Received: {arguments.output}")
     _ = arguments.texts

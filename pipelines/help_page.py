@@ -4,7 +4,7 @@ import re
 import shutil
 import textwrap
 
-from .arguments import define, flag_fields
+from .arguments import flag_fields, help_of, kind_of
 
 _INDENT = 32  # Columns of the name of a flag.
 
@@ -17,19 +17,14 @@ def help_page(document, cls, prefix):
         cls: subclass of `CommandArguments`.
         prefix: str, how the user starts a command.
     """
-    known, sections, title = define(cls), {}, None
+    sections, title = {}, None
     for name, field in flag_fields(cls).items():
         title = field.metadata["section"] or title
-        sections.setdefault(title, []).append(_described(known[name]))
+        sections.setdefault(title, []).append(_described(name, field, help_of(cls, field)))
     sections["other"].append(_columns("--flagfile=FILE", "Reads flags from a file, one per line."))
     lines = [_wrapped(document.replace("python -m pipelines.", prefix))]
     lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in sections.items()]
     return "\n".join(lines).rstrip()
-
-
-def description(flag):
-    """Returns the help of a flag without what absl adds to that of enums and lists."""
-    return re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)
 
 
 def wrapped_command(line):
@@ -52,19 +47,16 @@ def _wrapped(document):
     return "\n\n".join(parts) + "\n"
 
 
-def _described(flag):
-    required = any("must have a value" in validator.message for validator in flag.validators)
-    default = "" if flag.default in (None, False, []) else f" Default: {flag.default_as_str.strip(chr(39))}."
-    values = getattr(flag.parser, "enum_values", None)
-    allowed = f" {'One of ' if values[1:] else 'Value: '}{', '.join(values)}." if values else ""
-    return _columns(_usage(flag), f"{description(flag)}{allowed}{default}{' Required.' if required else ''}")
-
-
-def _usage(flag):
-    if flag.boolean:
-        return f"--[no]{flag.name}"
-    examples = {"int": "N", "float": "X", "string enum": "NAME", "comma separated list of strings": "A,B,..."}
-    return f"--{flag.name}={examples.get(flag.flag_type(), 'TEXT')}"
+def _described(name, field, text):
+    (kind, is_list), told, default = kind_of(field), field.metadata, field.default
+    if told["values"]:
+        text += f" {'One of ' if told['values'][1:] else 'Value: '}{', '.join(told['values'])}."
+    if default not in (None, False, ()):
+        text += f" Default: {','.join(map(str, default)) if is_list else 'true' if default is True else default}."
+    example = {int: "N", float: "X"}.get(kind, "NAME" if told["values"] else "TEXT")
+    example = "A,B,..." if is_list and not told["repeatable"] else example
+    usage = f"--[no]{name}" if kind is bool else f"--{name}={example}"
+    return _columns(usage, f"{text}{' Required.' if told['required'] else ''}")
 
 
 def _columns(usage, text):

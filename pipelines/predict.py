@@ -47,24 +47,35 @@ class Arguments(CommandArguments):
         None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
     )
     question: list[str] = flag(None, "Question(s) to answer.", repeatable=True)
-    context_file: str = flag(None, "File of the context; default: standard input.", is_file=True)
+    context_file: str = flag(None, "File of the context; default: standard input.", is_file=True, needs="question")
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     sequence_length: int = flag(None, "Maximum number of tokens of a sequence; default: as in training.")
     candidate_labels: list[str] = flag(
         None, "Zero-shot classification with these labels: sentence encoders, entailment models."
     )
-    hypothesis: str = flag(None, 'Hypothesis of a candidate label; default: "This text is about {}."')
-    multi_label: bool = flag(None, "Several candidate labels may apply to a text: entailment models.")
-    temperature: float = flag(None, "Divides the cosines of candidate labels: sentence encoders; default: 0.05.")
+    hypothesis: str = flag(
+        None, 'Hypothesis of a candidate label; default: "This text is about {}."', needs="candidate_labels"
+    )
+    multi_label: bool = flag(
+        None, "Several candidate labels may apply to a text: entailment models.", needs="candidate_labels"
+    )
+    temperature: float = flag(
+        None, "Divides the cosines of candidate labels: sentence encoders; default: 0.05.", needs="candidate_labels"
+    )
     batch_size: int = flag(32, "Batch size.", least=1)
     beam_size: int = flag(None, "Beams of a translation; default: 4, or --n_best if it is larger.", least=1)
     length_penalty: float = flag(None, "Alpha of the length penalty of translations; default: 0.6.", least=0)
     server: str = flag(None, "Address of a server, host:port.")
-    protocol: str = flag("rest", "Protocol of the server.", values=["rest", "grpc"])
+    protocol: str = flag("rest", "Protocol of the server.", values=["rest", "grpc"], needs="server")
     output: str = flag(
         None, "File to write: .csv, .tsv, or one line of JSON per text; default: prints the answers.", section="output"
     )
-    n_best: int = flag(None, "Number of answers to a question, of tokens for a [MASK], or of translations.", least=1)
+    n_best: int = flag(
+        None,
+        "Number of answers to a question, of tokens for a [MASK], or of translations.",
+        least=1,
+        excludes=("candidate_labels",),
+    )
 
     @property
     def is_table(self):
@@ -108,22 +119,14 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    """Finds mistakes in files and texts."""
     output, texts = arguments.output, arguments.input or arguments.context_file
-    arguments.only(arguments.server, "with --server", "protocol")
-    arguments.only(arguments.question, "with --question", "context_file")
     tables = f"for rows with columns, --input with {', '.join(ROWS)}"
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
-    if output and os.path.isdir(output):
-        raise ValueError(f"--output must be a file. Received: the folder {output}")
     if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
         raise ValueError(f"--output must end in .csv, .tsv or .jsonl. Received: {output}")
     _check_zero_shot(arguments)
-    exported = arguments.values("sequence_length", "beam_size", "length_penalty", *_ZERO_SHOT)
-    if arguments.server and exported:
-        raise ValueError(
-            f"--{next(iter(exported))} of a served model was chosen when it was exported. Received: --server"
-        )
+    exported = ("sequence_length", "beam_size", "length_penalty", *_ZERO_SHOT)
+    arguments.only(not arguments.server, "without --server, whose models were exported with theirs", *exported)
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
     if arguments.question:
@@ -135,16 +138,12 @@ def check(arguments):
 def _check_zero_shot(arguments):
     labels = arguments.candidate_labels
     if labels is None:
-        for name, value in arguments.values(*_ZERO_SHOT).items():
-            raise ValueError(f"--{name} needs --candidate_labels. Received: --{name}={value}")
         return
     if not labels or not all(labels) or len(set(labels)) < len(labels):
         received = ",".join(labels)
         raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
     if len(labels) == 1 and not arguments.multi_label and not arguments.server:
         raise _single_label(labels[0], "--multi_label")
-    if arguments.n_best:
-        raise ValueError(f"--n_best has no meaning with --candidate_labels. Received: --n_best={arguments.n_best}")
 
 
 def _single_label(label, exception):

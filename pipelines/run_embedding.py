@@ -23,7 +23,7 @@ import shlex
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 
 from . import command
-from .common_flags import BadRows, Files, TaskFlags, check_model
+from .common_flags import BadRows, Files, TaskFlags
 from .common_flags import finetune as main
 
 
@@ -38,11 +38,8 @@ class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
-    for name in ("lora_rank", "lora_alpha"):
-        if getattr(arguments, name) is not None:
-            raise ValueError(f"--{name}: sentence encoders are trained whole. Expected no --{name}")
-    check_model(arguments)
+    if arguments.lora_rank:
+        raise ValueError("--lora_rank: sentence encoders are trained whole. Expected no --lora_rank")
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
     train, dev = arguments.data.train, arguments.data.dev

@@ -47,6 +47,7 @@ from .arguments import flag
 from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, load_model, print_next
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
+_SEEN = "teacher, which may have seen the rows of every fold"
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
@@ -64,13 +65,15 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
     diagnostics: str = flag(None, "diagnostic-full.tsv, to score the mnli model by category.")
     train_file: str = flag(None, "Your own training data: CSV, TSV or JSONL.")
     dev_file: str = flag(None, "File to select the best run on.")
-    folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2)
+    folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2, excludes=(_SEEN,))
     predict_file: str = flag(None, "File to predict.")
     model: str = flag(None, "Directory or name of the model to start from; default: the teacher.", section="model")
     init_from: str = flag(
         None, "Output of another run, or a task of this run, to start from; the former instead of --model."
     )
-    unlabelled: str = flag(None, "File of texts without labels, which the teacher labels.", section="distillation")
+    unlabelled: str = flag(
+        None, "File of texts without labels, which the teacher labels.", section="distillation", needs="teacher"
+    )
 
     @functools.cached_property
     def tasks(self):
@@ -152,14 +155,12 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
     own, starts = arguments.tasks[0] in OWN, [arguments.start(name) for name in arguments.tasks]
     arguments.only(own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
     arguments.only(own, f"for --task={_OWN}", "label_column")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1])
     arguments.check_adapters(starts[:1])
-    arguments.exclude("student_layers", "lora_rank", ", whose adapter needs the whole model")
     is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
     if parse_threshold(arguments.threshold) != THRESHOLD and not is_multi_label:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(arguments.task)}")
@@ -169,10 +170,7 @@ def check(arguments):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     if arguments.folds and arguments.ensemble > 1:
         raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
-    arguments.check_teacher("unlabelled")
     _ = arguments.unlabelled_texts
-    arguments.exclude("folds", "teacher", ", which may have seen the rows of every fold")
-    arguments.exclude("language_model_weight", "teacher")
     if arguments.teacher and len(arguments.tasks) > 1:
         for model in (pathlib.Path(arguments.teacher, name, "model") for name in arguments.tasks):
             if not model.is_dir():

@@ -40,7 +40,7 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
         section="data",
     )
     eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.", sets=("held_out",))
-    eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
+    eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1, needs="eval_data")
     vocab: str = flag(None, "vocab.txt for records without one.", is_file=True, sets=("vocabulary",))
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
@@ -97,9 +97,7 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
 
 
 def check(arguments):
-    """Finds mistakes in phases and paths."""
     _ = arguments.phases
-    arguments.only(arguments.eval_data, "with --eval_data", "eval_examples")
     for source in arguments.sources:
         if not pathlib.Path(source).is_dir():
             lines.find(source)
@@ -108,12 +106,10 @@ def check(arguments):
     arguments.only(arguments.model and not arguments.teacher, "with --model and without --teacher", "add_words")
     if arguments.student_layers and not arguments.start:
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")
-    arguments.exclude("pack", "teacher")
     if _backend() not in ("tensorflow", "jax"):
         raise ValueError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {_backend()}")
     if _backend() == "jax" and "strategy" in arguments.given:
         raise ValueError("--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax")
-    arguments.check_teacher()
 
 
 def main(arguments):

@@ -23,7 +23,6 @@ from . import command
 from .arguments import CommandArguments, flag
 from .common_flags import PredictFile, TaskFlags, load_model
 from .common_flags import finetune as main
-from .early_checks import check_files
 
 
 class _Files(CommandArguments):
@@ -40,11 +39,11 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
     @property
     def models(self):
         """The models to start from. Runs are named by their last parts, which must differ."""
-        models = (self.model or "").split(",")
+        models = self.model.split(",")
         if not all(models) or len({pathlib.Path(model).name for model in models}) < len(models):
             raise ValueError(
                 "--model must be a directory or a name such as google-bert/bert-base-uncased, or several with "
-                f"different last parts. Received: --model={self.model or ''}"
+                f"different last parts. Received: --model={self.model}"
             )
         return models
 
@@ -61,10 +60,8 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
     arguments.load_options(arguments.models)
     arguments.check_adapters(arguments.models)
-    check_files("predict_file", arguments.predict_file)
 
 
 if __name__ == "__main__":

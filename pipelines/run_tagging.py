@@ -26,7 +26,6 @@ from .common_flags import finetune as main
 class Arguments(Files, PredictFile, TaggingSettings, TaskFlags):
     task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}
-    example = "google-bert/bert-base-cased"
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ import keras_bert
 from keras_bert.data.sources import source
 
 from . import command
-from .arguments import flag, read_some
-from .common_flags import Files, TaskFlags, check_model
+from .arguments import flag, parse_some
+from .common_flags import Files, TaskFlags
 from .common_flags import finetune as main
-from .early_checks import check_files
 
 
 class Arguments(Files, TaskFlags):
@@ -27,7 +26,7 @@ class Arguments(Files, TaskFlags):
 
     @classmethod
     def of(cls, arguments):
-        given = read_some(cls, arguments, "task", "plugins")
+        given = parse_some(cls, arguments, "task", "plugins")
         command.import_plugins(given["plugins"])
         if not given["task"]:
             return cls
@@ -43,10 +42,7 @@ class Arguments(Files, TaskFlags):
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
-    check_model(arguments)
-    for name in ("train_file", "dev_file"):
-        check_files(name, getattr(arguments, name))
+    arguments.check_adapters(arguments.models)
 
 
 if __name__ == "__main__":

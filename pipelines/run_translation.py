@@ -31,12 +31,12 @@ class Arguments(TranslationSettings, common_flags.Training):
     dev_source: str = flag(None, "Sentences to select the best epoch on.", is_file=True, required=True)
     dev_target: str = flag(None, "Their translations; none for rows.", is_file=True)
     test_source: str = flag(None, "Sentences to translate at the end.", is_file=True)
-    test_target: str = flag(None, "Their translations, to score the result.", is_file=True)
+    test_target: str = flag(None, "Their translations, to score the result.", is_file=True, needs="test_source")
     languages: list[str] = flag(None, "Source and target of rows; default: in the order of the first row.")
     vocab: str = flag(
         None, "vocab.txt of `train_vocab --reversible`; default: learned.", is_file=True, sets=("vocabulary",)
     )
-    vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300)
+    vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300, excludes=("vocab",))
     config: str = flag("mini", "Size: tiny, mini, small, base, big; or a JSON file.", section="model")
     dropout: float = flag(None, "Dropout rate; default: that of --config.", least=0, most=1)
     tokens_per_batch: list[int] = flag(
@@ -56,10 +56,6 @@ class Arguments(TranslationSettings, common_flags.Training):
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
-    arguments.only(not arguments.vocab, "without --vocab", "vocab_size")
-    if arguments.test_target and not arguments.test_source:
-        raise ValueError("--test_target needs --test_source, the sentences to translate")
     open_config(arguments.config).check_huggingface()
     for part in ("train", "dev"):
         if arguments.pairs[part].targets is None:

@@ -22,11 +22,7 @@ class Arguments(CommandArguments):
     dev_file: str = flag(None, "File with the questions and their answers.", required=True, section="data")
     predictions: str = flag(None, "Answers by id, JSON.", required=True)
     na_prob: str = flag(None, "Probabilities or odds of no answer by id, JSON.")
-    na_prob_thresh: float = flag(1.0, "Threshold of no answer.")
-
-
-def check(arguments):
-    arguments.only(arguments.na_prob, "with --na_prob", "na_prob_thresh")
+    na_prob_thresh: float = flag(1.0, "Threshold of no answer.", needs="na_prob")
 
 
 def main(arguments):
@@ -57,4 +53,4 @@ def _tell(names, what):
 
 
 if __name__ == "__main__":
-    command.run(__doc__, Arguments, main, check, tensorflow=False)
+    command.run(__doc__, Arguments, main, tensorflow=False)

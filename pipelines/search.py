@@ -32,18 +32,27 @@ from . import command
 from .arguments import CommandArguments, flag
 
 _BUILD = ("dtype", "approximate", "similarity", "query_prompt", "passage_prompt", "block")
+_ASKED = "query or queries or squad"
 _DEPTH = 10  # Of the metrics.
 
 
 class Arguments(CommandArguments):
     input: str = flag(None, "File of passages, to build an index.", is_file=True, section="data")
-    text_column: str = flag("text", "Column of the text of passages and queries.")
+    text_column: str = flag("text", "Column of the text of passages and queries.", excludes=("squad",))
     query: list[str] = flag(None, "Query or queries to answer.", repeatable=True)
-    queries: str = flag(None, "File of queries to answer.", is_file=True)
+    queries: str = flag(None, "File of queries to answer.", is_file=True, excludes=("query",))
     relevance: str = flag(
-        None, "File of relevant passages: query_id, passage_id and optionally grade, or TREC's qrels.", is_file=True
+        None,
+        "File of relevant passages: query_id, passage_id and optionally grade, or TREC's qrels.",
+        is_file=True,
+        needs="queries",
     )
-    squad: str = flag(None, "File in SQuAD's format: paragraphs and their questions.", is_file=True)
+    squad: str = flag(
+        None,
+        "File in SQuAD's format: paragraphs and their questions.",
+        is_file=True,
+        excludes=tuple(f"{name}, since it has its own" for name in ("input", "query", "queries", "relevance")),
+    )
     index: str = flag(None, "Folder of the index.", required=True, section="index")
     model: str = flag(None, "Directory or name of the model; default: the one that built the index.")
     dtype: str = flag("float16", "Type of the stored vectors.", values=["float16", "int8"])
@@ -55,11 +64,13 @@ class Arguments(CommandArguments):
     passage_prompt: str = flag(None, "Text to put before each passage.")
     block: int = flag(16384, "Passages that are embedded and written together.", least=1)
     batch_size: int = flag(32, "Batch size.", least=1)
-    top: int = flag(10, "Number of passages per query.", least=1, section="search")
-    rerank: str = flag(None, "Model of pairs that reorders the best passages.")
-    rerank_top: int = flag(50, "Number of passages to reorder.", least=1)
-    rerank_label: str = flag(None, "Its label of relevant pairs; default: the last one of two.")
-    output: str = flag(None, "File to write, one line of JSON per query; default: prints the hits.", section="output")
+    top: int = flag(10, "Number of passages per query.", least=1, needs=_ASKED, section="search")
+    rerank: str = flag(None, "Model of pairs that reorders the best passages.", needs=_ASKED)
+    rerank_top: int = flag(50, "Number of passages to reorder.", least=1, needs="rerank")
+    rerank_label: str = flag(None, "Its label of relevant pairs; default: the last one of two.", needs="rerank")
+    output: str = flag(
+        None, "File to write, one line of JSON per query; default: prints the hits.", needs=_ASKED, section="output"
+    )
 
     @functools.cached_property
     def sources(self):
@@ -81,19 +92,6 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    """Finds mistakes in flags and files."""
-    asked = arguments.squad or arguments.query or arguments.queries
-    arguments.only(asked, "with queries", "top", "rerank", "output")
-    arguments.only(not arguments.squad, "without --squad", "text_column")
-    own = ("input", "queries", "relevance", "query")
-    if arguments.squad and (given := [name for name in own if getattr(arguments, name)]):
-        raise ValueError(f"--squad has passages, queries and relevance of its own. Received: also --{given[0]}")
-    if (arguments.query and arguments.queries) or (arguments.relevance and not arguments.queries):
-        raise ValueError("expected --query, or --queries, which --relevance requires. Received: others of these flags")
-    if arguments.rerank is None and (arguments.rerank_label or "rerank_top" in arguments.given):
-        raise ValueError("--rerank_top and --rerank_label are only for --rerank. Received: no --rerank")
-    if arguments.output and os.path.isdir(arguments.output):
-        raise ValueError(f"--output must be a file. Received: the folder {arguments.output}")
     if arguments.rerank and arguments.rerank_top < arguments.depth:
         received = f"--rerank_top={arguments.rerank_top}"
         raise ValueError(f"--rerank_top must be at least {arguments.depth} here. Received: {received}")
@@ -101,8 +99,7 @@ def check(arguments):
     passages, queries, _ = arguments.sources
     if not passages and not queries:
         raise ValueError("expected --input=FILE to build the index, or --query or --queries to search it")
-    if not passages and (given := [name for name in _BUILD if name in arguments.given]):
-        raise ValueError(f"--{given[0]} is for building an index. Received: no --input")
+    arguments.only(passages, "for building an index, with --input or --squad", *_BUILD)
     if not passages:
         find_facts(arguments.index)
         return

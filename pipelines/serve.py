@@ -52,7 +52,6 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    """Raises an error if the folder is a wrong one or a port is taken, before TensorFlow starts."""
     if not pathlib.Path(arguments.saved_models).is_dir():
         raise ValueError(f"--saved_models={arguments.saved_models}: no such folder")
     _check_folder(pathlib.Path(arguments.saved_models))

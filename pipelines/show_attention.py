@@ -23,7 +23,6 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    """Finds mistakes in texts."""
     if not 1 <= (count := len(arguments.positional)) <= 2:
         raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {count} arguments")
 

@@ -21,30 +21,28 @@ from .arguments import CommandArguments, flag
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files to learn from.", required=True, section="data")
     held_out: str = flag(None, "Glob pattern of text files to hold out instead of lines.")
-    held_out_every: int = flag(100, "Holds out every n-th line; 0 for none.")
+    held_out_every: int = flag(100, "Holds out every n-th line; 0 for none.", excludes=("held_out",))
     processes: int = flag(None, "Number of processes that count words; default: by size.")
-    extend: str = flag(None, "Vocabulary file to extend, a vocab.txt.", is_file=True, section="vocabulary")
+    extend: str = flag(
+        None, "Vocabulary file to extend, a vocab.txt.", is_file=True, excludes=("reversible",), section="vocabulary"
+    )
     vocab_size: int = flag(
         None, "Maximum number of tokens, including special ones; default: 30522, or the size of --extend."
     )
     lowercase: bool = flag(True, "Whether to lowercase words.")
     strip_accents: bool = flag(None, "Whether to strip accents; default: as --lowercase.")
     reversible: bool = flag(False, "For run_translation: keeps case and spaces, no [UNK].")
-    unused: int = flag(99, "Number of [unused] tokens after [PAD]; 99 gives Google's ids.")
+    unused: int = flag(
+        99, "Number of [unused] tokens after [PAD]; 99 gives Google's ids.", excludes=("reversible", "extend")
+    )
     min_count: int = flag(2, "Minimum number of occurrences of a word.")
-    alphabet_limit: int = flag(1000, "Maximum number of characters to cover.")
+    alphabet_limit: int = flag(1000, "Maximum number of characters to cover.", excludes=("extend",))
     output: str = flag(None, "Output file, a vocab.txt.", required=True, section="output")
 
 
 def check(arguments):
-    """Finds mistakes in paths."""
-    if pathlib.Path(arguments.output).is_dir():
-        raise ValueError(f"{arguments.output}: is a directory. Expected the name of the vocab.txt to write")
     if arguments.reversible and (("lowercase" in arguments.given and arguments.lowercase) or arguments.strip_accents):
         raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
-    arguments.only(not arguments.held_out, "without --held_out", "held_out_every")
-    arguments.only(not arguments.reversible, "without --reversible", "unused", "extend")
-    arguments.only(not arguments.extend, "without --extend", "unused", "alphabet_limit")
     if arguments.extend and (cased := Vocabulary(arguments.extend).cased) == arguments.lowercase:
         expected = f"is {'' if cased else 'un'}cased. Expected {'--nolowercase' if cased else '--lowercase'}"
         raise ValueError(f"--extend: {arguments.extend} {expected}")

@@ -33,17 +33,20 @@ class Arguments(common_flags.TableColumns):
         section="verification",
     )
     labelled: str = flag(None, "Labelled data: a table, a SQuAD file, or with --task a folder.", section="data")
-    reference: str = flag(None, "SavedModel to compare the score with.")
-    max_drop: float = flag(0.5, "Points by which the main score may be below the reference's.", least=0)
-    task: str = flag(None, "GLUE task of the official files in the folder --labelled.", values=list(TASKS))
+    reference: str = flag(None, "SavedModel to compare the score with.", needs="labelled")
+    max_drop: float = flag(
+        0.5, "Points by which the main score may be below the reference's.", least=0, needs="reference"
+    )
+    task: str = flag(
+        None, "GLUE task of the official files in the folder --labelled.", values=list(TASKS), needs="labelled"
+    )
 
 
 def check(arguments):
     directories, labelled = arguments.positional, arguments.labelled
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
-    arguments.only(labelled, "with --labelled", "reference", "task", *_COLUMNS)
-    arguments.only(arguments.reference, "with --reference", "max_drop")
+    arguments.only(labelled, "with --labelled", *_COLUMNS)
     arguments.only(not arguments.task, "without --task", *_COLUMNS)
     if labelled and not os.path.exists(labelled):
         raise ValueError(f"--labelled={labelled}: no such file or folder")

@@ -35,7 +35,7 @@ for name in commands():
 """
 # What walks the list of tasks, or names one. Of the documentation, the lists of the reference and of the commands.
 KEPT = ["tasks/test_summary.py", "data/test_sources.py", "data/test_in_memory.py"]
-KEPT += ["pipelines/test_mistakes.py", "test_documents.py"]
+KEPT += ["pipelines/test_early_checks.py", "test_documents.py"]
 CHOSEN = "not test_documents or every_public_name or commands_are_listed or links"
 # Without all at once, as no task imports another.
 ONCE = ["test_architecture.py", "pipelines/test_command.py", "tasks/test_base.py", "runs/test_saved_model_scores.py"]

@@ -6,6 +6,7 @@ from keras_bert.checks import check_count, check_not_negative, check_positive
 from keras_bert.tasks.settings import setting
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the commands; `fit` takes any dtype policy.
+_WHOLE, _PACKED = "lora_rank, which freezes the whole encoder", "pack, whose rows have one length"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Hyperparameters:
     epsilon: float = setting(1e-6, "Epsilon of AdamW; PyTorch's default is 1e-8.")
     layer_decay: float = setting(None, "Learning rate factor from each block to the one below.")
     bias_correction: bool = setting(True, "Bias correction of the optimizer; Google's BERT has none.")
-    freeze_layers: int = setting(None, "Freezes the embeddings and this many of the lowest blocks.")
+    freeze_layers: int = setting(None, "Freezes the embeddings and this many of the lowest blocks.", excludes=(_WHOLE,))
     lora_rank: int = setting(
         None,
         "Trains LoRA adapters of this rank, such as 8, and the head; --learning_rate: about ten times the default.",
         least=1,
     )
-    lora_alpha: float = setting(None, "Scale of the adapters; default: twice the rank.", least=0)
-    group_by_length: bool = setting(True, "Batches rows of similar length, which is faster.")
+    lora_alpha: float = setting(None, "Scale of the adapters; default: twice the rank.", least=0, needs="lora_rank")
+    group_by_length: bool = setting(True, "Batches rows of similar length, which is faster.", excludes=(_PACKED,))
     pack: bool = setting(False, "Packs several texts into each row; for classification and tagging.")
     gradient_accumulation: int = setting(1, "Micro-batches per batch.", least=1)
     precision: str = setting("float32", "Computation precision.", values=PRECISIONS)
@@ -74,7 +75,9 @@ class PretrainingHyperparameters:
     and dropout; `pack` tells whether the rows of a batch contain several examples each, see `PackedRecords`.
     """
 
-    pack: bool = setting(False, "Packs several short examples into each row of a batch.", section="training")
+    pack: bool = setting(
+        False, "Packs several short examples into each row of a batch.", section="training", excludes=("teacher",)
+    )
     positions: str = setting(
         None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
     )

@@ -17,6 +17,8 @@ def setting(
     stored=False,
     of_files=False,
     is_file=False,
+    needs=None,
+    excludes=(),
 ):
     """Returns a field of a dataclass of settings: text, number, bool or list, by its annotation.
 
@@ -34,10 +36,13 @@ def setting(
         stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.
         of_files: bool, whether only files have it, such as names of columns. Defaults to `False`.
         is_file: bool, whether it is the path of a file, or a list of them, which must exist. Defaults to `False`.
+        needs: string, the flag without which this one has no meaning: `model`, `format=jsonl`, `query or queries`. A
+            reason may follow after a comma.
+        excludes: tuple of the flags, each as in `needs`, with which this one has no meaning.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
     metadata |= {"required": required, "repeatable": repeatable, "sets": sets, "stored": stored, "of_files": of_files}
-    metadata |= {"is_file": is_file}
+    metadata |= {"is_file": is_file, "needs": needs, "excludes": excludes}
     return dataclasses.field(default=default, metadata=metadata)
 
 

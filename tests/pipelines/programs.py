@@ -21,7 +21,7 @@ import pytest
 from absl import flags
 
 from pipelines import command as startup
-from pipelines.arguments import flag_fields
+from pipelines.arguments import flag_fields, parse
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
@@ -129,7 +129,7 @@ def cut_if(condition):
 def parsed(module, *arguments):
     """Returns the module of a command, and its arguments."""
     program, arguments = importlib.import_module(module), list(map(str, arguments))
-    return program, startup.parse(program.__doc__, program.Arguments.of(arguments), arguments)
+    return program, parse(program.__doc__, program.Arguments.of(arguments), arguments)
 
 
 def call(module, *arguments, given=""):

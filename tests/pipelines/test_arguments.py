@@ -6,8 +6,7 @@ import typing
 import pytest
 from absl import flags
 
-from pipelines.arguments import CommandArguments, flag
-from pipelines.command import parse
+from pipelines.arguments import CommandArguments, flag, parse
 from pipelines.help_page import help_page
 
 DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nWith `--model=small`, it is fast."
@@ -31,7 +30,8 @@ class Arguments(Shared):
     fast: bool = flag(True, "Whether it is fast.")
     length: int = flag(8, "Length.", least=3)
     learning_rate: float = flag(1e-3, "Rate.")
-    unlabelled: str = flag(None, "Texts.")
+    unlabelled: str = flag(None, "Texts.", needs="casing=upper or phase, which has texts")
+    patience: int = flag(1, "Patience.", excludes=("length", "fast, which ends early"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,38 +57,35 @@ def test_values_and_defaults(tmp_path):
         arguments.only(False, "with a cat", "rates", "sizes")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--sizes=1"], "--model is required: Model; default: the teacher. Example: --model=small. See --help"),
-        (
-            ["--model=m", "--sizes=one"],
-            "--sizes must be an integer, or several separated by commas. Received: --sizes=one",
-        ),
-        (
-            ["--model=m", "--sizes=1.5"],
-            "--sizes must be an integer, or several separated by commas. Received: --sizes=1.5",
-        ),
-        (["--model=m", "--rates=a"], "--rates must be a number, or several separated by commas. Received: --rates=a"),
-        (["--model=m", "--sizes=2,0"], "--sizes must be at least 1. Received: 2,0"),
-        (["--model=m", "--rates=0.1,nan"], "--rates must be finite numbers. Received: 0.1,nan"),
-        (["--model=m", "--share=nan"], "--share must be a finite number. Received: nan"),
-        (["--model=m", "--share=2"], "--share must be a number in the range [0, 1]. Received: --share=2"),
-        (["--model=m", "--share=x"], "--share must be a number. Received: --share=x"),
-        (["--model=m", "--casing=none"], "--casing must be one of lower, upper. Received: --casing=none"),
-        (["--model=m", "--fast=maybe"], "--fast must be true or false. Received: --fast=maybe"),
-        (["--model=m", "--length=0"], "--length must be an integer of at least 3. Received: --length=0"),
-        (["--model=m", "--length=1.5"], "--length must be an integer. Received: --length=1.5"),
-        (["--model=m", "--lr=1"], "Unknown flag --lr. Did you mean --learning_rate?"),
-        (["--model=m", "--num_labels=2"], "Unknown flag --num_labels. The classes are those of the labels in the data"),
-        (["--model=m", "--modle=n"], "Unknown flag --modle. Did you mean --model?"),
-        (["--flagfile=none.txt"], "Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'"),
-    ],
-)
-def test_mistakes(given, message):
-    with pytest.raises((ValueError, flags.Error)) as error:
-        parse(DOCUMENT, Arguments, given)
-    assert str(error.value).startswith(message)
+MISTAKES = """
+--sizes=1 -> --model is required: Model; default: the teacher. Example: --model=small. See --help
+--model= -> --model is required: Model
+--model=m --sizes=1.5 -> --sizes must be an integer of at least 1, or several separated by commas. Received: --sizes=1.5
+--model=m --sizes=2,0 -> --sizes must be an integer of at least 1, or several separated by commas. Received: --sizes=2,0
+--model=m --rates=0.1,nan -> --rates must be a finite number, or several separated by commas. Received: --rates=0.1,nan
+--model=m --share=nan -> --share must be a number from 0 to 1. Received: --share=nan
+--model=m --share=2 -> --share must be a number from 0 to 1. Received: --share=2
+--model=m --casing=none -> --casing must be one of lower, upper. Received: --casing=none
+--model=m --fast=maybe -> --fast must be true or false. Received: --fast=maybe
+--model=m --length=0 -> --length must be an integer of at least 3. Received: --length=0
+--model=m --lr=1 -> Unknown flag --lr. Did you mean --learning_rate?
+--model=m --num_labels=2 -> Unknown flag --num_labels. The classes are those of the labels in the data
+--model=m --modle=n -> Unknown flag --modle. Did you mean --model?
+--flagfile=none.txt -> Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'
+--model=m --unlabelled=a -> --unlabelled: only with --casing=upper or --phase, which has texts. Received: --unlabelled=a
+--model=m --patience=2 -> --patience: not with --length. Received: both
+--model=m --length= --patience=2 -> --length must be an integer of at least 3. Received: --length=
+"""
+
+
+def test_mistakes():
+    for line in MISTAKES.strip().splitlines():
+        given, message = line.split(" -> ")
+        with pytest.raises((ValueError, flags.Error)) as error:
+            parse(DOCUMENT, Arguments, given.split()).check_conditions()
+        assert str(error.value).startswith(message), given
+    for given in ("--casing=upper --unlabelled=a", "--phase=b --unlabelled=a", "--length=4 --nofast"):
+        parse(DOCUMENT, Arguments, ["--model=m", *given.split()]).check_conditions()
 
 
 def test_help():
@@ -98,7 +95,7 @@ def test_help():
     lines = page.partition("data:\n")[2].splitlines()
     assert [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")] == [
         *("--sizes=A,B,...", "--rates=A,B,...", "--share=X", "--casing=NAME", "--phase=TEXT", "--[no]fast"),
-        *("--length=N", "--learning_rate=X", "--unlabelled=TEXT"),
+        *("--length=N", "--learning_rate=X", "--unlabelled=TEXT", "--patience=N"),
         *(
             "model:",
             "--model=TEXT",

@@ -143,12 +143,10 @@ BOTH = "{made}/16,{made}/32"
 PHASES = ["length:16,steps:1,batch:31", "length:32,steps:3,batch:100"]
 ONE_STEP = "length:16,steps:1,batch:4"
 SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, max_position_embeddings={}"
-NO_PHASE = "--phase must look like length:128,steps:90000,batch:256. Received: "
 ONE_SOURCE = "--data: expected one source for each length of a phase, [{}]. Received: {{made}}/16 of length 16, "
 ONE_START = "expected either --config (new weights) or --model (weights to start from)"
 # The start of each message, and the flags that cause it.
 MISTAKES = [
-    (NO_PHASE + "'128x1000'", {"phase": "128x1000"}),
     (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
     ("--causal: left-to-right models are trained without next sentence prediction. Add --next_", {"causal": "true"}),
     (ONE_START, {"model": "{made}/encoder"}),
@@ -178,11 +176,6 @@ WRONG_TEACHERS = [
     ("--teacher: {made}/encoder has no masked-LM head. Expected a pre-trained model", "encoder"),
 ]
 MISTAKES += [(message, {"teacher": "{made}/" + name}) for message, name in WRONG_TEACHERS]
-MISTAKES += [
-    ("--student_layers: only with --model or --teacher. Received: --config={made}/config.json", {"student_layers": 1}),
-    ("--temperature, --alpha: only with --teacher. Received: no --teacher", {"temperature": 3, "alpha": 0.1}),
-    ("--pack: not with --teacher. Received: both", {"pack": "true", "teacher": "{made}/teacher"}),
-]
 
 
 def test_user_errors(made):

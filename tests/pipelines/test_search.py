@@ -91,22 +91,10 @@ def test_relevant_passages_that_are_not_in_the_index(folder, caplog):
 
 
 def test_user_errors(folder):
+    """Of models; tests/pipelines/test_early_checks.py has those that are found before."""
     index, model, query = f"--index={folder}/index", f"--model={folder}/model", "--query=a"
-    (folder / "empty.txt").write_text("\n")
     for arguments, message in (
-        ([index], "expected --input=FILE to build the index, or --query or --queries to search it"),
-        ([index, "--query= "], "--query must not be empty"),
-        ([index, f"--queries={folder}/empty.txt"], f"{folder}/empty.txt: there is no query"),
-        ([index, f"--input={folder}/passages.jsonl"], "--model is required to build an index"),
-        ([index, f"--input={folder}/none.txt"], f"--input={folder}/none.txt: no such file"),
-        ([index, query, "--dtype=int8"], "--dtype is for building an index. Received: no --input"),
-        ([index, query, f"--queries={folder}/queries.txt"], "expected --query, or --queries, which --relevance"),
-        ([index, query, f"--relevance={folder}/qrels.tsv"], "expected --query, or --queries, which --relevance"),
-        ([index, query, "--rerank_top=5"], "--rerank_top and --rerank_label are only for --rerank"),
-        ([index, query, f"--rerank={folder}/pairs", "--rerank_top=5"], "--rerank_top must be at least 10 here."),
         ([index, query, f"--rerank={folder}/model"], "a cross-encoder must be a classifier or a regression model"),
-        ([index, query, f"--squad={folder}/qrels.tsv"], "--squad has passages, queries and relevance of its own"),
-        ([index, query, f"--output={folder}"], f"--output must be a file. Received: the folder {folder}"),
         ([index, query, f"--model={folder}/other"], f"{folder}/other: no such checkpoint"),
         ([index, query, f"--model={folder}/pairs"], f"{folder}/index was built with another model"),
         ([index, model, f"--input={folder}/queries.txt"], f"{folder}/index is an index of other passages"),

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, mistake
+from tests.pipelines.programs import call
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.train_vocab"
@@ -63,5 +63,3 @@ def test_extended_vocabulary(tmp_path, monkeypatch):
     flags = ["--input=a.txt", "--extend=vocab.txt", "--output=vocab.txt"]
     assert "vocab.txt: 15 tokens, 2 of them new\n" in call(PROGRAM, *flags, "--vocab_size=15")
     assert Vocabulary(tmp_path / "vocab.txt").pieces == ("[PAD]", "low", *pieces[2:], "lowest")
-    message = "--extend: vocab.txt is uncased. Expected --lowercase"
-    assert mistake(PROGRAM, *flags, "--nolowercase") == message

@@ -15,7 +15,7 @@ from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.example_builder import Settings
 from keras_bert.pretraining.generation import generate
 from keras_bert.pretraining.masking import Masking
-from tests.pipelines.programs import finish, mistake, start
+from tests.pipelines.programs import finish, start
 
 # What DirectRunner falls back to if it cannot download another program.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -138,14 +138,6 @@ def test_missing_beam(text, pieces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match="needs Apache Beam, which is not installed: pip install apache-beam"):
         generate_with_beam(text, tmp_path, pieces, Settings())
-
-
-def test_incompatible_flags():
-    for flags, message in (
-        (["--beam_options=--a=1,--b"], "--beam_options requires --runner. Received: --a=1,--b"),
-        (["--processes=2", f"--runner={RUNNER}"], "--processes cannot be used with --runner. Received: 2"),
-    ):
-        assert mistake(PROGRAM, "--input=a.txt", *FLAGS, *flags) == message
 
 
 @pytest.mark.slow
