@@ -1,5 +1,5 @@
 # make test     creates .venv, installs the pinned packages and runs the tests (six minutes)
-# make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
+# make demo     fine-tunes pre-trained weights on 286 sentences and scores the exported model (three minutes)
 # make slow     runs the slow tests
 # make whole    runs the default and the slow tests, with all optional packages, in the jobs of .ci/run: make -j2 whole
 # make kernels  runs once more, with the other kernels (oneDNN on or off), the tests that depend on them
@@ -29,7 +29,8 @@ test: .venv/installed
 
 demo: .venv/installed
 	@.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
-	@.venv/bin/python -m pipelines.demo
+	@.venv/bin/python -m pipelines.predict --model=runs/demo/model "I would see it again." "Two hours that I will not get back."
+	@.venv/bin/python -m pipelines.verify_saved_model runs/demo/saved_model/1 --text_column=sentence --labelled=pipelines/sample_data/sentiment/dev.tsv
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow

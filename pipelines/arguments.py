@@ -52,6 +52,10 @@ class CommandArguments:
         names = [name for name in flag_fields(type(self)) if name in self.given and name != "verbose"]
         return "".join(f"{self.given[name]}\n" for name in names)
 
+    def values(self, *names):
+        """Returns the values of flags that have one, by name."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
     def only(self, condition, purpose, *names):
         """Raises an error if flags of these names are given that would do nothing, since a condition is false."""
         given = [name for name in names if name in self.given]

@@ -18,8 +18,10 @@ import pathlib
 import shlex
 
 from keras_bert.corpus import lines
+from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.record_files import MANIFEST
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.training.progress import messages
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -77,8 +79,6 @@ def main(arguments):
     from keras_bert.pretraining.example_builder import Settings
     from keras_bert.pretraining.generation import generate
     from keras_bert.pretraining.inspection import describe
-    from keras_bert.pretraining.masking import Masking
-    from keras_bert.training.progress import messages
 
     if arguments.inspect:
         print(describe(arguments.output_dir, arguments.inspect, arguments.vocab))

@@ -13,9 +13,12 @@ import json
 import logging
 import pathlib
 
+import numpy as np
+
 import keras_bert
 from keras_bert.files import replacing
 from keras_bert.metadata import answer_length
+from keras_bert.text.answer_settings import chosen_prompt
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -54,11 +57,8 @@ def check(arguments):
 
 
 def main(arguments):
-    import numpy as np
-
     from keras_bert.exporting.answerer import answer_rows
     from keras_bert.exporting.export import build_signatures
-    from keras_bert.text.answer_settings import chosen_prompt
 
     texts, layers = arguments.texts, arguments.layers
     bert = keras_bert.load(arguments.model, dtype=arguments.precision, hidden_states=True)
@@ -86,8 +86,6 @@ def main(arguments):
 
 
 def _write(path, texts, vectors):
-    import numpy as np
-
     with replacing(path) as temporary:
         if path.suffix == ".npz":
             np.savez(temporary, vectors=vectors)

@@ -27,16 +27,20 @@ import os
 import pathlib
 import sys
 
+import numpy as np
+
 from keras_bert import other_models
 from keras_bert.data.sources import ROWS
 from keras_bert.data.text_files import decoded, suffix
 from keras_bert.files import replacing
+from keras_bert.heads.answers import each_text, of_outputs
+from keras_bert.serving import Client
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
 
 _CHUNK = 64  # Batches whose texts are sorted by length together.
-_ZERO_SHOT = ("hypothesis", "multi_label", "temperature")
+_EXPORTED = ("sequence_length", "beam_size", "length_penalty", "hypothesis", "multi_label", "temperature")
 
 
 class Arguments(CommandArguments):
@@ -77,6 +81,9 @@ class Arguments(CommandArguments):
         excludes=("candidate_labels",),
     )
 
+    def needs_tensorflow(self):
+        return not self.server or self.protocol == "grpc"
+
     @property
     def is_table(self):
         """Whether `--input` has rows with columns."""
@@ -113,10 +120,6 @@ class Arguments(CommandArguments):
             raise ValueError("--question and its context must not be empty")
         return [{"question": question, "context": context} for question in self.question]
 
-    def values(self, *names):
-        """Returns the values of flags that have one, by name."""
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
 
 def check(arguments):
     output, texts = arguments.output, arguments.input or arguments.context_file
@@ -124,26 +127,19 @@ def check(arguments):
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
         raise ValueError(f"--output must end in .csv, .tsv or .jsonl. Received: {output}")
-    _check_zero_shot(arguments)
-    exported = ("sequence_length", "beam_size", "length_penalty", *_ZERO_SHOT)
-    arguments.only(not arguments.server, "without --server, whose models were exported with theirs", *exported)
+    arguments.only(not arguments.server, "without --server, whose models were exported with theirs", *_EXPORTED)
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
+    labels = arguments.candidate_labels
+    if labels is not None and (not all(labels) or len(set(labels)) < max(len(labels), 1)):
+        received = ",".join(labels)
+        raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
+    if labels and len(labels) == 1 and not arguments.multi_label and not arguments.server:
+        raise _single_label(labels[0], "--multi_label")
     if arguments.question:
         _ = arguments.questions
     elif not arguments.positional and not arguments.is_table:
         _ = arguments.lines
-
-
-def _check_zero_shot(arguments):
-    labels = arguments.candidate_labels
-    if labels is None:
-        return
-    if not labels or not all(labels) or len(set(labels)) < len(labels):
-        received = ",".join(labels)
-        raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
-    if len(labels) == 1 and not arguments.multi_label and not arguments.server:
-        raise _single_label(labels[0], "--multi_label")
 
 
 def _single_label(label, exception):
@@ -215,8 +211,7 @@ def _loaded_model(arguments):
     from keras_bert.tasks.registry import task_of
 
     bert = common_flags.load_model(arguments.model)
-    names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
-    options = arguments.values(*names)
+    options = arguments.values("n_best", "candidate_labels", *_EXPORTED)
     translates = "beam_size" in inspect.signature(bert.predict).parameters
     wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & options.keys()), None):
@@ -229,8 +224,6 @@ def _loaded_model(arguments):
 
 def _served_model(arguments):
     """Same as `_loaded_model` for a served model."""
-    from keras_bert.serving import Client
-
     client, model, n_best = Client(arguments.server, arguments.protocol), arguments.model, arguments.n_best
     signatures = client.metadata(model)["signatures"]
     if labels := arguments.candidate_labels:
@@ -263,10 +256,6 @@ def _check_served_labels(model, labels, signatures):
 
 def _ask(arguments, client, names, rows, signature=None):
     """Returns the answers of a server to rows with inputs of these names."""
-    import numpy as np
-
-    from keras_bert.heads.answers import each_text, of_outputs
-
     answers = []
     for part in rectangles(rows, arguments.batch_size):
         inputs = {name: [row[name] for row in part] for name in names}
@@ -298,24 +287,18 @@ def _rows(arguments, allowed):
     if given and arguments.input:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")
     if given and "question" in allowed[0]:
-        raise ValueError(
-            f"{arguments.model} answers questions. Use --question=... with --context_file=FILE or the context as "
-            "argument"
-        )
+        usage = "--question=... with --context_file=FILE or the context as argument"
+        raise ValueError(f"{arguments.model} answers questions. Use {usage}")
     if given:
         # Without pairs, each argument is a text; so is each with masks to fill.
         single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))
         lines = [[text] for text in given] if single else [given]
         return [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
     if arguments.is_table:
-        columns = arguments.text_column, arguments.pair_column, arguments.choice_columns
-        return prediction_files.read_texts(arguments.input, allowed, *columns)
+        columns = arguments.values("text_column", "pair_column", "choice_columns")
+        return prediction_files.read_texts(arguments.input, allowed, **columns)
     return prediction_files.from_lines(*arguments.lines, allowed)
 
 
-def _needs_tensorflow(arguments):
-    return not arguments.server or arguments.protocol == "grpc"
-
-
 if __name__ == "__main__":
-    command.run(__doc__, Arguments, main, check, positional=True, tensorflow=_needs_tensorflow)
+    command.run(__doc__, Arguments, main, check, positional=True, tensorflow=Arguments.needs_tensorflow)

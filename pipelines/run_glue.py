@@ -34,12 +34,19 @@ import logging
 import pathlib
 import typing
 
+import keras_bert
 from keras_bert import other_models
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import glue, leaderboard
-from keras_bert.tasks.classification.data import OWN, ClassificationSettings, MultiLabelSettings, own_data, read_table
-from keras_bert.tasks.classification.predictions import parse_threshold
+from keras_bert.tasks.classification.data import (
+    OWN,
+    ClassificationSettings,
+    MultiLabelSettings,
+    own_data,
+    parse_threshold,
+    read_table,
+)
 from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
@@ -210,17 +217,14 @@ def main(arguments):
 
 def _create_task(arguments, data, load, folder):
     """Returns the `Task`; `folder` is that of its results."""
-    from keras_bert.tasks.base import Start
     from keras_bert.tasks.classification.distillation import DistillationTask
-    from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
-    from keras_bert.tasks.classification.task import ClassificationTask
 
     name = arguments.start(data.task.name)
     load_options = arguments.load_options([name]) if name == arguments.model else {}
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
-    kind = MultiLabelTask if data.task.multi_label else ClassificationTask  # Also of numbers.
-    start = Start(name, load(name, **load_options), load_model, load_options)
+    kind = keras_bert.tasks.MultiLabelTask if data.task.multi_label else keras_bert.tasks.ClassificationTask
+    start = keras_bert.tasks.Start(name, load(name, **load_options), load_model, load_options)
     data = dataclasses.replace(data, submissions=arguments.output / "submission")
     task = kind(data, start, arguments.fill(kind.Settings))
     if not arguments.teacher:

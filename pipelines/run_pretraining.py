@@ -101,8 +101,6 @@ def check(arguments):
     for source in arguments.sources:
         if not pathlib.Path(source).is_dir():
             lines.find(source)
-    if arguments.start and arguments.positions:
-        raise ValueError(f"--positions: only with --config. Received: --model={arguments.start}")
     arguments.only(arguments.model and not arguments.teacher, "with --model and without --teacher", "add_words")
     if arguments.student_layers and not arguments.start:
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")

@@ -17,6 +17,7 @@ best model in `model/` and its export, from question and context to answer, in `
 
 import pathlib
 
+import keras_bert
 from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command
@@ -49,11 +50,10 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
 
     def start(self):
         from keras_bert.runs.finetuning import load_compatible
-        from keras_bert.tasks import Start
 
         load_options = self.load_options(self.models)
         origins, bert = load_compatible(self.models, load_model, **load_options)
-        return Start(self.models[0], bert, load_model, load_options, origins)
+        return keras_bert.tasks.Start(self.models[0], bert, load_model, load_options, origins)
 
     def choices(self, task):
         return {**({"model": self.models} if len(self.models) > 1 else {}), **super().choices(task)}

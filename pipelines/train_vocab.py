@@ -11,8 +11,9 @@ pieces of a vocabulary and their ids, and adds those that save the most tokens, 
 import pathlib
 import shlex
 
-from keras_bert.corpus import lines
+from keras_bert.corpus import lines, wordpiece_trainer
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.training.progress import messages
 
 from . import command
 from .arguments import CommandArguments, flag
@@ -51,9 +52,6 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.corpus import wordpiece_trainer
-    from keras_bert.training.progress import messages
-
     output = pathlib.Path(arguments.output)
     with messages() as show:
         counts, held_out = _count_all(arguments, show)

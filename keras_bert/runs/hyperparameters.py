@@ -79,7 +79,10 @@ class PretrainingHyperparameters:
         False, "Packs several short examples into each row of a batch.", section="training", excludes=("teacher",)
     )
     positions: str = setting(
-        None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
+        None,
+        "Position embeddings of new weights; default: learned.",
+        values=["learned", "sinusoid", "none"],
+        needs="config",
     )
     optimizer: str = setting("adamw", "Optimizer; LAMB is for large batches.", values=["adamw", "lamb"])
     learning_rate: float = setting(1e-4, "Peak learning rate.", least=0)

@@ -103,7 +103,7 @@ class ServedModels:
 
 
 def test_labels_of_ones_own_for_a_served_model(monkeypatch):
-    monkeypatch.setattr("keras_bert.serving.Client", ServedModels)
+    monkeypatch.setattr("pipelines.predict.Client", ServedModels)
     flags = ["--server=localhost:1", "--candidate_labels=x,y z,w"]
     lines = call(PROGRAM, *flags, "--model=one", "b", "c").splitlines()
     assert [line.split("\t") for line in lines] == [

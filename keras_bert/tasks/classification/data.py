@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import math
 import pathlib
 
 import numpy as np
@@ -176,6 +177,21 @@ class MultiLabelSettings:
         "multi_label: probability from which labels are predicted; shared or per_label: chosen on dev.",
         section="training",
     )
+
+
+def parse_threshold(value):
+    """Reads the flag `--threshold`: "shared", "per_label", or a number between 0 and 1."""
+    if value in ("shared", "per_label"):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise ValueError(
+            f"`threshold` must be shared, per_label, or a number between 0 and 1. Received: threshold={value}"
+        )
+    return number
 
 
 def own_data(

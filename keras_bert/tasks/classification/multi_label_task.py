@@ -10,13 +10,12 @@ from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
 from keras_bert.tasks.base import Findings, first_known
-from keras_bert.tasks.classification.data import MultiLabelSettings
+from keras_bert.tasks.classification.data import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
     choose_thresholds,
     dense,
     multi_label_table,
-    parse_threshold,
     predict,
     predicted,
     probabilities,

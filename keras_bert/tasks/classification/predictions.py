@@ -1,10 +1,8 @@
 """Predictions of classes, labels or numbers: from logits, their scores, and their tables; thresholds of labels."""
 
 import itertools
-import math
 
 import numpy as np
-import scipy.special
 
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.classification.data import SEPARATOR
@@ -159,21 +157,6 @@ def threshold_text(thresholds, names):
     return some([f"{name} {value:g}" for name, value in zip(names, thresholds, strict=True)], most=20)
 
 
-def parse_threshold(value):
-    """Reads the flag `--threshold`: "shared", "per_label", or a number between 0 and 1."""
-    if value in ("shared", "per_label"):
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < 1:
-        raise ValueError(
-            f"`threshold` must be shared, per_label, or a number between 0 and 1. Received: threshold={value}"
-        )
-    return number
-
-
 def predicted(logits, thresholds):
     """Returns which labels are predicted, a bool array `(rows, labels)`."""
     return np.asarray(logits) >= cuts(thresholds)
@@ -181,7 +164,9 @@ def predicted(logits, thresholds):
 
 def probabilities(logits):
     """Returns the sigmoids of logits, in float64."""
-    return scipy.special.expit(np.asarray(logits, "float64"))
+    from scipy.special import expit  # Commands list their flags without it.
+
+    return expit(np.asarray(logits, "float64"))
 
 
 def balanced_weights(labels, classes):

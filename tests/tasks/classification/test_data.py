@@ -10,7 +10,7 @@ import pytest
 
 from keras_bert.data.sources import stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, read_table
+from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, parse_threshold, read_table
 from keras_bert.tasks.classification.predictions import dense
 from keras_bert.tasks.prediction_files import read_texts
 from tests.tasks.files import write
@@ -368,3 +368,10 @@ def test_folds_share_out_rare_labels():
     counts = np.array([dense(labels, 3)[folds == fold].sum(0) for fold in (1, 2, 3)])
     assert (np.ptp(counts, 0) <= 1).all()
     assert np.bincount(folds)[1:].tolist() == [14, 14, 14]
+
+
+def test_threshold_flag():
+    assert [parse_threshold(value) for value in ("0.5", "shared", "per_label")] == [0.5, "shared", "per_label"]
+    for value in ("0", "1", "nan", "each"):
+        with pytest.raises(ValueError, match=f"`threshold` must be shared, per_label, or a number .*={value}"):
+            parse_threshold(value)

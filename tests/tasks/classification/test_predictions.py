@@ -17,7 +17,6 @@ from keras_bert.tasks.classification.predictions import (
     dense,
     most_frequent,
     multi_label_table,
-    parse_threshold,
     predict,
     predictions_table,
     probabilities,
@@ -118,11 +117,7 @@ def test_thresholds_are_the_best():
     assert choose_thresholds("shared", [[1], [0], [0], [1]], logit([[0.9], [0.7], [0.3], [0.2]])) == 0.8
 
 
-def test_threshold_flag():
-    assert [parse_threshold(value) for value in ("0.5", "shared", "per_label")] == [0.5, "shared", "per_label"]
-    for value in ("0", "1", "nan", "each"):
-        with pytest.raises(ValueError, match=f"`threshold` must be shared, per_label, or a number .*={value}"):
-            parse_threshold(value)
+def test_text_of_thresholds():
     assert threshold_text([0.25, 0.5], ["a", "b"]) == "a 0.25, b 0.5"
     assert threshold_text(0.3, ["a", "b"]) == "0.3"
 
