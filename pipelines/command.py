@@ -77,7 +77,7 @@ def _prepare(arguments, check, positional):
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
-    import_plugins(arguments.plugins)
+    import_plugins(arguments.plugins, arguments.verbose)
     logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(type(arguments))))
     find_mistakes(arguments, check)
 
@@ -108,13 +108,14 @@ def start_tensorflow():
     print(re.sub("[^\r]", " ", shown), end="", file=sys.stderr, flush=True)
 
 
-def import_plugins(plugins):
+def import_plugins(plugins, verbose=False):
     """Imports modules that register models of their own; those of the working directory, too."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     for name in plugins:
         try:
-            importlib.import_module(name)
+            with contextlib.nullcontext() if verbose else quiet_start():
+                importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise

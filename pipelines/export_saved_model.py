@@ -84,6 +84,8 @@ class Arguments(CommandArguments):
         required=True,
     )
 
+    overwrite: bool = flag(False, "SavedModel: whether one of another model is replaced.")
+
     @property
     def options(self):
         """The given options as arguments of `export`."""
@@ -144,6 +146,7 @@ def _export_saved_model(arguments):
         labels=None if is_regression(description) else bert.labels,
         pair=head.requires_pair or (head.takes_pair and bool(pair)),
         precision="int8" if int8 else None,
+        overwrite=arguments.overwrite,
         calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
         **options,
     )

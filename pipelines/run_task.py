@@ -26,8 +26,8 @@ class Arguments(Files, TaskFlags):
 
     @classmethod
     def of(cls, arguments):
-        given = parse_some(cls, arguments, "task", "plugins")
-        command.import_plugins(given["plugins"])
+        given = parse_some(cls, arguments, "task", "plugins", "verbose")
+        command.import_plugins(given["plugins"], given["verbose"])
         if not given["task"]:
             return cls
         settings = keras_bert.tasks.task_named(given["task"]).Settings

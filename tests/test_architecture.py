@@ -45,19 +45,19 @@ ROOMS = {
     for room in floor
 }
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
-ROOMS["serving"] = ["files"]
+ROOMS["serving"] = ["files", "imports"]
 # The public face and a module of it, whose names are imported on first use.
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 # The lines of each room, with 2 % to spare. Who needs more raises a number, and says why in a comment beside it.
 LINES = {
-    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2603, "exporting": 1970,
+    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2603, "exporting": 2000,
     "heads": 1890, "layers": 1850, "models": 760, "pretraining": 1720, "reports": 945, "rewirings": 300,
     "search": 1055, "serving": 1820, "tasks": 7039, "text": 3365, "training": 3430, "translation": 1896,
 }  # fmt: skip
 # Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
 # From tasks: the layouts of questions and choices to data (510).
 # From checkpoints: the classes in config.json to heads (75), differences of models to runs (30).
-# To reports: scores of other systems (30).
+# To reports: scores of other systems (30). Exporting: refuses to replace another model; texts for `predict` (40).
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {

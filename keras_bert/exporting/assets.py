@@ -9,11 +9,12 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS
+from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, read_object
 from keras_bert.version import __version__
 
 FOLDER, FACTS = MODEL_FACTS.split("/")
 PROBES = "probes.json"
+_MODEL = ("head", "multi_label", "labels", "vocabulary", "config")  # The facts that make another model.
 # A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",
@@ -51,6 +52,21 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
             "tensorflow-text": importlib.metadata.version("tensorflow-text"),
         },
     }
+
+
+def check_same_model(directory, about):
+    """Raises an error if a folder has a SavedModel of another model than that of these facts, whatever its weights."""
+    if not (directory / "saved_model.pb").is_file():
+        return
+    path, found = directory / MODEL_FACTS, "not one of `export`"
+    if path.is_file():
+        before, now = read_object(path), json.loads(json.dumps({name: about[name] for name in _MODEL}))
+        found = difference({name: before.get(name) for name in _MODEL}, now)
+    if found:
+        raise ValueError(
+            f"`directory` has the SavedModel of another model: {found:.200}. Expected another folder, such as the next "
+            f"version, or `overwrite=True`. Received: directory={str(directory)!r}"
+        )
 
 
 def write(directory, signatures, about, eagerly=True):

@@ -1,5 +1,6 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression
 from keras_bert.text.answer_settings import checked_labels
-from keras_bert.text.preprocessor import TextPreprocessor
+from keras_bert.text.preprocessor import TextPreprocessor, as_strings
 from keras_bert.text.signatures import TracedOnce, on_ids
 from keras_bert.training.progress import quiet_tensorflow
 
@@ -36,10 +37,11 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
         pair: bool, whether the model takes two texts. Defaults to `False`.
 
     Returns:
-        A `keras.Model` whose inputs are a dict with `"text"` and, with `pair`, `"pair"`.
+        A `keras.Model` whose inputs are a dict with `"text"` and, with `pair`, `"pair"`. Its `predict` also takes
+        lists and arrays of strings.
 
     Example:
-        build_text_model(model, preprocessor).predict({"text": np.array(["A sentence."], dtype=object)})
+        build_text_model(model, preprocessor).predict(["A sentence."])
     """
     # Layers
     names = ("text", "pair") if pair else ("text",)
@@ -49,7 +51,21 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
     outputs = model(preprocessor(inputs))
 
     # Model
-    return keras.Model(inputs, outputs, name=f"text_{model.name}")
+    text_model = keras.Model(inputs, outputs, name=f"text_{model.name}")
+    predict = text_model.predict
+
+    # Converts texts for `predict` of this one model: Keras' own refuses lists and NumPy's arrays of strings, and fails
+    # in its graph for what is no text. A dataset passes. It can go when Keras takes lists of strings.
+    @functools.wraps(predict)
+    def predict_texts(x, *arguments, **options):
+        if isinstance(x, str | dict | list | tuple | np.ndarray):
+            x = as_strings(x)
+            if any(strings.shape.rank != 1 for strings in x.values()):
+                raise ValueError("`x` must be a list of texts, or for pairs a tuple of two lists")
+        return predict(x, *arguments, **options)
+
+    text_model.predict = predict_texts
+    return text_model
 
 
 @quiet_tensorflow()
@@ -64,6 +80,7 @@ def export(
     score_range: tuple[float, float] | None = None,
     precision: Literal["float32", "bfloat16", "int8"] | None = None,
     calibration: Sequence | None = None,
+    overwrite: bool = False,
     add_signatures: Callable | None = None,
     **options,
 ) -> None:
@@ -103,7 +120,7 @@ def export(
         model: a model from one of the builders.
         preprocessor: a `TextPreprocessor`.
         directory: output directory; TensorFlow Serving expects a number as its last component. An older SavedModel
-            is replaced; other files are refused.
+            of the same model is replaced, also of other weights; other files are refused.
         labels: list or array of class or tag names, in the order of the logits; numbers are converted to strings.
         pair: bool, whether a classifier or a regression model takes two texts. Defaults to `False`.
         example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
@@ -114,6 +131,8 @@ def export(
             precision of the model.
         calibration: list of texts, or of tuples of the inputs of `serving_default`, for `precision="int8"`. The ranges
             of the activations are those of these texts, otherwise those of each batch. Defaults to `None`.
+        overwrite: bool, whether the SavedModel of another model, with another config, vocabulary, head or labels, is
+            replaced, too. Defaults to `False`.
         add_signatures: function that returns more signatures, a dict of `tf.function`s by name, given those of the
             head. Defaults to `None`.
         **options: options of the head, see above.
@@ -126,12 +145,14 @@ def export(
     check_replaceable(directory, _FILES)
     description = describe(model)
     labels = _labels(description, labels)
+    score_range = _checked_range(description, score_range)
+    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
+    if not overwrite:
+        assets.check_same_model(directory, about)
     traced = TracedOnce(model)
     signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
     signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
     _check_example(signatures["serving_default"], example)
-    score_range = _checked_range(description, score_range)
-    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
     if precision is not None:
         about |= {"precision": precision, "calibrated": calibration is not None}
     module = tf.Module()

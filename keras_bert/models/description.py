@@ -170,6 +170,8 @@ def _checked(method, name):
         for part in x.values() if isinstance(x, dict) else x if isinstance(x, tuple) else (x,):
             column = isinstance(part, list | np.ndarray) or hasattr(part, "to_numpy")  # A Series.
             first = next(iter(part[:1] if column else [part]), None)
+            while isinstance(first, dict | list | tuple) and first:  # Pairs, rows by column, and words.
+                first = next(iter(first.values() if isinstance(first, dict) else first))
             if isinstance(first, str | bytes):
                 raise ValueError(
                     f"`{name}` of a model on token ids takes no texts. Expected what "

@@ -57,10 +57,7 @@ class Settings:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={getattr(self, name)!r}")
         if self.next_sentence and not self.special_tokens:
-            raise ValueError(
-                "sentence pairs need special tokens. Add --next_sentence=false (`next_sentence=False`), or leave out "
-                "--nospecial_tokens"
-            )
+            raise ValueError("sentence pairs need `special_tokens=True`. Without, add `next_sentence=False`")
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"`short_seq_prob` must be from 0 to 1. Received: short_seq_prob={self.short_seq_prob}")
         check_choice("form", self.form, documents.FORMATS)

@@ -301,6 +301,8 @@ def _trained(kind, finetuning, name):
         found += f"; the best of {len(grid_runs.results)} runs, {setting_text(best['setting'])}"
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
+        if warning := data_summary.no_better(finetuning.task.summary, finetuning.task.metric, scores):
+            _LOG.warning("%s", warning)
     curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
     trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)

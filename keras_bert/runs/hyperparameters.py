@@ -38,7 +38,7 @@ class Hyperparameters:
     freeze_layers: int = setting(None, "Freezes the embeddings and this many of the lowest blocks.", excludes=(_WHOLE,))
     lora_rank: int = setting(
         None,
-        "Trains LoRA adapters of this rank, such as 8, and the head; --learning_rate: about ten times the default.",
+        "Trains LoRA adapters of this rank, such as 8, and the head, at about ten times the default learning rate.",
         least=1,
     )
     lora_alpha: float = setting(None, "Scale of the adapters; default: twice the rank.", least=0, needs="lora_rank")
@@ -48,7 +48,7 @@ class Hyperparameters:
     precision: str = setting("float32", "Computation precision.", values=PRECISIONS)
     # Differs from BERT: the original evaluates the weights after the last epoch.
     best: bool = setting(
-        True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
+        True, "Keeps the best epoch on dev by the task's metric, instead of the last one as in the paper."
     )
     patience: int = setting(
         None,

@@ -3,6 +3,7 @@
 import time
 from typing import Literal
 
+from keras_bert.imports import quiet_start
 from keras_bert.serving.errors import bad
 
 # Cached signatures expire after this time, since a new version may have different ones.
@@ -30,7 +31,8 @@ class Client:
             raise ValueError(f"`protocol` must be rest or grpc. Received: protocol={protocol!r}")
         # Each transport needs packages that the other does not.
         if protocol == "grpc":
-            from keras_bert.serving.rpc_client import RpcTransport as transport
+            with quiet_start():
+                from keras_bert.serving.rpc_client import RpcTransport as transport
         else:
             from keras_bert.serving.rest_client import RestTransport as transport  # type: ignore[assignment]
         self._transport = transport(address, timeout)

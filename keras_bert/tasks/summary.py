@@ -96,9 +96,10 @@ def no_better(summary, metric, scores, same=None):
     `metric` is the score to compare, `same` the prediction for all rows, `None` if the predictions differ.
     """
     if same is not None:
-        return f"the model predicts {same} for every {summary.get('predicted', 'row')}"
+        every = f"every {summary.get('predicted', 'row')}"
+        return f"the model predicts {same} for {every}. Try more epochs, or another learning_rate"
     majority = summary["majority"].get(metric)
-    if majority is None or scores[metric] > majority + 1e-9 or majority == 1:
+    if majority is None or scores[metric] > majority + 1e-9 or scores[metric] == 1:
         return None
     numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
     return f"no better than the majority baseline ({summary['baseline']}): {numbers}"

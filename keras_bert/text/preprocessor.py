@@ -92,7 +92,7 @@ class TextPreprocessor(keras.layers.Layer):
             )
 
     def __call__(self, inputs, **context):
-        inputs = _read_inputs(inputs)
+        inputs = as_strings(inputs)
         # `Layer.__call__` is only for symbolic calls; its overhead exceeds the tokenization of a line of text.
         if any(isinstance(text, keras.KerasTensor) for text in inputs.values()):
             return super().__call__(inputs, **context)
@@ -146,7 +146,7 @@ class TextPreprocessor(keras.layers.Layer):
 
     def ragged(self, inputs):
         """Same as a call, but without padding, for `Batches`: a dict of ragged tensors `(texts, tokens)`."""
-        inputs, parts = _read_inputs(inputs), []
+        inputs, parts = as_strings(inputs), []
         if inputs["text"].shape.rank == 0:
             packed = self.call(inputs)
             return {name: ids[: tf.reduce_sum(packed["padding_mask"])] for name, ids in packed.items()}
@@ -170,7 +170,7 @@ class TextPreprocessor(keras.layers.Layer):
         """
         choices = _to_strings(choices, "choices")
         text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
-        inputs = _read_inputs({"text": text, "pair": choices})
+        inputs = as_strings({"text": text, "pair": choices})
         first, second = (self.tokenizer(tf.reshape(strings, [-1])) for strings in inputs.values())
         packed = self.pack(first, second)
         packed["padding_mask"] = tf.where(second.row_lengths()[:, tf.newaxis] > 0, packed["padding_mask"], 0)
@@ -238,7 +238,7 @@ def _unflatten(ids, text):
     return ids if text.shape.rank is None else tf.ensure_shape(ids, [*text.shape, length])
 
 
-def _read_inputs(inputs):
+def as_strings(inputs):
     """Converts any supported inputs to a dict of string tensors."""
     if isinstance(inputs, tuple):
         if len(inputs) != 2:

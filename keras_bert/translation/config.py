@@ -157,9 +157,9 @@ def open_config(name):
     if name in TRANSFORMER_CONFIGS:
         return TRANSFORMER_CONFIGS[name]
     if name.endswith(".json") and not os.path.isfile(name):
-        raise ValueError(f"--config: no such file: {name}")
+        raise ValueError(f"`config`: no such file: {name}")
     if not os.path.isfile(name):
-        raise ValueError(f"--config must be one of {', '.join(TRANSFORMER_CONFIGS)}, or a JSON file. Received: {name}")
+        raise ValueError(f"`config` must be one of {', '.join(TRANSFORMER_CONFIGS)}, or a JSON file. Received: {name}")
     return TransformerConfig.from_json(name)
 
 

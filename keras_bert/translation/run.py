@@ -38,7 +38,8 @@ class _Results(Results):
         with announced("exporting the model", delay=0):
             model = self.task.start.load(self.output / "model").model()  # In float32, outside of any strategy.
             self._parameters = model.count_params()
-            export(model, self.task.tokenizer, self.output / "saved_model" / "1", **self.task.export_options(None))
+            options = self.task.export_options(None)
+            export(model, self.task.tokenizer, self.output / "saved_model" / "1", overwrite=True, **options)
 
 
 class TranslationRun(Run):
@@ -82,7 +83,7 @@ class TranslationRun(Run):
         warmup = task.warmup_steps(steps)
         if warmup > steps:
             _LOG.warning(
-                "--warmup_steps=%s: the training ends after %s steps, before the learning rate has reached its peak",
+                "`warmup_steps=%s`: the training ends after %s steps, before the learning rate has reached its peak",
                 f"{warmup:,}",
                 f"{steps:,}",
             )
@@ -155,7 +156,7 @@ def open_vocabulary(path, pairs, size, folder):
         if before and (folder / "runs").is_dir():
             raise ValueError(
                 f"{folder} contains a run with another vocabulary: {difference(before, about)}. "
-                "Choose another --output_dir, or the settings of that run"
+                "Choose another `output_dir`, or the settings of that run"
             )
         with messages() as show, pairs.files() as files:
             counts, _ = count_words(files, lowercase=False, reversible=True, progress=show)

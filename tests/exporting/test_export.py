@@ -9,6 +9,8 @@ import hashlib
 import importlib.metadata
 import json
 import math
+import shutil
+from unittest import mock
 
 import keras
 import numpy as np
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
+from keras_bert.exporting import export  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402
@@ -148,6 +151,13 @@ def test_text_model(model_of, preprocessor):
     expected = model(preprocessor((TEXTS, PAIRS)))["logits"]
     text_model = keras_bert.build_text_model(model, preprocessor, pair=True)
     np.testing.assert_allclose(text_model(inputs)["logits"], expected, atol=1e-5)
+    np.testing.assert_allclose(text_model.predict((TEXTS, PAIRS), verbose=0)["logits"], expected, atol=1e-5)
+    for texts, message in (
+        ("a", "`x` must be a list of texts, or for pairs a tuple of two lists"),
+        ([{"text": "a"}], "`text` must be strings, in lists of equal length. Received: {'text': 'a'}"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text_model.predict(texts)
 
 
 @pytest.mark.parametrize("head", ["classification", *HEADS_OF_TEXTS])
@@ -496,6 +506,23 @@ def test_bad_arguments_of_export(model_of, preprocessor, tmp_path, head, options
     with pytest.raises(ValueError, match=message):
         keras_bert.export(model_of(head), preprocessor, tmp_path / "1", **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_only_a_saved_model_of_the_same_model_is_replaced(model_of, preprocessor, exported, monkeypatch, tmp_path):
+    folder = shutil.copytree(exported("classification"), tmp_path / "1")
+    monkeypatch.setattr(export, "build_signatures", mock.Mock(side_effect=InterruptedError))
+    for head, options in (("classification", {"labels": LABELS}), ("regression", {"overwrite": True})):
+        with pytest.raises(InterruptedError):
+            keras_bert.export(model_of(head), preprocessor, folder, **options)
+    for head, options, found in (
+        ("classification", {"labels": ["a", "1", "2"]}, "`labels.0` was '3', is 'a'"),
+        ("encoder", {}, "`head` was 'classification', is 'encoder'"),
+    ):
+        with pytest.raises(ValueError, match=f"^`directory` has the .* another model: {found}. .*`overwrite=True`. Re"):
+            keras_bert.export(model_of(head), preprocessor, folder, **options)
+    (folder / "assets.extra" / "keras_bert.json").unlink()
+    with pytest.raises(ValueError, match="another model: not one of `export`"):
+        keras_bert.export(model_of("classification"), preprocessor, folder)
 
 
 def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):

@@ -131,6 +131,7 @@ def test_the_task_is_learned(trained):
         "beam": str(keras_bert.translation.Beam(2)),
         "n_best": "2",
         "example": str({"text": SOURCES[0]}),
+        "overwrite": "True",
     }
     results = json.loads((output / "results.json").read_text())
     assert results["best"]["scores"]["bleu"] == results["scores"]["bleu"] == pytest.approx(1)

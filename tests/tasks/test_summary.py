@@ -160,7 +160,10 @@ def test_models_that_have_learned_nothing():
         assert found == f"no better than the majority baseline (always yes): f1 {100 * score:.2f}% against 81.22%"
     assert data_summary.no_better(summary, "f1", {"f1": 0.8123}) is None
     assert data_summary.no_better({"majority": {}}, "f1", {"f1": 0.0}) is None
-    assert data_summary.no_better(summary, "f1", {"f1": 0.9}, "no") == "the model predicts no for every row"
+    perfect = {"baseline": "always yes", "majority": {"f1": 1.0}}
+    assert [data_summary.no_better(perfect, "f1", {"f1": score}) is None for score in (0.0, 1.0)] == [False, True]
+    found = data_summary.no_better({**summary, "predicted": "word"}, "f1", {"f1": 0.9}, "O")
+    assert found == "the model predicts O for every word. Try more epochs, or another learning_rate"
 
 
 @pytest.mark.tensorflow

@@ -72,6 +72,6 @@ def test_a_vocabulary_is_learned_until_a_run_has_begun(tmp_path):
     assert open_vocabulary(folder / "vocab.txt", pairs, 1, tmp_path / "other").pieces[-1] == "more"
     assert open_vocabulary(None, pairs, 281, folder).pieces == vocabulary.pieces
     (folder / "runs").mkdir()
-    message = "contains a run with another vocabulary: `vocab_size` was 281, is 282. Choose another --output_dir"
+    message = "contains a run with another vocabulary: `vocab_size` was 281, is 282. Choose another `output_dir`"
     with pytest.raises(ValueError, match=message):
         open_vocabulary(None, pairs, 282, folder)
