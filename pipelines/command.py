@@ -22,7 +22,7 @@ from keras_bert.training.interruption import TERMINATED
 from keras_bert.training.progress import LogHandler, is_harmless
 
 from . import INTERRUPTED
-from .arguments import flag_fields, parse
+from .arguments import FLAG_OF, flag_fields, parse
 from .early_checks import find_mistakes, is_first_worker
 from .help_page import help_page, wrapped_command
 
@@ -131,8 +131,7 @@ def _rename(fields, record):
 
 def as_flags(message, fields):
     """Names the flags of this command instead of the parameters of the library that they set."""
-    flag_of = {parameter: name for name, field in fields.items() for parameter in field.metadata["sets"]}
-    flag_of = {parameter: name for parameter, name in flag_of.items() if parameter not in fields}
+    flag_of = {parameter: name for parameter, name in FLAG_OF.items() if name in fields}
     flag_of |= {name: name for name in fields}
 
     def renamed(found):

@@ -24,8 +24,8 @@ class Arguments(CommandArguments):
         "auto: the checkpoint's own; none; words: for texts that are split into words, for BertJapaneseTokenizer; or "
         "another folder with a tokenizer.",
     )
-    output_dir: str = flag(None, "Output directory.", sets=("output", "directory"), required=True, section="output")
-    format: str = flag("huggingface", "Output format.", sets=("form",), values=["huggingface", "google", "keras"])
+    output_dir: str = flag(None, "Output directory.", required=True, section="output")
+    format: str = flag("huggingface", "Output format.", values=["huggingface", "google", "keras"])
     weights_dtype: str = flag(
         "float32", "Data type of the weights in the file.", values=["float32", "float16", "bfloat16"]
     )

@@ -30,11 +30,9 @@ from .early_checks import check_files
 
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files.", section="data")
-    vocab: str = flag(None, "Vocabulary file, a vocab.txt.", sets=("vocabulary",))
+    vocab: str = flag(None, "Vocabulary file, a vocab.txt.")
     add_words: str = flag(None, "File of words to add to the vocabulary, one per line, as in run_pretraining.")
-    format: str = flag(
-        "sentences", "Format of the input, see above.", sets=("form",), values=["sentences", "paragraphs", "jsonl"]
-    )
+    format: str = flag("sentences", "Format of the input, see above.", values=["sentences", "paragraphs", "jsonl"])
     field: str = flag("text", "Field with the text in jsonl.", needs="format=jsonl")
     lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
     strip_accents: bool = flag(None, "Whether to strip accents; default: as --lowercase.")
@@ -51,7 +49,7 @@ class Arguments(CommandArguments):
     max_ngram: int = flag(1, "Maximum number of adjacent words to mask together.")
     mask_share: float = flag(0.8, "Fraction of the predicted tokens replaced by [MASK].")
     random_share: float = flag(0.1, "Fraction replaced by a random token; the rest are unchanged.")
-    output_dir: str = flag(None, "Output folder.", sets=("output", "directory"), required=True, section="output")
+    output_dir: str = flag(None, "Output folder.", required=True, section="output")
     inspect: int = flag(0, "Only prints this many examples of --output_dir.")
     shards: int = flag(None, "Number of files; default: one per 64 MB, at least 16.", least=1)
     processes: int = flag(

@@ -23,7 +23,7 @@ from keras_bert.data.text_files import read_lines
 from keras_bert.metadata import answer_length
 
 from . import command, common_flags
-from .arguments import CommandArguments, flag, flag_fields
+from .arguments import FLAG_OF, CommandArguments, flag
 
 _PRECISIONS = {
     "saved_model": ["float32", "mixed_bfloat16", "bfloat16", "int8"],
@@ -32,8 +32,8 @@ _PRECISIONS = {
 }
 _MOST_CALIBRATED = 1024
 _VECTORS = ("pooling", "layers", "normalize")
-# Flags that are options of `keras_bert.export`, under the name there if it is another one.
 _OPTIONS = ("thresholds", "doc_stride", "n_best", "max_answer_length", "null_threshold", "hypothesis", *_VECTORS)
+_PARAMETERS = {flag: parameter for parameter, flag in FLAG_OF.items()}
 _OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
@@ -57,16 +57,13 @@ class Arguments(CommandArguments):
         "Several labels per text: lowest probability of a predicted label, one or one for each label.",
         section="signature",
     )
-    doc_stride: int = flag(
-        None, "Tagging, question answering: tokens from window to window.", sets=("stride",), least=1
-    )
-    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", sets=("top",), least=1)
+    doc_stride: int = flag(None, "Tagging, question answering: tokens from window to window.", least=1)
+    n_best: int = flag(None, "Number of answers (question answering) or of tokens (masks).", least=1)
     max_answer_length: int = flag(None, "Question answering: maximum tokens of an answer.", least=1)
     null_threshold: float = flag(None, "Question answering: score margin by which no answer must beat the best.")
     hypothesis: str = flag(
         None,
         'Entailment, sentence encoders: adds zero-shot classification with this hypothesis, "This text is about {}."',
-        sets=("zero_shot",),
     )
     pooling: str = flag(None, "Encoder: pooling of the vectors.", values=["mean", "max", "cls", "pooled"])
     layers: list[int] = flag(None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
@@ -77,22 +74,14 @@ class Arguments(CommandArguments):
     lengths: list[int] = flag(
         None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.", needs="format=litert"
     )
-    output_dir: str = flag(
-        None,
-        "Folder of the model or, SavedModel, of a version.",
-        sets=("output", "directory"),
-        required=True,
-    )
+    output_dir: str = flag(None, "Folder of the model or, SavedModel, of a version.", required=True)
 
     overwrite: bool = flag(False, "SavedModel: whether one of another model is replaced.")
 
     @property
     def options(self):
         """The given options as arguments of `export`."""
-        return {option: value for option, name in _NAMES.items() if (value := getattr(self, name)) is not None}
-
-
-_NAMES = {(flag_fields(Arguments)[name].metadata["sets"] or (name,))[0]: name for name in _OPTIONS}
+        return {_PARAMETERS.get(name, name): value for name, value in self.values(*_OPTIONS).items()}
 
 
 def check(arguments):
@@ -156,13 +145,12 @@ def _export_saved_model(arguments):
 
 def _options(arguments, bert, head):
     """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint."""
-    known, options = head.text_options, arguments.options
-    for option in options:
-        if option not in known:
-            supported = ", ".join(f"--{name}" for other, name in _NAMES.items() if other in known) or "none"
-            raise ValueError(
-                f"--{_NAMES[option]} is not an option for head={head.name!r}. Expected one of: {supported}"
-            )
+    options = arguments.options
+    supported = [name for name in _OPTIONS if _PARAMETERS.get(name, name) in head.text_options]
+    for name in arguments.values(*_OPTIONS):
+        if name not in supported:
+            expected = ", ".join(f"--{other}" for other in supported) or "none"
+            raise ValueError(f"--{name} is not an option for head={head.name!r}. Expected one of: {expected}")
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
     if head.name != bert.head:

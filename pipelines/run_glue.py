@@ -47,13 +47,13 @@ from keras_bert.tasks.classification.data import (
     parse_threshold,
     read_table,
 )
-from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
 from .arguments import flag
 from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, load_model, print_next
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
+_FILES = ("train_file", "dev_file", "predict_file", "folds")
 _SEEN = "teacher, which may have seen the rows of every fold"
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
@@ -99,20 +99,14 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
         return [self._read(name).first(self.max_train_examples) for name in self.tasks]
 
     def _read(self, name):
-        own = ("train_file", "dev_file", "predict_file", "folds")
-        given = {flag: getattr(self, flag) for flag in own if getattr(self, flag)}
-        if name in _GLUE and given:
-            flags = ", ".join(f"--{flag}" for flag in given)
-            raise ValueError(f"{flags}: only for --task={_OWN}. Received: --task={name}")
         if name in _GLUE:
             return glue.read_all(glue.TASKS[name], self.data_dir, self.skip_bad_rows, self.diagnostics)
         if self.train_file is None or (self.dev_file is None) == (self.folds is None):
-            received = " ".join(f"--{flag}={value}" for flag, value in given.items())
+            received = " ".join(self.given[name] for name in _FILES if name in self.given) or "none of them"
             raise ValueError(
                 f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
-                f"Received: {received or 'none of them'}"
+                f"Received: {received}"
             )
-        self.only(False, "for GLUE", "data_dir")
         label = self.label_column.split(",") if name == "multi_label" else self.label_column
         columns = {"text": self.text_column, "pair": self.pair_column, "label": label}
         files = self.train_file, self.dev_file, self.predict_file
@@ -164,19 +158,17 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
 def check(arguments):
     own, starts = arguments.tasks[0] in OWN, [arguments.start(name) for name in arguments.tasks]
     arguments.only(own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
-    arguments.only(own, f"for --task={_OWN}", "label_column")
+    arguments.only(own, f"for --task={_OWN}", "label_column", *_FILES)
+    arguments.only(not own, "for GLUE", "data_dir")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1])
     arguments.check_adapters(starts[:1])
     is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
-    if parse_threshold(arguments.threshold) != THRESHOLD and not is_multi_label:
-        raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(arguments.task)}")
-    if language_model and is_multi_label:
-        raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
+    arguments.only(is_multi_label, "for --task=multi_label", "threshold")
+    arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
+    parse_threshold(arguments.threshold)
     if arguments.pack and (language_model or any(map(other_models.creating, starts))):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
-    if arguments.folds and arguments.ensemble > 1:
-        raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
     _ = arguments.unlabelled_texts
     if arguments.teacher and len(arguments.tasks) > 1:
         for model in (pathlib.Path(arguments.teacher, name, "model") for name in arguments.tasks):

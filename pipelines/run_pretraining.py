@@ -33,15 +33,11 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
     }
 
     data: list[str] = flag(
-        None,
-        "Folder(s) of create_pretraining_data, or glob patterns.",
-        sets=("sources",),
-        required=True,
-        section="data",
+        None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True, section="data"
     )
-    eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.", sets=("held_out",))
+    eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.")
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1, needs="eval_data")
-    vocab: str = flag(None, "vocab.txt for records without one.", is_file=True, sets=("vocabulary",))
+    vocab: str = flag(None, "vocab.txt for records without one.", is_file=True)
     lowercase: bool = flag(True, "Whether --vocab is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
@@ -49,12 +45,7 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
         None, "File of words to add to --model, one per line, as in create_pretraining_data.", is_file=True
     )
     phase: list[str] = flag(
-        None,
-        "length:128,steps:90000,batch:256; repeatable.",
-        sets=("phases",),
-        required=True,
-        repeatable=True,
-        section="training",
+        None, "length:128,steps:90000,batch:256; repeatable.", required=True, repeatable=True, section="training"
     )
     next_sentence: bool = flag(True, "Whether to train next sentence prediction.")
     causal: bool = flag(False, "Trains a left-to-right language model instead of a masked one.")

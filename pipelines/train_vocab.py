@@ -8,6 +8,7 @@ of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--v
 pieces of a vocabulary and their ids, and adds those that save the most tokens, in the place of `[unused]` ones first.
 """
 
+import functools
 import pathlib
 import shlex
 
@@ -88,19 +89,11 @@ def _next_step(arguments):
 
 def _count_all(arguments, show):
     """Returns the word counts of the text to learn from and of the held-out text."""
-    from keras_bert.corpus import word_counts
+    from keras_bert.corpus.word_counts import count_words
 
-    def count(files, held_out_every=None):
-        return word_counts.count_words(
-            files,
-            lowercase=arguments.lowercase and not arguments.reversible,
-            strip_accents=arguments.strip_accents,
-            held_out_every=held_out_every,
-            processes=arguments.processes,
-            reversible=arguments.reversible,
-            progress=show,
-        )
-
+    options = {name: getattr(arguments, name) for name in ("strip_accents", "processes", "reversible")}
+    lowercase = arguments.lowercase and not arguments.reversible
+    count = functools.partial(count_words, lowercase=lowercase, progress=show, **options)
     if not arguments.held_out:
         return count(arguments.input, held_out_every=arguments.held_out_every or None)
     return count(arguments.input)[0], count(arguments.held_out)[0]

@@ -13,7 +13,6 @@ def setting(
     values=None,
     required=False,
     repeatable=False,
-    sets=(),
     stored=False,
     of_files=False,
     is_file=False,
@@ -32,7 +31,6 @@ def setting(
         required: bool, whether the flag must be given. Defaults to `False`.
         repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
             commas separate. Defaults to `False`.
-        sets: tuple of the parameters of the library that the flag sets besides that of its name, for messages.
         stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.
         of_files: bool, whether only files have it, such as names of columns. Defaults to `False`.
         is_file: bool, whether it is the path of a file, or a list of them, which must exist. Defaults to `False`.
@@ -41,7 +39,7 @@ def setting(
         excludes: tuple of the flags, each as in `needs`, with which this one has no meaning.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
-    metadata |= {"required": required, "repeatable": repeatable, "sets": sets, "stored": stored, "of_files": of_files}
+    metadata |= {"required": required, "repeatable": repeatable, "stored": stored, "of_files": of_files}
     metadata |= {"is_file": is_file, "needs": needs, "excludes": excludes}
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -72,13 +72,13 @@ glue --output_dir=held -> another run writes to held:
 glue --folds=3 -> --task=classification requires --train_file, and either --dev_file or --folds=5 for cross-validation.
 glue --folds=2 --teacher=bert_tiny_books -> --folds: not with --teacher, which may have seen the rows of every fold.
 glue --data_dir=. -> --data_dir: only for GLUE. Received: --data_dir=.
-glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --task=classification
+glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --threshold=0.3
 glue --alpha=0.2 -> --alpha: only with --teacher. Received: --alpha=0.2
 glue --unlabelled=t.csv -> --unlabelled: only with --teacher. Received: --unlabelled=t.csv
 glue --teacher=./a/b -> ./a/b: no such checkpoint. Expected a directory or a .keras file
 glue --pack --language_model_weight=0.5 -> --pack: only for BERT, without --language_model_weight
 glue --language_model_weight=0.5 --teacher=bert_tiny_books -> --language_model_weight: not with --teacher. Received:
-glue --task=multi_label --language_model_weight=0.5 -> --language_model_weight: not for --task=multi_label. Received:
+glue --task=multi_label --language_model_weight=0.5 -> --language_model_weight: only without --task=multi_label.
 glue --init_from=mnli -> --init_from=mnli must be a task of this run or a folder. Received: --task=classification
 glue --lora_rank=2 --model=adapter -> --lora_rank starts from a whole model, such as model/ beside adapter/. Received:
 glue --lora_rank=2 --freeze_layers=1 -> --freeze_layers: not with --lora_rank, which freezes the whole encoder.
@@ -89,9 +89,8 @@ glue --pack --group_by_length -> --group_by_length: not with --pack, whose rows 
 official --task=sst -> --task must be one or more of cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; all; or one of
 official --task= -> --task is required: Task(s): cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; all; or
 official --task=wnli,wnli -> --task contains duplicates. Received: --task=wnli,wnli
-official --task=regression -> --task=regression requires --train_file, and either --dev_file or --folds=5 for
 official --task=cola -> --data_dir has no train.tsv of cola: neither folder/CoLA/train.tsv nor folder/train.tsv.
-official --task=wnli --folds=3 -> --folds: only for --task=classification, multi_label or regression. Received:
+official --task=wnli --folds=3 -> --folds: only for --task=classification, multi_label or regression. Received: --folds=3
 official --task=wnli --train_file=a.csv -> --train_file: only for --task=classification, multi_label or regression.
 official --task=wnli --text_column=a -> --text_column: only for your own table. Received: --text_column=a
 official --task=wnli --label_column=a -> --label_column: only for --task=classification, multi_label or regression.
