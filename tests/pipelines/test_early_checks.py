@@ -90,7 +90,7 @@ official --task=sst -> --task must be one or more of cola, sst2, mrpc, stsb, qqp
 official --task= -> --task is required: Task(s): cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; all; or
 official --task=wnli,wnli -> --task contains duplicates. Received: --task=wnli,wnli
 official --task=cola -> --data_dir has no train.tsv of cola: neither folder/CoLA/train.tsv nor folder/train.tsv.
-official --task=wnli --folds=3 -> --folds: only for --task=classification, multi_label or regression. Received: --folds=3
+official --task=wnli --folds=3 -> --folds: only for --task=classification, multi_label or regression.
 official --task=wnli --train_file=a.csv -> --train_file: only for --task=classification, multi_label or regression.
 official --task=wnli --text_column=a -> --text_column: only for your own table. Received: --text_column=a
 official --task=wnli --label_column=a -> --label_column: only for --task=classification, multi_label or regression.
