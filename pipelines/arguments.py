@@ -14,7 +14,7 @@ from keras_bert.tasks.settings import setting as flag
 # Parameters of the library that flags of other names set, for messages.
 FLAG_OF = {"output": "output_dir", "directory": "output_dir", "vocabulary": "vocab", "form": "format", "top": "n_best"}
 FLAG_OF |= {"sources": "data", "held_out": "eval_data", "phases": "phase", "stride": "doc_stride"}
-FLAG_OF |= {"zero_shot": "hypothesis"}
+FLAG_OF |= {"zero_shot": "hypothesis", "bert": "model"}
 # Flags that other programs have.
 _HINTS = dict.fromkeys(["num_labels", "num_classes"], "The classes are those of the labels in the data")
 

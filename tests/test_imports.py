@@ -38,7 +38,10 @@ class config:
 """
 PROGRAM = """
 from keras_bert.imports import quiet_start
+from pipelines.command import import_plugins
 try:
+    if {is_plugin}:
+        import_plugins(["tensorflow"])
     with quiet_start():
         import tensorflow
 except ImportError as error:
@@ -71,10 +74,11 @@ def test_the_extra_of_a_package(package, extra):
         raise ModuleNotFoundError("no extra", name="os2")
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_only_known_lines_are_hidden(tmp_path, fails):
+@pytest.mark.parametrize(("fails", "is_plugin"), [(False, False), (True, False), (False, True)])
+def test_only_known_lines_are_hidden(tmp_path, fails, is_plugin):
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format(fails=fails))
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"]
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM.format(is_plugin=is_plugin)}"
+    command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == ("libcudart\n" if fails else "") + "line\n"
     assert done.stderr.splitlines() == [

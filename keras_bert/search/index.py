@@ -162,7 +162,7 @@ class SearchIndex:
     def bert(self):
         """The model, loaded when it is first needed unless it was given."""
         if self._name is None:
-            raise ValueError(f"{self.directory} does not name its model. Pass it as `bert`, or with --model")
+            raise ValueError(f"{self.directory} does not name its model. Pass it as `bert`")
         bert = load(self._name)
         self._check_model(bert)
         return bert

@@ -226,7 +226,7 @@ def test_the_model_of_an_index(bert, saved, index, tmp_path):
     with pytest.raises(ValueError, match="built with another model.* Different: the weights; `sequence_length`"):
         open_index(index.directory, keras_bert.load(saved("embedding")))
     unnamed = open_index(index.directory)
-    with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`, or with --model"):
+    with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`"):
         unnamed.search("a")
     named = build_index(bert, TEXTS, tmp_path / "index", name=str(saved("encoder")))
     assert open_index(named.directory).search("a c") == named.search("a c")
