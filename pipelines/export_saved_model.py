@@ -144,7 +144,9 @@ def _export_saved_model(arguments):
 
 
 def _options(arguments, bert, head):
-    """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint."""
+    """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint and its task."""
+    from keras_bert.tasks.registry import own_signatures
+
     options = arguments.options
     supported = [name for name in _OPTIONS if _PARAMETERS.get(name, name) in head.text_options]
     for name in arguments.values(*_OPTIONS):
@@ -153,9 +155,8 @@ def _options(arguments, bert, head):
             raise ValueError(f"--{name} is not an option for head={head.name!r}. Expected one of: {expected}")
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
-    if head.name != bert.head:
-        options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
-    options = head.stored(bert) | options
+    own = {"pooling": bert.pooling, "normalize": bert.normalize} if head.name != bert.head else own_signatures(bert)
+    options = {**own, **head.stored(bert), **options}
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label and arguments.thresholds is not None:

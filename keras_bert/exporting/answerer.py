@@ -1,7 +1,6 @@
 """Answers of a loaded model, by the signatures that `export` writes."""
 
 import dataclasses
-import functools
 import itertools
 import logging
 import operator
@@ -114,10 +113,9 @@ class Answerer:
         own = {
             "labels": self._labels(bert.model()),
             "pair": self._head.requires_pair or (self._head.takes_pair and bool(bert.pair)),
+            **registry.own_signatures(bert),
         }
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
-        if (task := registry.task_of(bert)) is not None:
-            own["add_signatures"] = functools.partial(task.signatures, settings=_settings(task, bert))
         export(bert.model(), preprocessor, directory, **{**own, **self._head.stored(bert), **options})
 
     def _asked(self, texts):
@@ -125,7 +123,7 @@ class Answerer:
         task = registry.task_of(self._bert)
         if task is None or task.asked is None:
             return texts
-        settings = _settings(task, self._bert)
+        settings = registry.stored_settings(task, self._bert)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.asked("texts", texts, settings)
         return [task.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]
@@ -325,8 +323,3 @@ def _call(signature, names, rows):
 def _encoded(value):
     """Encodes nested lists of strings, which may contain surrogates, as the preprocessor does."""
     return [_encoded(part) for part in value] if isinstance(value, list) else value.encode(errors="surrogatepass")
-
-
-def _settings(task, bert):
-    """Returns the settings of a model's task that its checkpoint keeps."""
-    return task.Settings(**(bert.task_settings or {}))

@@ -1,6 +1,7 @@
 """The list of tasks, in the order in which messages name them and in which data is recognized."""
 
 import dataclasses
+import functools
 
 from keras_bert.checks import similar
 from keras_bert.tasks.base import Task
@@ -76,3 +77,15 @@ def task_of(bert):
             f"{', '.join(own)}. Import the module of its class, which calls `register_task`, or name it by `plugins`"
         )
     return None
+
+
+def stored_settings(task, bert):
+    """Returns the settings of a model's task that its checkpoint keeps."""
+    return task.Settings(**(bert.task_settings or {}))
+
+
+def own_signatures(bert):
+    """Returns the option `add_signatures` of `export` for a model of a task, no option for another one."""
+    if (task := task_of(bert)) is None:
+        return {}
+    return {"add_signatures": functools.partial(task.signatures, settings=stored_settings(task, bert))}

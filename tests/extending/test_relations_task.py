@@ -8,7 +8,7 @@ import pytest
 
 import keras_bert
 from tests.extending.conftest import registered
-from tests.pipelines.programs import run
+from tests.pipelines.programs import call, run
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -40,7 +40,7 @@ def start(config, pieces, tmp_path_factory):
     return folder
 
 
-def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path):
+def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path, monkeypatch):
     """What `predict` and the signature answer is what a classifier of the marked texts does."""
     options = {"epochs": 1, "markers": "!?", "sequence_length": 24, "verbose": False}
     bert = keras_bert.load(checkpoint).fit(ROWS, LABELS, **options)
@@ -63,6 +63,11 @@ def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path):
     spans = {name: tf.constant([row[name] for row in ROWS]) for name in ("subject", "object")}
     outputs = signature(text=tf.constant([row["text"] for row in ROWS]), **spans)
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    given = {}  # By the command, too.
+    monkeypatch.setitem(vars(keras_bert), "export", lambda *_, **options: given.update(options))
+    call("pipelines.export_saved_model", f"--model={tmp_path}/model", f"--output_dir={tmp_path}/served")
+    assert given["add_signatures"].keywords["settings"].markers == "!?"
+    assert "relations" in given["add_signatures"]({"serving_default": None})
     with pytest.raises(ValueError, match=r"texts\[1\]: `object` must be \[start, end\], a span .* Received: None"):
         again.predict([ROWS[0], {"text": "a", "subject": [0, 1]}])
     with pytest.raises(ValueError, match=r"texts\[0\]: `subject` and `object` overlap"):
