@@ -54,13 +54,7 @@ def read(texts, targets=None, place="texts"):
     `tf.data.Dataset` of texts, or of tuples of texts and targets. Targets are the same, or the name of a column of the
     frame; several columns of 0 and 1, of a frame or an array, are labels.
     """
-    if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
-        raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")
-    if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
-        read = f". Read the file: fit(pandas.read_csv({str(texts)!r})[['text', 'label']], 'label')"
-        fix = read if str(texts).endswith(sources.ROWS) else ""
-        expected = "a list, an array, a data frame or a dataset"
-        raise ValueError(f"`{place}` must be {expected}. Received: {texts!r:.100}{fix}")
+    _check_form(texts, place)
     if hasattr(texts, "as_numpy_iterator"):
         texts, own = _from_dataset(texts, place)
         if own is not None and targets is not None:
@@ -105,6 +99,17 @@ def read(texts, targets=None, place="texts"):
                 f"the column {name!r} of `{place}` has the targets. Expected texts, or fit(frame, {name!r})"
             )
     return rows, targets
+
+
+def _check_form(texts, place):
+    """Raises an error for what is not several texts, such as the name of a file."""
+    if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
+        raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")
+    if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
+        read = f". Read the file: fit(pandas.read_csv({str(texts)!r})[['text', 'label']], 'label')"
+        fix = read if str(texts).endswith(sources.ROWS) else ""
+        expected = "a list, an array, a data frame or a dataset"
+        raise ValueError(f"`{place}` must be {expected}. Received: {texts!r:.100}{fix}")
 
 
 def _is_column(values):
