@@ -20,6 +20,7 @@ for module, *sys.argv[1:] in json.load(sys.stdin):
         runpy.run_module(f"pipelines.{module}", run_name="__main__", alter_sys=True)
     print(json.dumps(printed.getvalue()))
 """
+QUESTION = {"id": "q1", "question": "c", "answers": [{"text": "a", "answer_start": 0}]}
 FILES = {
     "t.csv": "text,label\na,0\nb,1\n",
     "scored.csv": "text,pair,score\na,b,1\nc,d,0\n",
@@ -31,10 +32,22 @@ FILES = {
     "latin.txt": "caf\xe9\n",
     "empty.txt": "\n",
     "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n",
-    "q.json": "{}",
+    "rows.jsonl": '{"translation": {"b": "c", "a": "d"}}\n',
+    "learned.json": '{"positions": "learned"}',
+    "q.json": json.dumps({"version": "1.1", "data": [{"paragraphs": [{"context": "a b", "qas": [QUESTION]}]}]}),
+    "list.json": '["a"]',
+    "null.json": '{"q1": "a", "q2": null}',
+    "odds.json": '{"q1": 0.5}',
+    "answers.json": '{"q1": "a"}',
     "adapter/adapter_config.json": "{}",
     "t5/config.json": '{"model_type": "t5", "vocab_size": 8}',
-    "folder/a": "",
+    "folder/a/b": "",
+    "indexed/index.json": "{}",
+    "models/nli/config.json": "{}",
+    "runs/a/model/config.json": "{}",
+    "runs/a/saved_model/1/saved_model.pb": "",
+    "training/new/model/config.json": "{}",
+    "training/new/flags.txt": "",
 }
 BOOKS, OUTPUT = "--model=bert_tiny_books", "--output_dir=o"
 COMMANDS = {
@@ -56,8 +69,8 @@ COMMANDS = {
     "features": f"extract_features {BOOKS} --input=texts.txt --output=o.npz",
     "convert": f"convert_checkpoint {OUTPUT}",
     "attention": f"show_attention {BOOKS}",
-    "score": "score_squad --predictions=texts.txt",
-    "serve": "serve --saved_models=folder",
+    "score": "score_squad --dev_file=q.json --predictions=answers.json",
+    "serve": "serve --saved_models=folder --port=0 --grpc_port=0",
 }
 # Flags that are added to a command, and the beginning of the message.
 MISTAKES = """
@@ -127,6 +140,8 @@ translation --test_target=e.txt -> --test_target: only with --test_source. Recei
 translation --config=huge -> --config must be one of tiny, mini, small, base, big, or a JSON file. Received: huge
 translation --config=none.json -> --config: no such file: none.json
 translation --train_target=vocab.txt -> parallel files must have the same number of lines. Received: e.txt has 1,
+translation --dev_source=rows.jsonl --dev_target=e.txt -> rows.jsonl: its rows have the translations. Expected no other
+translation --config=learned.json -> Marian's layout has no place for positions='learned'
 translation --languages=a,b -> --languages are those of rows such as {"translation": {"a": ...}}. Received: e.txt,
 translation --epochs=3,0 -> --epochs must be an integer of at least 1, or several separated by commas. Received:
 creation --field=a -> --field: only with --format=jsonl. Received: --field=a
@@ -182,13 +197,25 @@ convert --model=t5 -> t5/config.json: `model_type` must be one of bert, distilbe
 attention a --output=t.csv/a.html -> --output must be in a folder to which files can be written. Received:
 attention -> expected a text, or a text and its pair, as arguments. Received: 0 arguments
 score --dev_file=none -> none: no such file
+score --predictions=list.json -> list.json: expected an object with a string for each id. Received: ['a']
+score --predictions=null.json -> null.json: expected an object with a string for each id. Received: {'q2': None}
+score --na_prob=answers.json -> answers.json: expected an object with a number for each id. Received: {'q1': 'a'}
+score --na_prob=odds.json -> `no_answer` is for SQuAD 2.0
+serve --saved_models=runs/a/model -> --saved_models=runs/a/model is a checkpoint. Did you mean --saved_models=runs/a?
+serve --saved_models=runs/a/saved_model -> --saved_models=runs/a/saved_model is one model. Did you mean --saved_models=
+serve --saved_models=indexed -> --saved_models=indexed is a search index. Expected a folder of <model>/<version number>/
+serve --saved_models=models/nli -> --saved_models=models/nli is a checkpoint. Export it with `
+serve --saved_models=models -> --saved_models=models is a folder of checkpoints. Export it with `
+serve --saved_models=runs -> this command needs tensorflow
+serve --saved_models=runs/a -> this command needs tensorflow
+serve --saved_models=training/new -> this command needs tensorflow
 serve --host=192.0.2.1 --port=1 -> cannot listen at 192.0.2.1:1: Cannot assign requested address. Change --host or
 """
 
 
 def test_mistakes_are_found_without_tensorflow(tmp_path):
     for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, "latin-1")
     cases = []
     for line in MISTAKES.strip().splitlines():

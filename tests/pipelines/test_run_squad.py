@@ -79,7 +79,6 @@ def answers_of(signature, questions):
 
 
 MISTAKES = [
-    ("or several with different last parts. Received: --model=", {"model": "{made}/bert,{made}/bert"}),
     ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("--pack: only for classification and tagging with BERT. Received: ", {"pack": "true"}),
 ]

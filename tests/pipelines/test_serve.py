@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from keras_bert.serving import Client
-from pipelines.command import spelling
-from tests.pipelines.programs import finish, mistake, parsed, start
+from tests.pipelines.programs import finish, mistake, start
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -140,34 +139,6 @@ def test_user_errors(tmp_path):
     assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--max_batch_size=0") == message
     message = "--batch_window_ms must not be negative. Received: -1.0"
     assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--batch_window_ms=-1") == message
-
-
-def test_wrong_folders(tmp_path):
-    """The message names the folder to serve. A folder without files, or of a running training, may get models later."""
-    run, index, checkpoint = tmp_path / "runs" / "faq", tmp_path / "index", tmp_path / "models" / "nli"
-    empty, training = tmp_path / "empty", tmp_path / "runs" / "new"
-    for folder in (run / "saved_model" / "1", run / "model", index, checkpoint, empty, training / "model"):
-        folder.mkdir(parents=True)
-    for file in (run / "saved_model" / "1" / "saved_model.pb", run / "results.json", index / "index.json"):
-        file.touch()
-    for folder in (run / "model", checkpoint, training / "model"):
-        (folder / "config.json").touch()
-    (training / "flags.txt").touch()
-    export = spelling("export_saved_model")
-    for folder, message in {
-        run / "model": f"a checkpoint. Did you mean --saved_models={run}?",
-        run / "saved_model": f"one model. Did you mean --saved_models={run}?",
-        run / "saved_model" / "1": f"one version of a model. Did you mean --saved_models={run}?",
-        index: "a search index. Expected a folder of <model>/<version number>/saved_model.pb",
-        checkpoint: f"a checkpoint. Export it with `{export} --model={checkpoint} --output_dir=saved_models/NAME`, and "
-        "use --saved_models=saved_models",
-        checkpoint.parent: f"a folder of checkpoints. Export it with `{export} --model={checkpoint} "
-        "--output_dir=saved_models/NAME`, and use --saved_models=saved_models",
-    }.items():
-        assert mistake(PROGRAM, f"--saved_models={folder}") == f"--saved_models={folder} is {message}"
-    for folder in (run, run.parent, empty, training):
-        program, arguments = parsed(PROGRAM, f"--saved_models={folder}", "--port=0", "--grpc_port=0")
-        program.check(arguments)
 
 
 REQUESTS, CLIENTS = 500, 32
