@@ -106,7 +106,7 @@ def _check_form(texts, place):
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
         raise ValueError(f"`{place}` is a tuple of two lists. Expected a list of pairs: list(zip(first, second))")
     if isinstance(texts, str | bytes | dict) or not any(hasattr(texts, name) for name in ("__iter__", "to_list")):
-        read = f". Read the file: fit(pandas.read_csv({str(texts)!r})[['text', 'label']], 'label')"
+        read = ". Read the file, such as with pandas, and name its columns: fit(frame[['text', 'label']], 'label')"
         fix = read if str(texts).endswith(sources.ROWS) else ""
         expected = "a list, an array, a data frame or a dataset"
         raise ValueError(f"`{place}` must be {expected}. Received: {texts!r:.100}{fix}")

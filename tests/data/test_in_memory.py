@@ -190,7 +190,7 @@ def test_answers():
         (
             "a.csv",
             "label",
-            r"Received: 'a.csv'. Read the file: fit\(pandas.read_csv\('a.csv'\)\[\['text', 'label'\]\], ",
+            r"Received: 'a.csv'. Read the file, such as with pandas, and name its columns: fit\(frame\[\[",
         ),
         ([], None, "`texts` is empty"),
         (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
