@@ -60,11 +60,12 @@ class FinetuningFlags(Hyperparameters, Training):
         """The models to start from."""
         return [self.model]
 
-    def check_adapters(self, models):
-        """Raises an error if LoRA cannot adapt the models."""
+    def check_conditions(self):
+        """Same as for other commands; raises an error, too, if LoRA cannot adapt the models."""
+        super().check_conditions()
         if self.lora_alpha == 0:
             raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
-        for model in models if self.lora_rank else ():
+        for model in self.models if self.lora_rank else ():
             path = locations.find(model)
             if path is not None and (path / "adapter_config.json").is_file():
                 raise ValueError(
@@ -188,8 +189,7 @@ def load_model(path_or_name, **options):
 
 
 def check_task(arguments):
-    """Finds mistakes in the flags and files of a task."""
-    arguments.check_adapters(arguments.models)
+    """Finds mistakes in the files of a task."""
     _ = arguments.data
 
 

@@ -162,7 +162,6 @@ def check(arguments):
     arguments.only(not own, "for GLUE", "data_dir")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1])
-    arguments.check_adapters(starts[:1])
     is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
     arguments.only(is_multi_label, "for --task=multi_label", "threshold")
     arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")

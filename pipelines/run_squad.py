@@ -61,7 +61,6 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
 
 def check(arguments):
     arguments.load_options(arguments.models)
-    arguments.check_adapters(arguments.models)
 
 
 if __name__ == "__main__":

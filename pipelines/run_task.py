@@ -41,9 +41,5 @@ class Arguments(Files, TaskFlags):
         return task.read(*files, self.settings).first(self.max_train_examples)
 
 
-def check(arguments):
-    arguments.check_adapters(arguments.models)
-
-
 if __name__ == "__main__":
-    command.run(__doc__, Arguments, main, check, resumes=True)
+    command.run(__doc__, Arguments, main, resumes=True)

@@ -51,7 +51,7 @@ class Arguments(CommandArguments):
         None,
         "File in SQuAD's format: paragraphs and their questions.",
         is_file=True,
-        excludes=tuple(f"{name}, since it has its own" for name in ("input", "query", "queries", "relevance")),
+        excludes=("input", "query", "queries", "relevance"),
     )
     index: str = flag(None, "Folder of the index.", required=True, section="index")
     model: str = flag(None, "Directory or name of the model; default: the one that built the index.")

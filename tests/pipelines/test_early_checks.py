@@ -178,7 +178,7 @@ search --query=a --dtype=int8 -> --dtype: only for building an index, with --inp
 search --query=a --queries=texts.txt -> --queries: not with --query. Received: both
 search --query=a --rerank=bert_tiny_books --rerank_top=5 -> --rerank_top must be at least 10 here. Received:
 search --input=passages.jsonl --top=3 -> --top: only with --query or --queries or --squad. Received: --top=3
-search --squad=texts.txt --query=a -> --squad: not with --query, since it has its own. Received: both
+search --squad=texts.txt --query=a -> --squad: not with --query. Received: both
 export --format=onnx --precision=float16 -> --format=onnx has --precision=float32, int8. Received: float16
 export --precision=float16 -> --format=saved_model has --precision=float32, mixed_bfloat16, bfloat16, int8. Received:
 export --lengths=8 -> --lengths: only with --format=litert. Received: --lengths=8
