@@ -1,9 +1,11 @@
-"""The flags of a command as the fields of a frozen dataclass."""
+"""The flags of a command as the fields of a frozen dataclass, and the page of `--help`."""
 
 import contextlib
 import dataclasses
 import math
 import re
+import shutil
+import textwrap
 import typing
 
 from absl import flags
@@ -15,6 +17,8 @@ from keras_bert.tasks.settings import setting as flag
 FLAG_OF = {"output": "output_dir", "directory": "output_dir", "vocabulary": "vocab", "form": "format", "top": "n_best"}
 FLAG_OF |= {"sources": "data", "held_out": "eval_data", "phases": "phase", "stride": "doc_stride"}
 FLAG_OF |= {"zero_shot": "hypothesis", "bert": "model"}
+_INDENT = 32  # Columns of the name of a flag in the page of `--help`.
+_WHOLE = {"break_long_words": False, "break_on_hyphens": False}
 # Flags that other programs have.
 _HINTS = dict.fromkeys(["num_labels", "num_classes"], "The classes are those of the labels in the data")
 
@@ -183,3 +187,57 @@ def _missing(name, document, cls, field):
     examples = [match[0].rstrip("`,.;") for match in re.finditer(rf'--{name}=("[^"]*"|(?!\.\.\.)\S+)', document)]
     example = f" Example: {examples[-1]}." if examples else ""
     return f"--{name} is required: {help_of(cls, field)}{example}"
+
+
+def help_page(document, cls, prefix):
+    """Returns the documentation of a command, with how the user starts one as `prefix`, and its flags by section."""
+    sections, title = {}, None
+    for name, field in flag_fields(cls).items():
+        title = field.metadata["section"] or title
+        sections.setdefault(title, []).append(_described(name, field, help_of(cls, field)))
+    sections["other"].append(_columns("--flagfile=FILE", "Reads flags from a file, one per line."))
+    lines = [_wrapped(document.replace("python -m pipelines.", prefix))]
+    lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in sections.items()]
+    return "\n".join(lines).rstrip()
+
+
+def wrapped_command(line):
+    """Continues a command, which may be indented, on further lines if it is wider than the terminal."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    line = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), line)
+    return " \\\n".join(textwrap.wrap(line, _width() - 2, subsequent_indent=indent, **_WHOLE)).replace("\0", " ")
+
+
+def _wrapped(document):
+    """Fits documentation into the terminal: paragraphs, and commands of several lines."""
+    parts = []
+    for part in document.rstrip().split("\n\n"):
+        if not part.startswith(" "):
+            parts.append(textwrap.fill(part, _width(), **_WHOLE))
+            continue
+        commands = re.sub(r" \\\n +", " ", part).split("\n")
+        parts.append("\n".join(map(wrapped_command, commands)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(name, field, text):
+    (kind, is_list), told, default = kind_of(field), field.metadata, field.default
+    if told["values"]:
+        text += f" {'One of ' if told['values'][1:] else 'Value: '}{', '.join(told['values'])}."
+    if default not in (None, False, ()):
+        text += f" Default: {','.join(map(str, default)) if is_list else 'true' if default is True else default}."
+    example = {int: "N", float: "X"}.get(kind, "NAME" if told["values"] else "TEXT")
+    example = "A,B,..." if is_list and not told["repeatable"] else example
+    usage = f"--[no]{name}" if kind is bool else f"--{name}={example}"
+    return _columns(usage, f"{text}{' Required.' if told['required'] else ''}")
+
+
+def _columns(usage, text):
+    lines = textwrap.wrap(text, _width() - _INDENT, **_WHOLE)
+    if len(usage) > _INDENT - 4:
+        lines.insert(0, "")
+    return "\n".join([f"  {usage:{_INDENT - 4}}  {lines[0]}".rstrip(), *(" " * _INDENT + line for line in lines[1:])])
+
+
+def _width():
+    return max(_INDENT + 20, min(shutil.get_terminal_size((100, 24)).columns, 100))

@@ -22,9 +22,8 @@ from keras_bert.training.interruption import TERMINATED
 from keras_bert.training.progress import LogHandler, is_harmless
 
 from . import INTERRUPTED
-from .arguments import FLAG_OF, flag_fields, parse
+from .arguments import FLAG_OF, flag_fields, help_page, parse, wrapped_command
 from .early_checks import find_mistakes, is_first_worker
-from .help_page import help_page, wrapped_command
 
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)

@@ -6,8 +6,7 @@ import typing
 import pytest
 from absl import flags
 
-from pipelines.arguments import CommandArguments, flag, parse
-from pipelines.help_page import help_page
+from pipelines.arguments import CommandArguments, flag, help_page, parse
 
 DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nWith `--model=small`, it is fast."
 
