@@ -19,6 +19,7 @@ from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
 from tests.pipelines.programs import call, finetune, finish, mistake, no_fit, parsed, start
+from tests.pipelines.programs import read_json as read
 from tests.tasks.classification.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -49,10 +50,6 @@ def made(tmp_path_factory, config, pieces):
 
 def flags(made, output, *arguments):
     return ["--sequence_length=16", f"--output_dir={output}", f"--model={made}/bert", *SETTINGS, *arguments]
-
-
-def read(path):
-    return json.loads(path.read_text())
 
 
 SETTINGS = ["--batch_size=6", "--learning_rate=1e-3", "--epochs=1"]
