@@ -112,11 +112,12 @@ def slots(description):
     if "pooler" in layers:
         parts["pooler.dense"] = layers["pooler"].dense
     parts |= head_named(description.head).parts(layers)
-    return [slot for name, part in parts.items() for slot in _slots(name, part)]
+    roles = {name: [f"{name}.{role}" for role in ("query", "key", "value")] for name in parts if name.endswith(_SELF)}
+    return [slot for name, part in parts.items() for slot in layer_slots(part, *roles.get(name, [name]))]
 
 
-def _slots(name, part):
-    """Returns the slots of a layer or of a variable."""
+def layer_slots(part, name, *others):
+    """Returns the slots of a layer or of a variable of this name; with others, its columns are those of all of them."""
     if isinstance(part, keras.Variable):
         return [Slot(name, part)]
     if hasattr(part, "gamma"):
@@ -124,13 +125,12 @@ def _slots(name, part):
     changed = part if part.lora_enabled or part.quantization_mode else None
     if hasattr(part, "embeddings"):
         return [Slot(f"{name}.weight", part.embeddings, layer=changed)]
-    found = [Slot(".weight", part.kernel, transposed=True, layer=changed)]
-    found += [Slot(".bias", part.bias)] if part.use_bias else []
-    roles = [".query", ".key", ".value"] if name.endswith(_SELF) else [""]
+    found = [Slot("weight", part.kernel, transposed=True, layer=changed)]
+    found += [Slot("bias", part.bias)] if part.use_bias else []
     return [
-        dataclasses.replace(slot, name=f"{name}{role}{slot.name}", part=number, parts=len(roles))
+        dataclasses.replace(slot, name=f"{each}.{slot.name}", part=number, parts=1 + len(others))
         for slot in found
-        for number, role in enumerate(roles)
+        for number, each in enumerate([name, *others])
     ]
 
 
@@ -225,8 +225,13 @@ def fill(checkpoint, wanted, optional=()):
     if wrong:
         pairs = ", ".join(f"{slot.name} {tuple(tensors[slot.name].shape)}, expected {slot.shape}" for slot in wrong[:5])
         raise ValueError(f"{checkpoint.name}: {len(wrong)} shape(s) disagree with the config: {pairs}")
+    assign(tensors, present)
+
+
+def assign(tensors, wanted):
+    """Copies tensors, by name, into slots."""
     columns = []
-    for slot in present:
+    for slot in wanted:
         array = np.asarray(tensors[slot.name].read())
         columns.append(array.T if slot.transposed else array)
         if slot.part == slot.parts - 1:

@@ -18,27 +18,24 @@ class RetrievalScores:
         return f"{numbers} ({self.queries:,} {'query' if self.queries == 1 else 'queries'}{left_out})"
 
 
-def recall(ranking, grades, k):
+def _recall(ranking, relevant, k):
     """Returns the fraction of the relevant passages that are among the first `k` of a ranking of ids, best first.
 
-    `grades` are by passage id; those above 0 are relevant, at least one must be.
+    `relevant` has the grades, above 0, by passage id.
     """
-    relevant = _relevant(grades)
     return len(relevant.keys() & set(ranking[:k])) / len(relevant)
 
 
-def reciprocal_rank(ranking, grades, k):
-    """Returns 1 / rank of the first relevant passage, 0 if it is not among the first `k`. See `recall`."""
-    relevant = _relevant(grades)
+def _reciprocal_rank(ranking, relevant, k):
+    """Returns 1 / rank of the first relevant passage, 0 if it is not among the first `k`."""
     return next((1 / rank for rank, passage in enumerate(ranking[:k], 1) if passage in relevant), 0.0)
 
 
-def ndcg(ranking, grades, k):
-    """Returns the discounted cumulative gain of the first `k` over that of the best ranking. See `recall`.
+def _ndcg(ranking, relevant, k):
+    """Returns the discounted cumulative gain of the first `k` over that of the best ranking.
 
     The gain of a passage is its grade, as in trec_eval and scikit-learn, divided by log2(rank + 1).
     """
-    relevant = _relevant(grades)
     gains = [relevant.get(passage, 0.0) for passage in ranking[:k]]
     return _discounted(gains) / _discounted(sorted(relevant.values(), reverse=True)[:k])
 
@@ -58,7 +55,8 @@ def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"`rankings`: query {query!r} has the same passage twice")
-    rated = [query for query in rankings if any(grade > 0 for grade in relevance.get(query, {}).values())]
+    relevant = {query: {name: n for name, n in relevance.get(query, {}).items() if n > 0} for query in rankings}
+    rated = [query for query in rankings if relevant[query]]
     if not rated:
         known = ", ".join(map(repr, list(relevance)[:3]))
         received = ", ".join(map(repr, list(rankings)[:3])) or "no query"
@@ -66,21 +64,13 @@ def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
             f"no query has a relevant passage. Expected query ids of the relevance judgments, such as {known}. "
             f"Received: {received}"
         )
-    metrics = {f"recall@{size}": (recall, size) for size in recall_at}
-    metrics |= {f"MRR@{k}": (reciprocal_rank, k), f"nDCG@{k}": (ndcg, k)}
+    metrics = {f"recall@{size}": (_recall, size) for size in recall_at}
+    metrics |= {f"MRR@{k}": (_reciprocal_rank, k), f"nDCG@{k}": (_ndcg, k)}
     scores = {
-        name: math.fsum(metric(rankings[query], relevance[query], size) for query in rated) / len(rated)
+        name: math.fsum(metric(rankings[query], relevant[query], size) for query in rated) / len(rated)
         for name, (metric, size) in metrics.items()
     }
-    counted = set(rated)
-    return RetrievalScores(scores, len(rated), [query for query in rankings if query not in counted])
-
-
-def _relevant(grades):
-    relevant = {passage: grade for passage, grade in grades.items() if grade > 0}
-    if not relevant:
-        raise ValueError(f"`grades` must have a relevant passage, with a grade above 0. Received: {grades}")
-    return relevant
+    return RetrievalScores(scores, len(rated), [query for query in rankings if not relevant[query]])
 
 
 def _discounted(gains):

@@ -15,14 +15,19 @@ from keras import ops
 from keras_bert.checks import check_choice, check_count, check_not_negative, is_number
 from keras_bert.layers.dropout import GivenSeed
 from keras_bert.layers.masks import FORBIDDEN
+from keras_bert.translation.model import describe
 
 
-class CachedDecoder:
-    """The decoder of a Transformer with a `TransformerDescription`, see `Decoder`."""
+class Decoder:
+    """The decoder of a Transformer, one token at a time.
 
-    def __init__(self, description):
-        self.config = description.config
-        self._layers = description.layers
+    Args:
+        model: a model from `build_transformer`.
+    """
+
+    def __init__(self, model: keras.Model):
+        description = describe(model)
+        self.config, self._layers = description.config, description.layers
         self._encoder, self._blocks = description.blocks("source"), description.blocks("target")
 
     def encode(self, ids, mask):
@@ -139,10 +144,7 @@ class Constraints:
 
     def is_forbidden(self, ids):
         """Returns whether ids are among the forbidden ones."""
-        forbidden = ops.zeros_like(ids, "bool")
-        for wrong in self.forbidden:
-            forbidden = ops.logical_or(forbidden, ids == wrong)
-        return forbidden
+        return ops.any(ids[..., None] == ops.convert_to_tensor(self.forbidden, "int32"), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,18 @@
 """Reads encoder-decoders in Hugging Face's Marian layout: `config.json` and `model.safetensors`."""
 
+import dataclasses
 import pathlib
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoints.folder import CONFIG
-from keras_bert.checkpoints.tensors import check_sizes
+from keras_bert.checkpoints.tensors import assign, check_sizes
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.checks import check_choice
 from keras_bert.files import read_object
 from keras_bert.translation.config import MARIAN_KEYS, TransformerConfig
-from keras_bert.translation.marian_layout import FIXED, SIDES, slots
+from keras_bert.translation.marian_layout import BIAS, FIXED, SIDES, reordered, slots
 from keras_bert.translation.model import build_transformer, describe
 
 _ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu", "gelu_new": "gelu_new", "tanh": "tanh"}
@@ -77,30 +78,32 @@ def read(directory, dtype=None):
     check_sizes(path, {**_DEFAULTS, **read_object(path / CONFIG)}, tensors, _SIZES, _LAYERS, _POSITIONS[0])
     model = build_transformer(config, dtype=dtype)
     description = describe(model)
-    for slot in slots(description):
-        missing = [name for name in slot.names if name not in tensors]
-        if missing:
-            raise ValueError(f"{path}: there is no tensor {missing[0]}")
-        sources = [tensors.pop(name) for name in slot.names]
-        for tensor, shape in zip(sources, slot.shapes(config.vocab_size), strict=True):
-            if tensor.shape != shape:
-                raise ValueError(f"{path}: {tensor.name} must have the shape {shape}. Received: {tensor.shape}")
-        value = slot.to_ours([np.asarray(tensor.read(), "float32") for tensor in sources])
-        if slot.variable is not None:
-            slot.variable.assign(value)
-        elif np.any(value):
-            raise ValueError(f"{path}: {slot.names[0]} must be zeros, as `keras_bert.output_bias` of {CONFIG} is false")
+    wanted = slots(description)
+    for name, shape in {**{slot.name: slot.shape for slot in wanted}, BIAS: (1, config.vocab_size)}.items():
+        if name not in tensors:
+            raise ValueError(f"{path}: there is no tensor {name}")
+        if tensors[name].shape != shape:
+            raise ValueError(f"{path}: {name} must have the shape {shape}. Received: {tensors[name].shape}")
+    assign({slot.name: _in_our_order(tensors.pop(slot.name)) for slot in wanted}, wanted)
+    bias = np.asarray(tensors.pop(BIAS).read(), "float32")[0]
+    if config.output_bias:
+        description.layers["output_bias"].bias.assign(bias)
+    elif np.any(bias):
+        raise ValueError(f"{path}: {BIAS} must be zeros, as `keras_bert.output_bias` of {CONFIG} is false")
     layers = description.layers
     fixed = dict.fromkeys(_TABLES, layers["token_embedding"].embeddings)
     if tensors.keys() & set(_POSITIONS):
         fixed |= dict.fromkeys(_POSITIONS, layers["source_embeddings"].table())
-    order = np.concatenate([np.arange(start, config.hidden_size, 2) for start in (0, 1)])
     for name in fixed.keys() & tensors.keys():
         value = np.asarray(tensors.pop(name).read(), "float32")
-        expected = keras.ops.convert_to_numpy(fixed[name])[:, order]
+        expected = reordered(name, keras.ops.convert_to_numpy(fixed[name]), (-1, 2))
         if value.shape != expected.shape or np.abs(value - expected).max() > 1e-2:
             what = "the sinusoids" if name in _POSITIONS else "model.shared.weight"
             raise ValueError(f"{path}: {name} must be equal to {what}, of which it is a copy")
     if tensors:
         raise ValueError(f"{path}: unknown tensors {', '.join(sorted(tensors)[:5])}")
     return model
+
+
+def _in_our_order(tensor):
+    return dataclasses.replace(tensor, read=lambda: reordered(tensor.name, np.asarray(tensor.read()), (2, -1)))

@@ -5,12 +5,11 @@ width makes both models equal: of the columns of the token table, of the inputs 
 states, and of the outputs that are added to them.
 """
 
-from typing import NamedTuple
-
 import keras
 import numpy as np
 
 from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.tensors import layer_slots
 from keras_bert.checkpoints.weight_files import write_tensors
 from keras_bert.files import write_json
 from keras_bert.text.vocabulary import Vocabulary
@@ -27,6 +26,8 @@ FIXED = {
     "decoder_layerdrop": 0.0,
 }
 SIDES = {"encoder": "source", "decoder": "target"}  # Their names and ours.
+BIAS = "final_logits_bias"  # Of all models; zeros without an output bias.
+_ADDED = ("out_proj", "fc2", "layer_norm")  # How the names of layers end whose outputs are added to hidden states.
 _START = "decoder_start_token_id"
 # For models without a vocabulary; Marian's defaults are ids of its own vocabularies, and the start must be a number.
 _NO_SPECIAL = {**dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "forced_eos", "pad")), _START: 0}
@@ -56,92 +57,46 @@ def write(description, directory, vocabulary=None, dtype="float32"):
         write_json(directory / "generation_config.json", {**special, **never, **longest})
         vocabulary.save(directory / "vocab.txt")
     write_json(directory / CONFIG, values)
-    tensors = {}
-    for slot in slots(description):
-        value = np.zeros(config.vocab_size, "float32") if slot.variable is None else slot.variable
-        arrays = slot.to_theirs(keras.ops.convert_to_numpy(value).astype("float32"))
-        tensors.update(zip(slot.names, map(np.ascontiguousarray, arrays), strict=True))
+    tensors = {slot.name: reordered(slot.name, slot.value(), (-1, 2)) for slot in slots(description)}
+    bias = description.layers["output_bias"].bias if config.output_bias else np.zeros(config.vocab_size)
+    tensors[BIAS] = keras.ops.convert_to_numpy(bias).astype("float32")[None]
     write_tensors(tensors, directory, dtype)
 
 
-class _Slot(NamedTuple):
-    """A variable and the tensors that it contains.
-
-    Of the tensors, `reads` says whether the last axis is permuted: inputs of a kernel, columns of the table; `writes`,
-    whether the first one is.
-    """
-
-    variable: object  # `None` for one that the model lacks.
-    names: list  # Of the tensors, whose outputs follow each other in the variable.
-    reads: bool
-    writes: bool
-    width: int  # Of the model.
-
-    def _order(self):
-        return np.arange(self.width).reshape(2, -1).T.reshape(-1)  # Of their columns in ours.
-
-    def shapes(self, vocab_size):
-        """Returns the shapes of the tensors."""
-        if self.names[0] == "final_logits_bias":
-            return [(1, vocab_size)]
-        first, *others = reversed(self.variable.shape) if self._is_kernel() else self.variable.shape
-        return [(first // len(self.names), *others)] * len(self.names)
-
-    def to_ours(self, arrays):
-        """Returns the value of the variable."""
-        arrays = [array[self._order()] for array in arrays] if self.writes else arrays
-        arrays = [array[..., self._order()] for array in arrays] if self.reads else arrays
-        if self.names[0] == "final_logits_bias":
-            return arrays[0][0]
-        value = np.concatenate(arrays)
-        return value.T if self._is_kernel() else value
-
-    def to_theirs(self, value):
-        """Returns the tensors of a value."""
-        if self.names[0] == "final_logits_bias":
-            return [value[None]]
-        order = np.argsort(self._order())
-        arrays = np.split(value.T if self._is_kernel() else value, len(self.names))
-        arrays = [array[..., order] for array in arrays] if self.reads else arrays
-        return [array[order] for array in arrays] if self.writes else arrays
-
-    def _is_kernel(self):
-        return len(self.variable.shape) == 2 and self.names[0] != "model.shared.weight"
-
-
 def slots(description):
-    """Yields the slots of a described model."""
-    layers, width = description.layers, description.config.hidden_size
-
-    def slot(variable, names, reads=False, writes=False):
-        return _Slot(variable, names, reads, writes, width)
-
-    def dense(layer, names, reads=True, writes=False):
-        yield slot(layer.kernel, [f"{name}.weight" for name in names], reads, writes)
-        yield slot(layer.bias, [f"{name}.bias" for name in names], writes=writes)
-
-    def norm(layer, name):
-        yield slot(layer.gamma, [f"{name}.weight"], writes=True)
-        yield slot(layer.beta, [f"{name}.bias"], writes=True)
-
-    def attention(layer, name):
-        if layer.cross_attention:
-            yield from dense(layer.query, [f"{name}.q_proj"])
-            yield from dense(layer.key_value, [f"{name}.{part}_proj" for part in "kv"])
-        else:
-            yield from dense(layer.query_key_value, [f"{name}.{part}_proj" for part in "qkv"])
-        yield from dense(layer.output_dense, [f"{name}.out_proj"], reads=False, writes=True)
-
-    yield slot(layers["token_embedding"].embeddings, ["model.shared.weight"], reads=True)
-    yield slot(layers["output_bias"].bias if "output_bias" in layers else None, ["final_logits_bias"])
+    """Returns the slots of all tensors of a described model but `BIAS`, by Marian's names."""
+    found = layer_slots(description.layers["token_embedding"], "model.shared")
     for theirs, ours in SIDES.items():
         for index, block in enumerate(description.blocks(ours)):
-            name = f"model.{theirs}.layers.{index}"
-            yield from attention(block.attention, f"{name}.self_attn")
-            yield from norm(block.attention_norm, f"{name}.self_attn_layer_norm")
-            if theirs == "decoder":
-                yield from attention(block.cross_attention, f"{name}.encoder_attn")
-                yield from norm(block.cross_attention_norm, f"{name}.encoder_attn_layer_norm")
-            yield from dense(block.feed_forward.intermediate_dense, [f"{name}.fc1"])
-            yield from dense(block.feed_forward.output_dense, [f"{name}.fc2"], reads=False, writes=True)
-            yield from norm(block.output_norm, f"{name}.final_layer_norm")
+            for layer, *names in _layers(block, has_memory=theirs == "decoder"):
+                found += layer_slots(layer, *(f"model.{theirs}.layers.{index}.{name}" for name in names))
+    return found
+
+
+def _layers(block, has_memory):
+    """Yields the layers of a block, each with the names that its columns have in Marian's."""
+    attention, memory, dense = block.attention, block.cross_attention if has_memory else None, block.feed_forward
+    yield attention.query_key_value, *(f"self_attn.{part}_proj" for part in "qkv")
+    yield attention.output_dense, "self_attn.out_proj"
+    yield block.attention_norm, "self_attn_layer_norm"
+    if has_memory:
+        yield memory.query, "encoder_attn.q_proj"
+        yield memory.key_value, "encoder_attn.k_proj", "encoder_attn.v_proj"
+        yield memory.output_dense, "encoder_attn.out_proj"
+        yield block.cross_attention_norm, "encoder_attn_layer_norm"
+    yield dense.intermediate_dense, "fc1"
+    yield dense.output_dense, "fc2"
+    yield block.output_norm, "final_layer_norm"
+
+
+def reordered(name, array, shape):
+    """Returns a tensor with another order of the model's width.
+
+    `shape` is that of the width: `(-1, 2)`, pairs of sine and cosine, for Marian's order of a tensor of ours, or
+    `(2, -1)`, all sines, then all cosines, for ours of a tensor of Marian's.
+    """
+    layer, _, kind = name.rpartition(".")
+    if kind != "weight" and not layer.endswith(_ADDED):
+        return array
+    axis = 0 if layer.endswith(_ADDED) else -1
+    return array.take(np.arange(array.shape[axis]).reshape(shape).T.ravel(), axis)

@@ -19,7 +19,6 @@ from keras_bert.models.description import check_model
 from keras_bert.models.graph_comparison import Family, expect, own_layers
 from keras_bert.translation import marian_layout
 from keras_bert.translation.config import TransformerConfig
-from keras_bert.translation.decoding import CachedDecoder
 
 _BLOCK_SETTINGS = {
     "hidden_size": "hidden_size",
@@ -114,7 +113,7 @@ class TransformerDescription:
         """Returns the signatures on raw text, see `translator_signatures`."""
         from keras_bert.translation.signature import translator_signatures  # Needs TensorFlow, unlike the model.
 
-        return translator_signatures(self, tokenizer, beam, n_best)
+        return translator_signatures(model, tokenizer, beam, n_best)
 
 
 def _read(layers):
@@ -157,17 +156,6 @@ def describe(model):
     """
     check_model(model)
     return _FAMILY.describe(model)
-
-
-class Decoder(CachedDecoder):
-    """The decoder of a Transformer, one token at a time.
-
-    Args:
-        model: a model from `build_transformer`.
-    """
-
-    def __init__(self, model: keras.Model):
-        super().__init__(describe(model))
 
 
 def _rebuild(description, model):

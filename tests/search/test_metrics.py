@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from keras_bert.search.metrics import evaluate, ndcg, recall, reciprocal_rank
+from keras_bert.search.metrics import evaluate
+
+
+def scores_of(ranking, grades, k):
+    """Returns the scores of one query: recall, reciprocal rank and nDCG."""
+    return list(evaluate({"q": ranking}, {"q": grades}, recall_at=[k], k=k).scores.values())
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
@@ -18,18 +23,20 @@ def test_ndcg_is_that_of_scikit_learn(k):
         scores = rng.permutation(12).astype(float)
         ranking = [str(number) for number in np.argsort(-scores)]
         expected = ndcg_score(grades[None], scores[None], k=k)
-        assert ndcg(ranking, {str(n): float(grade) for n, grade in enumerate(grades)}, k) == pytest.approx(expected)
+        found = scores_of(ranking, {str(n): float(grade) for n, grade in enumerate(grades)}, k)
+        assert found[2] == pytest.approx(expected)
 
 
 def test_values_by_hand():
     """Relevant are b (grade 2), d and e (1); c is judged and not relevant, a is not judged."""
     ranking, grades = ["a", "b", "c", "d"], {"b": 2.0, "d": 1.0, "e": 1.0, "c": -1.0}
-    assert [recall(ranking, grades, k) for k in (1, 2, 4)] == [0, 1 / 3, 2 / 3]
-    assert [reciprocal_rank(ranking, grades, k) for k in (1, 2, 4)] == [0, 1 / 2, 1 / 2]
     best = 2 + 1 / math.log2(3) + 1 / 2
-    assert ndcg(ranking, grades, 4) == pytest.approx((2 / math.log2(3) + 1 / math.log2(5)) / best)
-    assert ndcg(["b", "d", "e"], grades, 4) == 1
-    assert (recall([], grades, 1), reciprocal_rank([], grades, 1), ndcg([], grades, 1)) == (0, 0, 0)
+    gain = (2 / math.log2(3) + 1 / math.log2(5)) / best
+    assert scores_of(ranking, grades, 1) == [0, 0, 0]
+    assert scores_of(ranking, grades, 2)[:2] == [1 / 3, 1 / 2]
+    assert scores_of(ranking, grades, 4) == [2 / 3, 1 / 2, pytest.approx(gain)]
+    assert scores_of(["b", "d", "e"], grades, 4) == [1, 1, 1]
+    assert scores_of([], grades, 1) == [0, 0, 0]
 
 
 def test_means_over_queries():
@@ -49,5 +56,3 @@ def test_errors():
         evaluate({"q": ["a", "a"]}, {"q": {"a": 1}})
     with pytest.raises(ValueError, match="such as '1'. Received: 'q'"):
         evaluate({"q": ["a"]}, {"1": {"a": 1}})
-    with pytest.raises(ValueError, match="`grades` must have a relevant passage"):
-        recall(["a"], {"a": 0}, 1)
