@@ -195,7 +195,8 @@ def our_decoding(batch, jit_compile=False):
     import keras
     import tensorflow as tf
 
-    from keras_bert.translation.decoding import Beam, Decoder, beam_search
+    from keras_bert.translation.decoding import Beam, beam_search
+    from keras_bert.translation.model import Decoder
 
     keras.utils.set_random_seed(1)
     decoder = Decoder(our_model(dropout=0.0))

@@ -55,30 +55,26 @@ def read_passages(path, text_column="text"):
             one passage per line. JSONL and lines are never in memory as a whole.
         text_column: str, the column of the text. Defaults to "text".
     """
-    path, is_empty = pathlib.Path(path), True
-    for number, (place, record) in enumerate(_records(path, text_column)):
-        is_empty = False
-        title = record.get("title")
-        title = "" if title is None else _string(place, "title", title)
-        yield Passage(_id(place, record, number), _string(place, text_column, record[text_column]), title)
+    is_empty = True
+    for place, name, text, record in _texts(path, text_column):
+        is_empty, title = False, record.get("title")
+        yield Passage(name, text, "" if title is None else _string(place, "title", title))
     if is_empty:
         raise ValueError(f"{path}: there is no passage")
 
 
 def read_queries(path, text_column="text"):
     """Returns the list of `Query` of a file, with the same formats as `read_passages`. Queries must not be empty."""
-    path, queries, seen = pathlib.Path(path), [], set()
-    for number, (place, record) in enumerate(_records(path, text_column)):
-        query = Query(_id(place, record, number), _string(place, text_column, record[text_column]))
-        if not query.text.strip():
+    queries = {}
+    for place, name, text, _ in _texts(path, text_column):
+        if not text.strip():
             raise ValueError(f"{place}: the query is empty")
-        if query.id in seen:
-            raise ValueError(f"{place}: another query has the id {query.id!r}. Expected unique ids")
-        seen.add(query.id)
-        queries.append(query)
+        if name in queries:
+            raise ValueError(f"{place}: another query has the id {name!r}. Expected unique ids")
+        queries[name] = Query(name, text)
     if not queries:
         raise ValueError(f"{path}: there is no query")
-    return queries
+    return list(queries.values())
 
 
 def read_relevance(path):
@@ -103,15 +99,19 @@ def read_relevance(path):
     return relevance
 
 
-def _records(path, text_column):
-    """Yields the place and the row of each line, a dict by column."""
+def _texts(path, text_column):
+    """Yields the place, the id and the text of each row, and the row, a dict by column; ids are row numbers without."""
+    path = pathlib.Path(path)
     if path.suffix.lower() in _TABLES:
-        for line, record in stream_rows(path, {text_column: "text_column"}):
-            yield f"{path}:{line}", record
-        return
-    _check_file(path)
-    for line, text in stream_lines(path):
-        yield f"{path}:{line}", {text_column: text}
+        rows = stream_rows(path, {text_column: "text_column"})
+    else:
+        _check_file(path)
+        rows = ((line, {text_column: text}) for line, text in stream_lines(path))
+    for number, (line, row) in enumerate(rows):
+        place = f"{path}:{line}"
+        column = next((name for name in _IDS if name in row), None)
+        name = str(number) if column is None else checked_id(place, column, row[column])
+        yield place, name, _string(place, text_column, row[text_column]), row
 
 
 def _check_file(path):
@@ -123,12 +123,6 @@ def _string(place, column, value):
     if not isinstance(value, str):
         raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
     return valid_text(value)
-
-
-def _id(place, record, number):
-    """Returns the id of a row; without a column of ids, its number."""
-    column = next((name for name in _IDS if name in record), None)
-    return str(number) if column is None else checked_id(place, column, record[column])
 
 
 def checked_id(place, column, value):

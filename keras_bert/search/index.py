@@ -39,19 +39,8 @@ SIMILARITIES = ("cosine", "dot")
 _PART = 512  # Passages between two updates of the progress.
 EXACT = 250_000  # Passages up to which the search is exact by default.
 # Metadata that has no influence on vectors.
-_WITHOUT_INFLUENCE = {
-    "head",
-    "labels",
-    "multi_label",
-    "score_activation",
-    "task",
-    "pair",
-    "null_threshold",
-    "thresholds",
-    "features",
-    "tied",
-    "similarity_function",
-}
+_WITHOUT_INFLUENCE = {"head", "labels", "multi_label", "score_activation", "task", "pair", "null_threshold"}
+_WITHOUT_INFLUENCE |= {"thresholds", "features", "tied", "similarity_function"}
 
 
 def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> "SearchIndex":

@@ -13,13 +13,9 @@ from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
 _NotConnected = urllib3.exceptions.NewConnectionError  # A subclass of urllib3's TimeoutError.
 # Maximum number of pooled connections: threads beyond it open new ones.
 _CONNECTIONS = 256
-_DTYPES = {
-    "DT_HALF": np.float16,
-    "DT_BFLOAT16": np.float32,
-    "DT_FLOAT": np.float32,
-    "DT_DOUBLE": np.float64,
-    "DT_BOOL": np.bool_,
-} | {f"DT_{name}{bits}": np.dtype(f"{name.lower()}{bits}") for name in ("INT", "UINT") for bits in (8, 16, 32, 64)}
+_DTYPES = {"DT_HALF": "float16", "DT_BFLOAT16": "float32", "DT_FLOAT": "float32", "DT_DOUBLE": "float64"}
+_DTYPES |= {"DT_BOOL": "bool"}
+_DTYPES |= {f"DT_{name.upper()}{bits}": f"{name}{bits}" for name in ("int", "uint") for bits in (8, 16, 32, 64)}
 
 
 class RestTransport:

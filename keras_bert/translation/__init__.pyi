@@ -2,10 +2,10 @@ from keras_bert.text.lossless import LosslessTokenizer as LosslessTokenizer
 from keras_bert.training.schedule import InverseSquareRootSchedule as InverseSquareRootSchedule
 from keras_bert.translation.config import TransformerConfig as TransformerConfig
 from keras_bert.translation.decoding import Beam as Beam
-from keras_bert.translation.decoding import Decoder as Decoder
 from keras_bert.translation.decoding import Sampling as Sampling
 from keras_bert.translation.decoding import beam_search as beam_search
 from keras_bert.translation.decoding import sample as sample
 from keras_bert.translation.loaded import load as load
+from keras_bert.translation.model import Decoder as Decoder
 from keras_bert.translation.model import build_transformer as build_transformer
 from keras_bert.translation.model import describe as describe

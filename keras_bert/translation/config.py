@@ -26,7 +26,9 @@ MARIAN_KEYS = {
     "max_position_embeddings": "max_position_embeddings",
     "vocab_size": "vocab_size",
 }
-_MARIAN = ("relu", "silu", "gelu", "gelu_new", "tanh")  # Activations with a name in Marian's layout.
+# Activations that Marian's layout has a name for, and their names here.
+MARIAN_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
+MARIAN_ACTIVATIONS |= {name: name for name in ("silu", "gelu", "gelu_new", "tanh")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +107,10 @@ class TransformerConfig:
                     f"Marian's layout has no place for {name}={getattr(self, name)!r}, only for {expected!r}. "
                     "Only model.save('model.keras') keeps such a model"
                 )
-        if self.hidden_act not in _MARIAN or self.hidden_size % 2:
+        known = dict.fromkeys(MARIAN_ACTIVATIONS.values())
+        if self.hidden_act not in known or self.hidden_size % 2:
             raise ValueError(
-                f"Marian's layout needs an even width and one of {', '.join(_MARIAN)}. "
+                f"Marian's layout needs an even width and one of {', '.join(known)}. "
                 f"Received: hidden_size={self.hidden_size}, hidden_act={self.hidden_act!r}"
             )
 

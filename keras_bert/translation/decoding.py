@@ -1,13 +1,7 @@
-"""Decoding: a Transformer's decoder, one token at a time with cached keys and values; beam search, and sampling.
-
-The loops run in one graph for any batch and source length. The new tokens of all targets of a source are the rows of
-one `(batch, rows, width)` tensor, so that they read the encoder's keys and values without copies. The cache has the
-keys and values of each row.
-"""
+"""Decoding with a `Decoder`: beam search, and sampling. The loops run in one graph for any batch and source length."""
 
 import dataclasses
 import numbers
-from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -15,96 +9,6 @@ from keras import ops
 from keras_bert.checks import check_choice, check_count, check_not_negative, is_number
 from keras_bert.layers.dropout import GivenSeed
 from keras_bert.layers.masks import FORBIDDEN
-from keras_bert.translation.model import describe
-
-
-class Decoder:
-    """The decoder of a Transformer, one token at a time.
-
-    Args:
-        model: a model from `build_transformer`.
-    """
-
-    def __init__(self, model: keras.Model):
-        description = describe(model)
-        self.config, self._layers = description.config, description.layers
-        self._encoder, self._blocks = description.blocks("source"), description.blocks("target")
-
-    def encode(self, ids, mask):
-        """Returns what the steps read: keys and values of the encoder's output for all blocks, its mask, the table."""
-        mask = self._layers["source_attention_mask"](mask)
-        hidden = self._encode(ids, mask)
-        read = [block.cross_attention.project_memory(hidden) for block in self._blocks]
-        # Transposed once, since a product with the transposed table copies it.
-        return Memory(read, mask, ops.transpose(self._layers["token_embedding"].embeddings))
-
-    def _encode(self, ids, mask):
-        hidden = self._layers["source_embeddings"](self._layers["token_embedding"](ids))
-        for block in self._encoder:
-            hidden = block(hidden, attention_mask=mask)
-        return hidden
-
-    def cross_attention(self, source_ids, source_mask, target_ids, target_mask):
-        """Returns what targets, shifted right, attend to: probabilities `(batch, target length, source length)`.
-
-        They are the mean of the heads of the last block.
-        """
-        memory_mask = self._layers["source_attention_mask"](source_mask)
-        memory = self._encode(source_ids, memory_mask)
-        mask = self._layers["target_attention_mask"](target_mask)
-        hidden = self._layers["target_embeddings"](self._layers["token_embedding"](target_ids))
-        for block in self._blocks:
-            hidden, _, scores = block(hidden, memory, mask, memory_mask, return_attention_scores=True)
-        return ops.mean(scores, axis=1)
-
-    def caches(self, rows, length):
-        """Returns empty keys and values of all blocks, each `(rows, heads, length, size)`."""
-
-        def empty(block):
-            attention = block.attention
-            shape = (rows, attention.num_heads, length, attention.hidden_size // attention.num_heads)
-            return ops.zeros(shape, attention.compute_dtype)
-
-        return [(empty(block), empty(block)) for block in self._blocks]
-
-    def logits(self, ids, position, caches, memory):
-        """Returns the logits of the next token in float32, `(batch, rows, vocabulary)`, and the caches with `ids`.
-
-        `ids` `(batch, rows)` are the last tokens, at `position`; `caches` those for `batch * rows` rows.
-        """
-        hidden = self._layers["target_embeddings"].step(self._layers["token_embedding"](ids), position)
-        is_written = ops.arange(ops.shape(caches[0][0])[2], dtype="int32") <= position
-        after = []
-        for block, cache, read in zip(self._blocks, caches, memory.keys_and_values, strict=True):
-            write = _Writer(cache, position)
-            hidden = block.step(hidden, write, read, is_written[None, None, None], memory.mask)
-            after.append(write.cache)
-        logits = ops.matmul(hidden, ops.cast(memory.table, hidden.dtype))
-        if "output_bias" in self._layers:
-            logits = self._layers["output_bias"](logits)
-        return ops.cast(logits, "float32"), after
-
-
-class Memory(NamedTuple):
-    """What the decoder reads at each step."""
-
-    keys_and_values: list  # Pairs, one for each block, from `project_memory`.
-    mask: object  # The encoder's attention mask.
-    table: object  # `(width, vocabulary)`, the transposed token table.
-
-
-class _Writer:
-    """Writes the keys and values of new tokens at a position of a cache."""
-
-    def __init__(self, cache, position):
-        self.cache, self._position = cache, position
-
-    def __call__(self, *new):
-        rows, heads, length, size = ops.shape(self.cache[0])
-        is_new = (ops.arange(length, dtype="int32") == self._position)[:, None]
-        pairs = zip(self.cache, new, strict=True)
-        self.cache = tuple(ops.where(is_new, ops.reshape(values, (rows, heads, 1, size)), old) for old, values in pairs)
-        return self.cache
 
 
 class Constraints:

@@ -11,11 +11,10 @@ from keras_bert.checkpoints.tensors import assign, check_sizes
 from keras_bert.checkpoints.weight_files import read_tensors
 from keras_bert.checks import check_choice
 from keras_bert.files import read_object
-from keras_bert.translation.config import MARIAN_KEYS, TransformerConfig
+from keras_bert.translation.config import MARIAN_ACTIVATIONS, MARIAN_KEYS, TransformerConfig
 from keras_bert.translation.marian_layout import BIAS, FIXED, SIDES, reordered, slots
 from keras_bert.translation.model import build_transformer, describe
 
-_ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu", "gelu_new": "gelu_new", "tanh": "tanh"}
 # What transformers takes for keys that are missing; those of the sizes are needed.
 _DEFAULTS = {
     **FIXED,
@@ -28,7 +27,6 @@ _DEFAULTS = {
     "keras_bert": {},
     "max_position_embeddings": 1024,
 }
-_EPSILON = 1e-5  # Of PyTorch's LayerNorm.
 _TABLES = ("lm_head.weight", *(f"model.{side}.embed_tokens.weight" for side in SIDES))
 _POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)
 _SIZES = {
@@ -59,10 +57,10 @@ def read_config(directory):
             received = " and ".join(repr(values[other]) for other in keys)
             raise ValueError(f"{path}: `{keys[0]}` and `{keys[1]}` must be equal. Received: {received}")
     try:
-        check_choice("activation_function", act, _ACTIVATIONS)
+        check_choice("activation_function", act, MARIAN_ACTIVATIONS)
         if not isinstance(ours, dict):
             raise ValueError(f"`keras_bert` must be an object. Received: {ours!r}")
-        fields |= {"hidden_act": _ACTIVATIONS[act], "layer_norm_eps": _EPSILON}
+        fields["hidden_act"] = MARIAN_ACTIVATIONS[act]
         config = TransformerConfig(**fields, output_bias=ours.get("output_bias", True))
         config.check_huggingface()
         return config
@@ -75,7 +73,7 @@ def read(directory, dtype=None):
     config = read_config(directory)
     path = pathlib.Path(directory)
     tensors = read_tensors(path)
-    check_sizes(path, {**_DEFAULTS, **read_object(path / CONFIG)}, tensors, _SIZES, _LAYERS, _POSITIONS[0])
+    check_sizes(path, config.to_huggingface(), tensors, _SIZES, _LAYERS, _POSITIONS[0])
     model = build_transformer(config, dtype=dtype)
     description = describe(model)
     wanted = slots(description)

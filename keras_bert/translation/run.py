@@ -24,6 +24,7 @@ from keras_bert.training.schedule import InverseSquareRootSchedule
 from keras_bert.training.trainer import Trainer
 from keras_bert.translation.data import listed_lines
 from keras_bert.translation.decoding import Beam
+from keras_bert.translation.model import Decoder
 from keras_bert.translation.signature import Translator
 
 _LOG = logging.getLogger("keras_bert")
@@ -50,7 +51,7 @@ class TranslationRun(Run):
 
     def finish(self):
         trainer, result = self.train(self.task.train, self.select())
-        translate = translation(Translator(trainer.model, self.task.tokenizer, self.task.beam))
+        translate = translation(Translator(Decoder(trainer.model), self.task.tokenizer, self.task.beam))
         dev = self._better(trainer.model, translate)
         scores, best = result["scores"], max(dev["scores"])
         result["scores"] = {"bleu": best, "greedy_bleu": scores["bleu"], "loss": scores["loss"]}
@@ -94,7 +95,7 @@ class TranslationRun(Run):
 
         @functools.cache
         def greedy():
-            return translation(Translator(trainer.model, task.tokenizer, Beam(1, 0.0)), show=False)
+            return translation(Translator(Decoder(trainer.model), task.tokenizer, Beam(1, 0.0)), show=False)
 
         perplexity = dataclasses.replace(token_loss(), name="perplexity", finish=np.exp)
         bleu = Score(lambda: {"bleu": task.dev_score(task.dev_logits(greedy())["dev"])})

@@ -3,39 +3,37 @@
 import tensorflow as tf
 
 from keras_bert.text.signatures import texts, traced_once
-from keras_bert.translation.decoding import Beam, Decoder, beam_search
+from keras_bert.translation.decoding import Beam, beam_search
 
 _MORE = 50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
 
 
 class Translator:
-    """Translates texts with a model from `build_transformer`.
+    """Translates texts with a `Decoder`.
 
     `beam` defaults to 4 beams with the paper's length penalty, of which the best `n_best` are returned: `translation`
     `(texts,)`, the best one; `translations` and `scores` `(texts, n_best)`; `truncated` `(texts,)`, whether the end of
     a text was cut off because it is longer than the model's positions.
 
     Example:
-        translator = Translator(model, LosslessTokenizer("vocab.txt"))
+        translator = Translator(Decoder(model), LosslessTokenizer("vocab.txt"))
         translator(["Ein Hund rennt."])["translation"]
     """
 
-    def __init__(self, model, tokenizer, beam=None, n_best=1):
-        self.tokenizer, self.beam, self.n_best = tokenizer, beam or Beam(), n_best
+    def __init__(self, decoder, tokenizer, beam=None, n_best=1):
+        self.decoder, self.tokenizer, self.beam, self.n_best = decoder, tokenizer, beam or Beam(), n_best
         if not 1 <= n_best <= self.beam.size:
             raise ValueError(
                 f"`n_best` must be at least 1 and at most the number of beams, {self.beam.size}. "
                 f"Received: n_best={n_best}"
             )
-        self.decoder = Decoder(model)
-        if self.decoder.config.vocab_size != len(tokenizer.vocabulary):
+        if decoder.config.vocab_size != len(tokenizer.vocabulary):
             raise ValueError(
                 "the model and the vocabulary must have the same number of tokens. "
-                f"Received: {self.decoder.config.vocab_size} and {len(tokenizer.vocabulary)}"
+                f"Received: {decoder.config.vocab_size} and {len(tokenizer.vocabulary)}"
             )
-        self._longest = self.decoder.config.max_position_embeddings
-        specials = ("[PAD]", "[UNK]", "[START]")
-        self._forbidden = tokenizer.vocabulary.ids(specials)
+        self._longest = decoder.config.max_position_embeddings
+        self._forbidden = tokenizer.vocabulary.ids(["[PAD]", "[UNK]", "[START]"])
         self._searched = traced_once(self._search)
 
     def __call__(self, texts):
@@ -111,9 +109,9 @@ class Translator:
         }
 
 
-def translator_signatures(model, tokenizer, beam=None, n_best=1):
+def translator_signatures(decoder, tokenizer, beam=None, n_best=1):
     """Returns the signatures of a translation model by name; for the arguments see `Translator`."""
-    translator = Translator(model, tokenizer, beam, n_best)
+    translator = Translator(decoder, tokenizer, beam, n_best)
 
     return {
         "serving_default": texts(lambda inputs: translator(inputs["text"]), "text"),

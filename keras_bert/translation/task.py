@@ -18,7 +18,7 @@ from keras_bert.training.progress import announced
 from keras_bert.translation import data
 from keras_bert.translation.decoding import Beam
 from keras_bert.translation.loaded import load
-from keras_bert.translation.model import build_transformer
+from keras_bert.translation.model import Decoder, build_transformer
 from keras_bert.translation.signature import Translator
 
 _EXAMPLES, _TYPICAL = 8, 3
@@ -123,7 +123,7 @@ class TranslationTask(Task):
                 scores["test"] = self.score(split.examples.targets, translated)["bleu"]
         best, signature = bleu(translations, self._dev.targets, self._settings.bleu_tokenizer)
         weights = names[int(np.argmax(dev["scores"]))]
-        translator = Translator(load(output / "model").model(), self.tokenizer, self.beam)
+        translator = Translator(Decoder(load(output / "model").model()), self.tokenizer, self.beam)
         align = functools.partial(_alignments, translator)
         listed = [f"{name}: BLEU {100 * score:.2f}" for name, score in scores.items()]
         measured = {"bleu": best / 100}

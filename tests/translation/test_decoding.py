@@ -9,8 +9,8 @@ import scipy.special
 
 from keras_bert.translation import marian
 from keras_bert.translation.config import TransformerConfig
-from keras_bert.translation.decoding import Beam, Decoder, Sampling, beam_search, sample
-from keras_bert.translation.model import build_transformer
+from keras_bert.translation.decoding import Beam, Sampling, beam_search, sample
+from keras_bert.translation.model import Decoder, build_transformer
 from tests.translation.conftest import build
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.decoding import Beam
-from keras_bert.translation.model import build_transformer
+from keras_bert.translation.model import Decoder, build_transformer
 from keras_bert.translation.signature import Translator
 
 tf = pytest.importorskip("tensorflow")
@@ -22,7 +22,7 @@ def model(reversible):
 
 def test_translations(model, reversible):
     """An empty text has an empty translation, and one longer than the positions is cut off; none need be given."""
-    translator = Translator(model, reversible, Beam(3), n_best=2)
+    translator = Translator(Decoder(model), reversible, Beam(3), n_best=2)
     found = translator(tf.constant(["a b", "", "a " * 60]))
     assert found["translations"].numpy()[1].tolist() == [b"", b""]
     assert found["truncated"].numpy().tolist() == [False, False, True]
@@ -34,7 +34,7 @@ def test_translations(model, reversible):
 
 
 def test_alignments(model, reversible):
-    translator = Translator(model, reversible)
+    translator = Translator(Decoder(model), reversible)
     found = {name: value.numpy() for name, value in translator.align(tf.constant(["a b c", ""])).items()}
     starts = ["".join(map(bytes.decode, row)) for row in found["source_tokens"].tolist()]
     assert starts == ["▁##a▁##b▁##c[END]", "[END]"]
@@ -49,6 +49,6 @@ def test_mistakes(model, reversible):
     for n_best in (0, 5):
         message = f"at least 1 and at most the number of beams, 4.* n_best={n_best}"
         with pytest.raises(ValueError, match=message):
-            Translator(model, reversible, n_best=n_best)
+            Translator(Decoder(model), reversible, n_best=n_best)
     with pytest.raises(ValueError, match="the same number of tokens. Received: 9 and"):
-        Translator(build_transformer(TransformerConfig(9, 16, 1, 1, 2, 32)), reversible)
+        Translator(Decoder(build_transformer(TransformerConfig(9, 16, 1, 1, 2, 32))), reversible)

@@ -9,7 +9,7 @@ import re
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  Registers the tokenizer ops.
 
-from keras_bert.files import MODEL_FACTS, read_json
+from keras_bert.files import MODEL_FACTS, read_object
 from keras_bert.serving.errors import CODES, RequestError, bad, one_line
 
 _DEFAULT_SIGNATURE = "serving_default"
@@ -125,10 +125,9 @@ class SavedModel:
 
 def _facts(path):
     try:
-        facts = read_json(path)
-    except (OSError, ValueError, RecursionError):  # The file is for people; without it, the model works.
+        return read_object(path)
+    except (OSError, ValueError):  # The file is for people; without it, the model works.
         return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def _is_dense(definition):
