@@ -111,12 +111,10 @@ def find_answer(context, aliases):
     Ignores case, characters between words, and an article at the start of an alias, or at its end after a comma.
     """
     starting = collections.defaultdict(list)
-    for alias in aliases:
-        words = [word for word, _, _ in _words(_ARTICLE.sub("", alias))]
+    aliases = [[word for word, _, _ in _words(_ARTICLE.sub("", alias))] for alias in aliases]
+    for words in sorted(aliases, key=len, reverse=True):
         if not _ARTICLES.issuperset(words):
             starting[words[0]].append(words)
-    for longest_first in starting.values():
-        longest_first.sort(key=len, reverse=True)
     places = _words(context)
     for index, (word, first, _) in enumerate(places):
         for words in starting.get(word, ()):
@@ -163,9 +161,10 @@ def _collect(path, sources, documents, counts):
     sources = sources or _SOURCES[domain]
     for number, entry in enumerate(content["Data"]):
         name = field(f"{path}: question {number}", entry, "QuestionId", str)
-        question = name, field(f"{path}: {name}", entry, "Question", str), _aliases(path, name, entry)
+        place = f"{path}: {name}"
+        question = name, field(place, entry, "Question", str), _aliases(place, entry)
         counts.questions += 1
-        for source, page in _pages(path, name, entry, sources):
+        for source, page in _pages(place, entry, sources):
             counts.pairs += 1
             verified = entry.get("QuestionPartOfVerifiedEval", True) and page.get("DocPartOfVerifiedEval", True)
             if content.get("VerifiedEval") and not verified:
@@ -173,7 +172,7 @@ def _collect(path, sources, documents, counts):
             elif "Filename" not in page:
                 counts.dropped["unnamed"] += 1
             else:
-                filename = _filename(path, name, page)
+                filename = _filename(place, page)
                 title = str(page.get("Title") or filename)
                 _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
                 if f"{name}--{filename}" in questions:
@@ -182,33 +181,30 @@ def _collect(path, sources, documents, counts):
                     questions[f"{name}--{filename}"] = question
 
 
-def _aliases(path, name, entry):
+def _aliases(place, entry):
     """Returns all unique answers; not TriviaQA's normalized ones, which lack significant articles."""
     if "Answer" not in entry:
-        raise ValueError(f"{path}: {name} has no `Answer`. Expected the questions of train or dev, not of test")
-    answer = field(f"{path}: {name}", entry, "Answer", dict)
-    aliases = [field(f"{path}: {name}", answer, "Value", str)]
-    aliases += field(f"{path}: {name}", answer, "Aliases", list) + field(
-        f"{path}: {name}", answer, "HumanAnswers", list, []
-    )
-    wrong = [alias for alias in aliases if not isinstance(alias, str)]
-    if wrong:
-        raise ValueError(f"{path}: {name}: the answers must be strings. Received: {wrong[0]!r:.80}")
+        raise ValueError(f"{place} has no `Answer`. Expected the questions of train or dev, not of test")
+    answer = field(place, entry, "Answer", dict)
+    aliases = [field(place, answer, "Value", str), *field(place, answer, "Aliases", list)]
+    aliases += field(place, answer, "HumanAnswers", list, [])
+    if wrong := [alias for alias in aliases if not isinstance(alias, str)]:
+        raise ValueError(f"{place}: the answers must be strings. Received: {wrong[0]!r:.80}")
     return list(dict.fromkeys(aliases))
 
 
-def _pages(path, name, entry, sources):
+def _pages(place, entry, sources):
     for source in [source for source in _PAGES if source in sources]:
-        for page in field(f"{path}: {name}", entry, _PAGES[source], list, []):
+        for page in field(place, entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
-                raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
+                raise ValueError(f"{place}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
             yield source, page
 
 
-def _filename(path, name, page):
-    filename = field(f"{path}: {name}", page, "Filename", str)
+def _filename(place, page):
+    filename = field(place, page, "Filename", str)
     if not filename or filename.startswith("/") or ".." in filename.split("/"):
-        raise ValueError(f"{path}: {name}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
+        raise ValueError(f"{place}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
     return filename
 
 

@@ -4,6 +4,7 @@ Registered by `import research`, or `--plugins=research` of a command.
 """
 
 import keras_bert
+from research.studies.tables import markdown
 
 # Percent of the main metric of each task on test, by (layers, width). BASE and LARGE: table 1; the others: Google's
 # model cards of the miniatures (Turc et al., 2019).
@@ -106,8 +107,6 @@ def _words(task, split):
 
 def _table(title, columns, published, ours, name="ours"):
     """Returns a Markdown table; `ours` are from 0 to 1, the published ones in percent."""
-    lines = [f"| {title} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    for row, numbers in {name: [part and 100 * part for part in ours], **published}.items():
-        cells = ("" if number is None else f"{number:.1f}" for number in numbers)
-        lines.append(f"| {row} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    rows = {name: [part and 100 * part for part in ours], **published}
+    cells = [[row, *("" if part is None else f"{part:.1f}" for part in numbers)] for row, numbers in rows.items()]
+    return markdown([title, *columns], cells)

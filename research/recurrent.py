@@ -14,7 +14,6 @@ _STATES = {
     "concat_last_four": slice(-4, None),
     "sum_all": slice(1, None),
 }
-_LEAST_BLOCKS = {"second_to_last": 2, "sum_last_four": 4, "concat_last_four": 4}
 FEATURES = tuple(_STATES)
 
 
@@ -46,7 +45,7 @@ class EncoderFeatures(Composite):
 
     def count(self, blocks):
         """Returns the number of states that are selected from an encoder with this number of blocks."""
-        least = _LEAST_BLOCKS.get(self.features, 1)
+        least = max(1, -_STATES[self.features].start)
         if blocks < least:
             raise ValueError(
                 f"`features`={self.features!r} needs an encoder with at least {least} blocks. Received: {blocks} "

@@ -29,15 +29,15 @@ import keras_bert
 from keras_bert.files import write_text
 from pipelines import command, common_flags
 from pipelines.arguments import CommandArguments, flag
-from research.studies.definitions import TASKS, define
+from research.studies.definitions import STUDIES, TASKS, define
+from research.studies.scales import SCALES
 
-_STUDIES = ["pretraining_tasks", "model_size", "features", "masking", "steps", "positions", "rivals"]
 _LOG = logging.getLogger("keras_bert")
 
 
 class Arguments(CommandArguments):
-    study: str = flag(None, "Study.", values=_STUDIES, required=True, section="study")
-    scale: str = flag("mini", "Sizes of models and data.", values=["base", "tiny", "mini", "demo"])
+    study: str = flag(None, "Study.", values=list(STUDIES), required=True, section="study")
+    scale: str = flag("mini", "Sizes of models and data.", values=list(SCALES))
     rows: list[str] = flag(None, "Row(s) to run; default: all.")
     tasks: list[str] = flag(None, "Task(s) to fine-tune on; default: those of the study.")
     estimate: bool = flag(False, "Only prepares the data and says what the study will cost.")
@@ -70,14 +70,9 @@ class Arguments(CommandArguments):
 
     def changed(self, scale):
         """Returns a `Scale` with the values of the flags."""
-        changes = {
-            "learning_rates": self.learning_rate and tuple(self.learning_rate),
-            "batch_size": self.batch_size,
-            "epochs": self.epochs,
-            "train_examples": self.max_train_examples,
-            "dev_examples": self.max_dev_examples,
-        }
-        changes = {name: value for name, value in changes.items() if value}
+        limits = {"train_examples": self.max_train_examples, "dev_examples": self.max_dev_examples}
+        changes = {"learning_rates": self.learning_rate and tuple(self.learning_rate), **limits}
+        changes = {name: value for name, value in changes.items() if value} | self.values("batch_size", "epochs")
         values = {
             "config": self.config,
             "phases": tuple(common_flags.phases(self.phase)),
@@ -104,10 +99,8 @@ def check(arguments):
     for seed in arguments.seed or ():
         if not 0 <= seed < 2**32:
             raise ValueError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
-    rate = arguments.pretraining_learning_rate
-    rates = {"pretraining_learning_rate": [] if rate is None else [rate], "learning_rate": arguments.learning_rate}
-    for name, values in rates.items():
-        for value in values or ():
+    for name, rates in arguments.values("pretraining_learning_rate", "learning_rate").items():
+        for value in rates if isinstance(rates, list) else [rates]:
             if not 0 < value < math.inf:
                 raise ValueError(f"--{name} must be a positive number. Received: {value}")
 
@@ -156,15 +149,13 @@ def _hours(seconds):
 
 
 def _create_runner(arguments, output):
-    from research.studies.columns import Sources, open_columns
+    from research.studies.columns import open_columns
     from research.studies.corpus import Corpus
     from research.studies.runner import StudyRunner
-    from research.studies.scales import SCALES
 
     scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
     definition = define(arguments.study, arguments.scale == "base")
-    sources = arguments.fill(Sources)
-    columns = open_columns(arguments.tasks or definition.tasks, scale, sources, definition.metrics)
+    columns = open_columns(arguments.tasks or definition.tasks, scale, arguments, definition.metrics)
     corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)
     strategy = keras_bert.create_strategy(arguments.strategy)
     return StudyRunner(definition, scale, columns, corpus, output, rows, strategy, arguments.precision)

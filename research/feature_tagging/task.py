@@ -76,15 +76,8 @@ class FeatureTaggingTask(TaggingTask):
         return token_batches(make, batch_size, grouped)
 
     def _tagger(self, bert):
-        size = self._bilstm
-        return build_bilstm_tagger(
-            bert.encoder,
-            len(self.labels),
-            features=self._features,
-            width=size.width,
-            num_layers=size.num_layers,
-            dropout=size.dropout,
-        )
+        sizes = {name: value for name, value in vars(self._bilstm).items() if name != "feature_dtype"}
+        return build_bilstm_tagger(bert.encoder, len(self.labels), self._features, **sizes)
 
     def build(self, bert):
         return split_bilstm_tagger(self._tagger(bert))[1]
@@ -100,6 +93,5 @@ class FeatureTaggingTask(TaggingTask):
     def conclude(self, dev, test, output):
         findings = super().conclude(dev, test, output)
         seconds = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._seconds.items())
-        return dataclasses.replace(
-            findings, facts={**findings.facts, **({"extraction of the features": seconds} if seconds else {})}
-        )
+        facts = {"extraction of the features": seconds} if seconds else {}
+        return dataclasses.replace(findings, facts={**findings.facts, **facts})

@@ -22,8 +22,7 @@ class NewModels(CommandArguments):
     def load_options(self, models):
         """Returns options of `load`. Raises if new models and others are mixed, or for one of another kind."""
         flags = {"vocabulary": "vocab", "lowercase": "lowercase", "language_model": "language_model"}
-        values = {option: getattr(self, name) for option, name in flags.items()}
-        options = {option: value for option, value in values.items() if value is not None}
+        options = {option: value for option, name in flags.items() if (value := getattr(self, name)) is not None}
         missing = [model for model in models if not locations.find(model)]
         new = [model for model in missing if is_name(model)]
         for model in missing:

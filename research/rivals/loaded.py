@@ -12,14 +12,11 @@ from keras_bert import Vocabulary
 from keras_bert.checkpoints import keras_file, locations, tokenizer_files
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.checkpoints.loaded import model_identity
-from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_labels
 from keras_bert.text.tokenizer_options import LONGEST_WORD
 from research.rivals.config import explain_names, named_rival
 from research.rivals.models import build_rival, describe
-
-CONFIG = "config.json"
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -85,10 +82,7 @@ class LoadedRival:
             task = "question answering" if kind == "bidaf" else "classification"
             features = ", with this model as `language_model`" if self.config.kind == "bilm" else ""
             raise ValueError(f"{self._name}: {task} needs a {kind}{features}. Received: a {self.config.kind}")
-        language_model = self._language_model
-        if self.config.language_model is not None and language_model is None:
-            language_model = build_rival(self.config.language_model, dtype=self._dtype)
-        model = build_rival(self.config, num_classes, pair, language_model, self._dtype)
+        model = build_rival(self.config, num_classes, pair, self._language_model, self._dtype)
         if self._model is not None and (new := _copy_weights(self._model, model, omitted=["classifier"])):
             _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
         return model
@@ -143,8 +137,6 @@ def load(
         if not named_rival(path_or_name, 1):
             hint = explain_names(path_or_name) or locations.hint(str(path_or_name))
             raise ValueError(f"{path_or_name}: no such model{hint}")
-        if language_model is not None:
-            new["language_model"] = load(language_model, dtype=dtype)
         return _new(path_or_name, dtype, **new)
     if given := [name for name, value in new.items() if value is not None]:
         raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
@@ -153,13 +145,14 @@ def load(
         raise FileNotFoundError(
             f"{path}: expected a folder with {keras_file.KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
         )
-    return _open_file(file, keras_file.open_keras(file), file.parent, dtype)
+    return _open_file(file, dtype)
 
 
 def _new(name, dtype, vocabulary, lowercase, language_model):
     """Returns a `LoadedRival` without weights."""
     if language_model is not None:
-        if not isinstance(language_model, LoadedRival) or language_model.config.kind != "bilm":
+        language_model = load(language_model, dtype=dtype)
+        if language_model.config.kind != "bilm":
             raise ValueError(f"`language_model` must be a trained model of kind bilm. Received: {language_model!r}")
         if vocabulary is not None and Vocabulary(vocabulary).pieces != language_model.vocabulary.pieces:
             raise ValueError("`vocabulary` must be that of `language_model`. Received: another one")
@@ -178,12 +171,13 @@ def _new(name, dtype, vocabulary, lowercase, language_model):
     return LoadedRival(name, config, metadata, None, language_model and language_model.model(), dtype)
 
 
-def _open_file(file, model, directory, dtype):
+def _open_file(file, dtype):
     """Returns a `LoadedRival` for the model of a `.keras` file, with the metadata in its directory, if any."""
-    description, path = describe(model), directory / CONFIG
-    metadata, config = Metadata(), description.config
-    if path.is_file():
-        values = read_json(path)
+    model, folder, metadata = keras_file.open_keras(file), Folder(file.parent), Metadata()
+    description = describe(model)
+    config = description.config
+    if folder.has("config.json"):
+        path, values = folder / "config.json", folder.config
         if values.get("model_type") != config.to_huggingface()["model_type"]:
             raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
         try:
@@ -192,11 +186,10 @@ def _open_file(file, model, directory, dtype):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
-    metadata = tokenizer_files.read(Folder(directory), metadata, LONGEST_WORD)
+    metadata = tokenizer_files.read(folder, metadata, LONGEST_WORD)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     if policy.name != description.dtype:
-        language_model = config.language_model and build_rival(config.language_model, dtype=policy)
-        other = build_rival(config, description.num_classes, description.pair, language_model, policy)
+        other = build_rival(config, description.num_classes, description.pair, dtype=policy)
         _copy_weights(model, other)
         model = other
     return LoadedRival(str(file), config, metadata, model, dtype=policy)

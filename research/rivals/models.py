@@ -66,22 +66,28 @@ def build_bilm(
         dtype=policy,
         name="token_embedding",
     )
-    both = BothDirections(dtype=policy, name="both_directions")
+    layers = [token_embedding, BothDirections(dtype=policy, name="both_directions")]
     dropouts = [Dropout(dropout, dtype=policy, name=f"dropout_{index}") for index in range(num_layers + 1)]
-    lstms = [BiLSTM(width, separate=True, dtype=policy, name=f"lstm_{index}") for index in range(num_layers)]
+    layers += [BiLSTM(width, separate=True, dtype=policy, name=f"lstm_{index}") for index in range(num_layers)]
     shift = NextAndPrevious(dtype=policy, name="next_and_previous")
     bias = OutputBias(dtype=policy, name="softmax_bias")
 
     # Wiring
     inputs = _inputs("token_ids", "padding_mask")
-    states = [both(token_embedding(inputs["token_ids"]))]
-    for index, lstm in enumerate(lstms):
-        state = lstm(dropouts[index](states[-1]), inputs["padding_mask"])
-        states.append(states[-1] + state if index else state)  # Residual from the second layer on, as in ELMo.
+    states = _states({layer.name: layer for layer in layers}, **inputs, dropouts=dropouts)
     logits = bias(token_embedding(shift(dropouts[-1](states[-1])), reverse=True))
 
     # Model
     return _FAMILY.built(keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm"))
+
+
+def _states(layers, token_ids, padding_mask, dropouts=None):
+    """Returns the embeddings, twice, and the states of each LSTM of a language model with these layers."""
+    states = [layers["both_directions"](layers["token_embedding"](token_ids))]
+    for index in range(_count(layers, "lstm_")):
+        state = layers[f"lstm_{index}"](dropouts[index](states[-1]) if dropouts else states[-1], padding_mask)
+        states.append(states[-1] + state if index else state)  # Residual from the second layer on, as in ELMo.
+    return states
 
 
 def build_bilstm_classifier(
@@ -262,20 +268,17 @@ def _with_features(state, features, model, token_ids, padding_mask):
 
 def frozen_states(model, token_ids, padding_mask):
     """Returns the `hidden_states` of a language model for other inputs, without dropout; its layers become frozen."""
-    layers = {layer.name: layer for layer in model.layers}
-    lstms = [layer for layer in model.layers if layer.name.startswith("lstm_")]
-    lstms.sort(key=lambda layer: int(layer.name.removeprefix("lstm_")))
-    for layer in (layers["token_embedding"], *lstms):
-        layer.trainable = False
-    states = [layers["both_directions"](layers["token_embedding"](token_ids))]
-    for index, lstm in enumerate(lstms):
-        state = lstm(states[-1], padding_mask)
-        states.append(states[-1] + state if index else state)
-    return states
+    layers = own_layers(model)
+    for name, layer in layers.items():
+        if name.startswith(("token_embedding", "lstm_")):
+            layer.trainable = False
+    return _states(layers, token_ids, padding_mask)
 
 
 def build_rival(config, num_classes=None, pair=True, language_model=None, dtype=None):
-    """Builds the model of a `RivalConfig`, with the model of its `language_model`, if it has one."""
+    """Builds the model of a `RivalConfig`; that of its `language_model`, if it has one, is new unless it is given."""
+    if config.language_model is not None and language_model is None:
+        language_model = build_rival(config.language_model, dtype=dtype)
     options = {"width": config.width, "dropout": config.dropout, "dtype": dtype}
     if config.kind == "bilm":
         return build_bilm(config.vocab_size, num_layers=config.num_layers, **options)
@@ -341,11 +344,12 @@ def _count(layers, prefix):
 
 def _rebuild(description, model):
     """Builds the model of a description with the smallest sizes."""
-    small, dtype = {"vocab_size": 1, "width": 1, "embedding_size": 1}, description.dtype
-    features = description.config.language_model
-    features = features and build_rival(dataclasses.replace(features, **small), dtype=dtype)
-    config = dataclasses.replace(description.config, **small)
-    return build_rival(config, description.num_classes, description.pair, features, dtype)
+    return build_rival(_small(description.config), description.num_classes, description.pair, dtype=description.dtype)
+
+
+def _small(config):
+    features = config.language_model and _small(config.language_model)
+    return dataclasses.replace(config, vocab_size=1, width=1, embedding_size=1, language_model=features)
 
 
 _FAMILY = Family("build_bilm, build_bilstm_classifier or build_bidaf", own_layers, _read, _rebuild)

@@ -80,6 +80,7 @@ class StudyDefinition:
 
 
 _NO_NSP, _LTR = Recipe(next_sentence=False), Recipe(next_sentence=False, causal=True)
+_GPT = dataclasses.replace(_LTR, special_tokens=False)
 
 
 def _scores(names, *values):
@@ -90,39 +91,13 @@ def _table_5(*values):
     return _scores("mnli qnli mrpc sst2 squad", *values)
 
 
-_PRETRAINING_TASKS = StudyDefinition(
-    "Pre-training tasks (table 5)",
-    (
-        Row("bert", "BERT", published=_table_5(84.4, 88.4, 86.7, 92.7, 88.5)),
-        Row("no_nsp", "No NSP", _NO_NSP, _table_5(83.9, 84.9, 86.5, 92.6, 87.9)),
-        Row("ltr", "LTR & No NSP", _LTR, _table_5(82.1, 84.3, 77.5, 92.1, 77.8)),
-        Row("ltr_bilstm", "LTR & No NSP + BiLSTM", _LTR, _table_5(82.1, 84.1, 75.7, 91.6, 84.9), bilstm=True),
-    ),
-    ("mnli", "qnli", "mrpc", "sst2", "squad"),
-    ("stsb", "mrpc", "sst2", "squad"),
-)
-
-
 def _sized(layers, width, heads, *values):
     size = f"L-{layers}_H-{width}_A-{heads}"
     published = _scores("perplexity mnli mrpc sst2", *values)
     return Row(size, f"{layers} layers, width {width}, {heads} heads", Recipe(size=size), published)
 
 
-_MODEL_SIZE = StudyDefinition(
-    "Model size (table 6)",
-    (
-        _sized(3, 768, 12, 5.84, 77.9, 79.8, 88.4),
-        _sized(6, 768, 3, 5.24, 80.6, 82.2, 90.7),
-        _sized(6, 768, 12, 4.68, 81.9, 84.8, 91.3),
-        _sized(12, 768, 12, 3.99, 84.4, 86.7, 92.9),
-        _sized(12, 1024, 16, 3.54, 85.7, 86.9, 93.3),
-        _sized(24, 1024, 16, 3.23, 86.6, 87.8, 93.7),
-    ),
-    ("mnli", "mrpc", "sst2"),
-    ("mrpc", "sst2"),
-)
-# The ladder of the other scales: Google's miniatures.
+# The ladder of the scales below the paper's: Google's miniatures.
 _SMALL_SIZES = tuple(
     Row(size, f"{layers} layers, width {width}", Recipe(size=size))
     for layers, width in ((2, 128), (4, 128), (2, 256), (4, 256), (4, 512))
@@ -136,63 +111,8 @@ def _masked(mask, same, random, *values):
     return Row(f"{mask}-{same}-{random}", title, recipe, _scores("mnli ner ner_features", *values))
 
 
-_MASKING = StudyDefinition(
-    "Masking (table 8)",
-    (
-        _masked(80, 10, 10, 84.2, 95.4, 94.9),
-        _masked(100, 0, 0, 84.3, 94.9, 94.0),
-        _masked(80, 0, 20, 84.1, 95.2, 94.6),
-        _masked(80, 20, 0, 84.4, 95.2, 94.7),
-        _masked(0, 20, 80, 83.7, 94.8, 94.6),
-        _masked(0, 0, 100, 83.6, 94.9, 94.6),
-    ),
-    ("mnli", "ner", "ner_features"),
-    ("sst2", "ner", "ner_features"),
-)
-
-_FEATURES = StudyDefinition(
-    "Features for named entities (table 7)",
-    (
-        Row("fine_tuned", "Fine-tuned", published={"ner": 96.4}),
-        *(
-            Row(features, title, published={"ner": score}, features=features)
-            for features, title, score in (
-                ("embeddings", "Embeddings", 91.0),
-                ("second_to_last", "Second-to-last hidden", 95.6),
-                ("last", "Last hidden", 94.9),
-                ("sum_last_four", "Weighted sum, last four", 95.9),
-                ("concat_last_four", "Concatenation, last four", 96.1),
-                ("sum_all", "Weighted sum, all layers", 95.5),
-            )
-        ),
-    ),
-    ("ner",),
-    ("ner",),
-)
-
-_STEPS = StudyDefinition(
-    "Pre-training steps (figure 5)",
-    tuple(
-        Row(f"{key}_{percent}", f"{title}, {percent} % of the steps", recipe, share=percent / 100)
-        for percent in (100, 70, 40, 20, 10)
-        for key, title, recipe in (("mlm", "Masked LM", Recipe()), ("ltr", "Left to right", _LTR))
-    ),
-    ("mnli",),
-    ("sst2",),
-)
-
-_POSITIONS = StudyDefinition(
-    "Position embeddings",
-    (
-        Row("learned", "Learned"),
-        Row("sinusoid", "Sinusoids", Recipe(positions="sinusoid")),
-        Row("none", "None", Recipe(positions="none")),
-    ),
-    ("mnli", "mrpc", "sst2"),
-    ("mrpc", "sst2"),
-)
-
-_GPT = Recipe(next_sentence=False, causal=True, special_tokens=False)
+def _on_features(features, title, score):
+    return Row(features, title, published={"ner": score}, features=features)
 
 
 def _table_1(*values):
@@ -203,40 +123,103 @@ def _published(key, title, squad):
     return Row(key, title, None, {"squad": squad})
 
 
-_RIVALS = StudyDefinition(
-    "Rivals (tables 1 and 2)",
-    (
-        Row("bert", "BERT", published=_table_1(84.6, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4, 88.5)),
-        Row("gpt", "Left to right, as GPT", _GPT, _table_1(82.1, 70.3, 87.4, 91.3, 45.4, 80.0, 82.3, 56.0, None)),
-        Row("bilstm", "BiLSTM+Attn, BiDAF", None, recurrent=True),
-        Row(
-            "elmo",
-            "BiLSTM+ELMo+Attn, BiDAF+ELMo",
-            Recipe(next_sentence=False, bilm=True),
-            _table_1(76.4, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8, 85.6),
-            recurrent=True,
-        ),
-        Row("sota", "Pre-OpenAI SOTA", None, _table_1(80.6, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7, None)),
-        _published("rm_reader", "R.M. Reader, ensemble", 87.9),
-        _published("qanet", "QANet, ensemble, on test", 90.5),
-        _published("nlnet", "nlnet, ensemble, on test", 91.7),
-        _published("human", "Human, on test", 91.2),
-    ),
-    ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "squad"),
-    ("sst2", "mrpc"),
-    {"mrpc": "f1", "qqp": "f1"},
-    "Published scores: of BERT BASE; on test for GLUE, on dev for SQuAD unless said otherwise. Recurrent models have "
-    "a learning rate of their own unless --learning_rate is given.",
-)
-
 STUDIES = {
-    "pretraining_tasks": _PRETRAINING_TASKS,
-    "model_size": _MODEL_SIZE,
-    "masking": _MASKING,
-    "features": _FEATURES,
-    "steps": _STEPS,
-    "positions": _POSITIONS,
-    "rivals": _RIVALS,
+    "pretraining_tasks": StudyDefinition(
+        "Pre-training tasks (table 5)",
+        (
+            Row("bert", "BERT", published=_table_5(84.4, 88.4, 86.7, 92.7, 88.5)),
+            Row("no_nsp", "No NSP", _NO_NSP, _table_5(83.9, 84.9, 86.5, 92.6, 87.9)),
+            Row("ltr", "LTR & No NSP", _LTR, _table_5(82.1, 84.3, 77.5, 92.1, 77.8)),
+            Row("ltr_bilstm", "LTR & No NSP + BiLSTM", _LTR, _table_5(82.1, 84.1, 75.7, 91.6, 84.9), bilstm=True),
+        ),
+        ("mnli", "qnli", "mrpc", "sst2", "squad"),
+        ("stsb", "mrpc", "sst2", "squad"),
+    ),
+    "model_size": StudyDefinition(
+        "Model size (table 6)",
+        (
+            _sized(3, 768, 12, 5.84, 77.9, 79.8, 88.4),
+            _sized(6, 768, 3, 5.24, 80.6, 82.2, 90.7),
+            _sized(6, 768, 12, 4.68, 81.9, 84.8, 91.3),
+            _sized(12, 768, 12, 3.99, 84.4, 86.7, 92.9),
+            _sized(12, 1024, 16, 3.54, 85.7, 86.9, 93.3),
+            _sized(24, 1024, 16, 3.23, 86.6, 87.8, 93.7),
+        ),
+        ("mnli", "mrpc", "sst2"),
+        ("mrpc", "sst2"),
+    ),
+    "features": StudyDefinition(
+        "Features for named entities (table 7)",
+        (
+            Row("fine_tuned", "Fine-tuned", published={"ner": 96.4}),
+            _on_features("embeddings", "Embeddings", 91.0),
+            _on_features("second_to_last", "Second-to-last hidden", 95.6),
+            _on_features("last", "Last hidden", 94.9),
+            _on_features("sum_last_four", "Weighted sum, last four", 95.9),
+            _on_features("concat_last_four", "Concatenation, last four", 96.1),
+            _on_features("sum_all", "Weighted sum, all layers", 95.5),
+        ),
+        ("ner",),
+        ("ner",),
+    ),
+    "masking": StudyDefinition(
+        "Masking (table 8)",
+        (
+            _masked(80, 10, 10, 84.2, 95.4, 94.9),
+            _masked(100, 0, 0, 84.3, 94.9, 94.0),
+            _masked(80, 0, 20, 84.1, 95.2, 94.6),
+            _masked(80, 20, 0, 84.4, 95.2, 94.7),
+            _masked(0, 20, 80, 83.7, 94.8, 94.6),
+            _masked(0, 0, 100, 83.6, 94.9, 94.6),
+        ),
+        ("mnli", "ner", "ner_features"),
+        ("sst2", "ner", "ner_features"),
+    ),
+    "steps": StudyDefinition(
+        "Pre-training steps (figure 5)",
+        tuple(
+            Row(f"{key}_{percent}", f"{title}, {percent} % of the steps", recipe, share=percent / 100)
+            for percent in (100, 70, 40, 20, 10)
+            for key, title, recipe in (("mlm", "Masked LM", Recipe()), ("ltr", "Left to right", _LTR))
+        ),
+        ("mnli",),
+        ("sst2",),
+    ),
+    "positions": StudyDefinition(
+        "Position embeddings",
+        (
+            Row("learned", "Learned"),
+            Row("sinusoid", "Sinusoids", Recipe(positions="sinusoid")),
+            Row("none", "None", Recipe(positions="none")),
+        ),
+        ("mnli", "mrpc", "sst2"),
+        ("mrpc", "sst2"),
+    ),
+    "rivals": StudyDefinition(
+        "Rivals (tables 1 and 2)",
+        (
+            Row("bert", "BERT", published=_table_1(84.6, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4, 88.5)),
+            Row("gpt", "Left to right, as GPT", _GPT, _table_1(82.1, 70.3, 87.4, 91.3, 45.4, 80.0, 82.3, 56.0, None)),
+            Row("bilstm", "BiLSTM+Attn, BiDAF", None, recurrent=True),
+            Row(
+                "elmo",
+                "BiLSTM+ELMo+Attn, BiDAF+ELMo",
+                Recipe(next_sentence=False, bilm=True),
+                _table_1(76.4, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8, 85.6),
+                recurrent=True,
+            ),
+            Row("sota", "Pre-OpenAI SOTA", None, _table_1(80.6, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7, None)),
+            _published("rm_reader", "R.M. Reader, ensemble", 87.9),
+            _published("qanet", "QANet, ensemble, on test", 90.5),
+            _published("nlnet", "nlnet, ensemble, on test", 91.7),
+            _published("human", "Human, on test", 91.2),
+        ),
+        ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "squad"),
+        ("sst2", "mrpc"),
+        {"mrpc": "f1", "qqp": "f1"},
+        "Published scores: of BERT BASE; on test for GLUE, on dev for SQuAD unless said otherwise. Recurrent models "
+        "have a learning rate of their own unless --learning_rate is given.",
+    ),
 }
 
 

@@ -59,13 +59,10 @@ class PretrainedModels:
             precision=self._precision,
             save_every=max(1, self._scale.steps // _PARTS),
         )
-        special_tokens = recipe.special_tokens
-        sources = [
-            self._data.records(length, special_tokens) for length in sorted({phase["length"] for phase in phases})
-        ]
+        names = [*sorted({phase["length"] for phase in phases}), "held_out"]
+        *sources, held_out = [self._data.records(name, recipe.special_tokens) for name in names]
         records = open_phases(phases, sources, objective)
-        source = self._data.records("held_out", special_tokens)
-        held_out = open_held_out(source, records[0], objective, examples=self._scale.eval_examples)
+        held_out = open_held_out(held_out, records[0], objective, examples=self._scale.eval_examples)
         return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
 
     def pretrain(self, recipe):

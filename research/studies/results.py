@@ -6,6 +6,7 @@ import pathlib
 from keras_bert.files import write_json, write_text
 from keras_bert.reports import charts, page
 from keras_bert.reports.environment import environment
+from keras_bert.runs import grid
 from research.studies import tables
 
 
@@ -21,23 +22,16 @@ def write_results(runner, output, seconds=0.0):
     scale, models = runner.scale, _models(runner)
     phases = "; ".join(f"{part['steps']:,} steps of {part['batch']} x {part['length']} tokens" for part in scale.phases)
     held_out = f" Held-out text: rows of {scale.phases[0]['length']} tokens." if perplexities else ""
-    facts = [f"Models: {models}. Pre-training: {phases}.{held_out}"]
-    text = "\n".join(
-        [
-            f"# {definition.title}\n",
-            tables.markdown(heads, [*ours, *published]),
-            *(f"- {line}" for line in [*facts, *differences, *notes]),
-        ]
-    )
+    lines = [f"Models: {models}. Pre-training: {phases}.{held_out}", *differences, *notes]
+    table = tables.markdown(heads, [*ours, *published])
+    text = "\n".join([f"# {definition.title}\n", table, *(f"- {line}" for line in lines)])
     write_json(output / "results.json", {"study": definition.title, "scores": scores, "perplexities": perplexities})
     write_text(output / "results.md", text + "\n")
-    settings = {row.title: tables.settings_text(found) for row in definition.rows for found in _any(scores, row)}
-    head = page.Head(
-        definition.title,
-        {"models": models, "pre-training": phases},
-        environment(seconds),
-        {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup, **settings},
-    )
+    settings = {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup}
+    for row in definition.rows:
+        for score in list(scores.get(row.key, {}).values())[:1]:  # Of the first task.
+            settings[row.title] = grid.setting_text(score["setting"])
+    head = page.Head(definition.title, {"models": models, "pre-training": phases}, environment(seconds), settings)
     figures = [_losses(runner.models.curves()), *_scores_over_steps(runner, columns, scores)]
     report = page.render(
         str(pathlib.Path(__file__).with_name("report.html")),
@@ -63,11 +57,6 @@ def _models(runner):
     names += [scale.bilstm for row in rows if row.recurrent and tasks[row.key] - {"squad"}]
     names += [scale.bidaf for row in rows if row.recurrent and "squad" in tasks[row.key]]
     return ", ".join(dict.fromkeys(names))
-
-
-def _any(scores, row):
-    """Returns the score of the first task of a row, in a list; empty if there is none."""
-    return list(scores.get(row.key, {}).values())[:1]
 
 
 def _losses(runs):

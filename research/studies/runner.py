@@ -45,12 +45,10 @@ class StudyRunner:
 
     def _check_tasks(self):
         """Raises before the pre-training if a row does not serve a task, or a model has too few positions for one."""
+        others = ", ".join(column.name for column in self.columns if column.name.startswith("ner"))
         for row in self._rows:
-            unknown = [column.name for column in self.columns if column.name.startswith("ner")]
-            if row.recurrent and unknown:
-                raise ValueError(
-                    f"--tasks: the row {row.key} serves the tasks of GLUE and squad. Received: {', '.join(unknown)}"
-                )
+            if row.recurrent and others:
+                raise ValueError(f"--tasks: the row {row.key} serves the tasks of GLUE and squad. Received: {others}")
         for recipe in dict.fromkeys(row.recipe for row in self._rows if not row.recurrent):
             name = recipe.size or self.scale.config
             positions = open_config(name).max_position_embeddings
@@ -105,9 +103,8 @@ class StudyRunner:
             return
         folder, with_bilstm = self._runs_folder(row, column), row.bilstm or _is_on_features(row, column)
         model, options = self._start(row, column)
-        task = column.make(model, folder, options, with_bilstm)
+        task, choices = column.make(model, folder, options, with_bilstm), self._choices(row, column)
         hyperparameters = Hyperparameters(best=False, precision=self._precision)
-        choices = self._choices(row, column)
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
         try:
             finetuning.run()
@@ -122,7 +119,7 @@ class StudyRunner:
         best = grid.seed_statistics(results, column.metric)[0]
         facts = {
             "asked": self._asked(row, column),
-            "heading": dataclasses.asdict(column.heading()),
+            "heading": column.heading(),
             "majority": (task.summary["majority"] or {}).get(column.metric),
         }
         write_json(self._scores(row, column.name), {**best, **facts})
@@ -142,8 +139,7 @@ class StudyRunner:
 
     def runs(self, row, column):
         """Returns the number of runs of a row and a task."""
-        choices = self._choices(row, column)
-        return len(choices["seed"]) * len(choices["learning_rate"])
+        return len(grid.settings(**self._choices(row, column)))
 
     def _choices(self, row, column):
         """Returns the grid of a row and a task."""
@@ -175,7 +171,7 @@ class StudyRunner:
 
     def headings(self, scores):
         """Returns the `Heading`s of the columns, and of other tasks that `scores` contain, in the study's order."""
-        found = {column.name: column.heading() for column in self.columns}
+        found = {column.name: column for column in self.columns}
         for row in scores.values():
             found |= {name: Heading(**score["heading"]) for name, score in row.items() if name not in found}
         return [found[name] for name in self._order() if name in found]
@@ -196,7 +192,7 @@ class StudyRunner:
 
 
 def _is_on_features(row, column):
-    return column.on_features or row.features is not None
+    return column.name == "ner_features" or row.features is not None
 
 
 class _OnlyScores(Finetuning):

@@ -20,16 +20,16 @@ class Scale:
     """Sizes of a study."""
 
     config: str  # Name of the model's size, unless a row has its own.
-    bilm: str  # Names of the sizes of the models that BERT is compared with, see `named_rival`.
-    bilstm: str
-    bidaf: str
-    vocab_size: int  # Size of the vocabulary if one is learned.
     phases: tuple  # Tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
     learning_rate: float  # Peak learning rate of pre-training.
-    warmup: float  # Fraction of the steps of pre-training used for warmup.
-    eval_examples: int  # Number of held-out examples for the perplexity.
-    seeds: tuple  # The seeds of fine-tuning.
     tasks: dict  # Dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
+    seeds: tuple = (1, 2, 3)  # The seeds of fine-tuning.
+    bilm: str = "bilm_H-128"  # Names of the sizes of the models that BERT is compared with, see `named_rival`.
+    bilstm: str = "bilstm_H-128_E-128"
+    bidaf: str = "bidaf_H-64_E-128"
+    vocab_size: int = 30522  # Size of the vocabulary if one is learned.
+    warmup: float = 0.1  # Fraction of the steps of pre-training used for warmup.
+    eval_examples: int = 2000  # Number of held-out examples for the perplexity.
     recurrent_rates: tuple = (1e-3,)  # The learning rates of models without BERT, for all tasks.
 
     def recipe(self, task):
@@ -52,71 +52,49 @@ def _tasks(glue, squad, ner, features_epochs):
     return {"glue": glue, "squad": squad, "ner": ner, "ner_features": features}
 
 
-_BASELINES = "bilm_H-128", "bilstm_H-128_E-128", "bidaf_H-64_E-128"
+_PAPER = FinetuningRecipe()
 _SQUAD = FinetuningRecipe((5e-5,), sequence_length=384)
-_SMALL = FinetuningRecipe((3e-4,), 32, 3)
+_SMALL = FinetuningRecipe((3e-4,))
+_TINY = dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4))
+_MINI = dataclasses.replace(_SMALL, train_examples=10_000)
 _DEMO = FinetuningRecipe((3e-4,), 16, 1, 64, 300, 200)
 
 SCALES = {
     # The paper's, for machines with accelerators.
     "base": Scale(
         "base",
-        "bilm",
-        "bilstm",
-        "bidaf",
-        30522,
         _phases((128, 900_000, 256), (512, 100_000, 256)),
         1e-4,
-        0.01,
-        2000,
+        _tasks(_PAPER, _SQUAD, _PAPER, 20),
         (1, 2, 3, 4, 5),
-        _tasks(FinetuningRecipe(), _SQUAD, FinetuningRecipe(epochs=3), 20),
+        *("bilm", "bilstm", "bidaf"),  # Of the published sizes.
+        warmup=0.01,
     ),
     # A day on one accelerator.
     "tiny": Scale(
         "tiny",
-        *_BASELINES,
-        30522,
         _phases((128, 180_000, 64), (512, 20_000, 16)),
         5e-4,
-        0.01,
-        2000,
-        (1, 2, 3),
-        _tasks(
-            dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4)),
-            dataclasses.replace(_SQUAD, learning_rates=(3e-4,)),
-            _SMALL,
-            20,
-        ),
+        _tasks(_TINY, dataclasses.replace(_SQUAD, learning_rates=(3e-4,)), _SMALL, 20),
+        warmup=0.01,
     ),
     # Hours on two cores.
     "mini": Scale(
         "L-4_H-128",
-        *_BASELINES,
-        8000,
         # Mostly short rows: a small model learns faster from them.
         _phases((32, 2000, 128), (128, 500, 32), (256, 150, 16)),
         1e-3,
-        0.1,
-        2000,
-        (1, 2, 3),
-        _tasks(
-            dataclasses.replace(_SMALL, train_examples=10_000),
-            FinetuningRecipe((3e-4,), 16, 3, 256, 2000, 2000),
-            dataclasses.replace(_SMALL, train_examples=10_000),
-            10,
-        ),
+        _tasks(_MINI, FinetuningRecipe((3e-4,), 16, 3, 256, 2000, 2000), _MINI, 10),
+        vocab_size=8000,
     ),
     # Minutes on two cores: shows that a study runs, not what it finds.
     "demo": Scale(
         "L-4_H-128",
-        *_BASELINES,
-        2000,
         _phases((32, 50, 32)),
         1e-3,
-        0.1,
-        200,
-        (1, 2),
         _tasks(_DEMO, dataclasses.replace(_DEMO, sequence_length=128, train_examples=100, dev_examples=50), _DEMO, 1),
+        (1, 2),
+        vocab_size=2000,
+        eval_examples=200,
     ),
 }

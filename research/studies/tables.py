@@ -2,8 +2,6 @@
 
 import math
 
-from keras_bert.runs import grid
-
 
 def heads(columns, perplexities):
     """Returns the titles of the columns."""
@@ -114,8 +112,3 @@ def markdown(heads, rows):
     """Returns a Markdown table."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
-
-
-def settings_text(found):
-    """Returns the best setting of a score as text, such as `learning_rate=0.0001, batch_size=32, epochs=3`."""
-    return grid.setting_text(found["setting"])
