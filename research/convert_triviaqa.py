@@ -55,8 +55,7 @@ class Arguments(CommandArguments):
 
 
 def main(arguments):
-    limits = arguments.max_words, arguments.sources
-    counts = convert(arguments.qa, arguments.evidence, arguments.output, *limits)
+    counts = convert(arguments.qa, arguments.evidence, arguments.output, arguments.max_words, arguments.sources)
     print(f"{counts.questions:,} questions, {counts.pairs:,} question-document pairs:")
     for reason, text in _REASONS.items():
         if counts.dropped[reason]:

@@ -31,11 +31,6 @@ class EncoderFeatures(Composite):
         self.features = features
         self.built = True
 
-    @property
-    def is_sum(self):
-        """Whether the states are added up by a `WeightedSum`."""
-        return self.features.startswith("sum_")
-
     def call(self, states):
         return ops.stop_gradient(ops.concatenate(states[_STATES[self.features]], axis=-1))
 

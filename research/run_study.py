@@ -87,9 +87,8 @@ class Arguments(CommandArguments):
 def check(arguments):
     """Finds mistakes in flags and paths."""
     common_flags.phases(arguments.phase)
-    for name in ("rows", "tasks", "seed", "learning_rate"):
-        values = getattr(arguments, name)
-        if values is not None and (not values or len(set(values)) < len(values)):
+    for name, values in arguments.values("rows", "tasks", "seed", "learning_rate").items():
+        if not values or len(set(values)) < len(values):
             received = ",".join(map(str, values))
             raise ValueError(f"--{name} must be a list without duplicates. Received: {received}")
     rows = define(arguments.study, arguments.scale == "base").rows

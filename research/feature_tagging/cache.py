@@ -30,6 +30,7 @@ class FeatureCache:
         if dtype not in ("float16", "float32"):
             raise ValueError(f"`dtype` must be 'float16' or 'float32'. Received: dtype={dtype!r}")
         self.path, self.width, self.dtype = pathlib.Path(path), width, np.dtype(dtype)
+        self._metadata = self.path.with_suffix(".json")
         self._inputs, self._array = inputs, None
         self.lengths = inputs["padding_mask"].row_lengths().numpy()
         self._ends = np.cumsum(self.lengths)
@@ -48,10 +49,6 @@ class FeatureCache:
     def __str__(self):
         shape = f"{self.tokens:,} tokens x {self.width:,} x {self.dtype.itemsize} bytes"
         return f"{shape} = {_amount(self.size)}"
-
-    @property
-    def _metadata(self):
-        return self.path.with_suffix(".json")
 
     def metadata(self):
         """Returns what is known of a complete file that fits, a dict with `seconds`; `None` if there is none."""

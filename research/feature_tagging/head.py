@@ -1,7 +1,5 @@
 """The head of the feature-based tagger (BERT, section 5.3): a BiLSTM on the hidden states of a frozen encoder."""
 
-import itertools
-
 import keras
 
 import keras_bert
@@ -41,7 +39,9 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
     select = EncoderFeatures(features, dtype=dtype, name="features")
     count = select.count(encoding.config.num_hidden_layers)
     # Differs from BERT: the paper gives no dropout rate.
-    layers = {"weighted_sum": WeightedSum(count, dtype=dtype, name="weighted_sum")} if select.is_sum else {}
+    layers = {}
+    if features.startswith("sum_"):
+        layers["weighted_sum"] = WeightedSum(count, dtype=dtype, name="weighted_sum")
     for index in range(num_layers):
         layers[f"bilstm_dropout_{index}"] = Dropout(dropout, dtype=dtype, name=f"bilstm_dropout_{index}")
         layers[f"bilstm_{index}"] = BiLSTM(width // 2, dtype=dtype, name=f"bilstm_{index}")
@@ -108,7 +108,7 @@ def _tag(layers, features, padding_mask):
 
 
 def _depth(layers):
-    return sum(1 for _ in itertools.takewhile(layers.__contains__, map("bilstm_{}".format, itertools.count())))
+    return sum(f"bilstm_{index}" in layers for index in range(_MOST_LAYERS))
 
 
 @keras_bert.register_head

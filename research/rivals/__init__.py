@@ -1,7 +1,7 @@
 """The models that BERT was compared with: ELMo's language model, GLUE's BiLSTM, BiDAF."""
 
 from keras_bert import register_models
-from research.rivals.config import KINDS, is_name
+from research.rivals.config import SIZES, is_name
 
 
 def load(path_or_name, *, dtype=None, vocabulary=None, lowercase=None, language_model=None):
@@ -21,7 +21,7 @@ def describe(model):
 
 register_models(
     "research.rivals",
-    model_types=[f"keras_bert_{kind}" for kind in KINDS],
+    model_types=[f"keras_bert_{kind}" for kind in SIZES],
     names=["bilm", "bilstm_classifier", "bidaf"],
     is_new=is_name,
 )

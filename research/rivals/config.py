@@ -3,14 +3,12 @@
 import dataclasses
 import re
 
-# Sizes that a name may contain, with the published ones.
-_SIZES = {
-    "bilm": {"width": 512, "num_layers": 2},
-    "bilstm": {"width": 1500, "num_layers": 2, "embedding_size": 300},
-    "bidaf": {"width": 100, "embedding_size": 200},
+# Sizes that a name may contain, with the published ones, and the rate of dropout.
+SIZES = {
+    "bilm": {"width": 512, "num_layers": 2, "dropout": 0.1},
+    "bilstm": {"width": 1500, "num_layers": 2, "embedding_size": 300, "dropout": 0.2},
+    "bidaf": {"width": 100, "embedding_size": 200, "dropout": 0.2},
 }
-KINDS = tuple(_SIZES)
-DROPOUT = {"bilm": 0.1, "bilstm": 0.2, "bidaf": 0.2}
 _LETTERS = {"H": "width", "L": "num_layers", "E": "embedding_size"}
 
 
@@ -77,18 +75,18 @@ def named_rival(name, vocab_size):
     """
     kind, *parts = str(name).split("_")
     matches = [re.fullmatch(r"([HLE])-([1-9]\d*)", part) for part in parts]
-    if kind not in _SIZES or not all(matches):
+    if kind not in SIZES or not all(matches):
         return None
     letters = [match[1] for match in matches]
     if len(set(letters)) < len(letters):
         raise ValueError(f"{name}: each size must be given once. Received: {', '.join(letters)}")
     given = {_LETTERS[match[1]]: int(match[2]) for match in matches}
-    if unknown := given.keys() - _SIZES[kind]:
-        known = ", ".join(letter for letter, size in _LETTERS.items() if size in _SIZES[kind])
+    if unknown := given.keys() - SIZES[kind]:
+        known = ", ".join(letter for letter, size in _LETTERS.items() if size in SIZES[kind])
         raise ValueError(f"{name}: {kind} has no {', '.join(sorted(unknown))}. Expected sizes {known}")
-    sizes = {"num_layers": 1, **_SIZES[kind], **given}
+    sizes = {"num_layers": 1, **SIZES[kind], **given}
     sizes.setdefault("embedding_size", sizes["width"])
-    return RivalConfig(kind, vocab_size, dropout=DROPOUT[kind], **sizes)
+    return RivalConfig(kind, vocab_size, **sizes)
 
 
 def is_name(name):

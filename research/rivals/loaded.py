@@ -40,10 +40,9 @@ class LoadedRival:
     has_pair_layers = True
 
     def __init__(self, name, config, metadata, model=None, language_model=None, dtype=None):
-        self._name, self.config, self.metadata, self._answerer = name, config, metadata, None
+        self._name, self.config, self._answerer = name, config, None
         self._model, self._language_model, self._dtype = model, language_model, dtype
-        vars(self).update(vars(metadata))
-        self.strip_accents = metadata.strip_accents
+        vars(self).update(vars(metadata), metadata=metadata, strip_accents=metadata.strip_accents)
 
     def __repr__(self):
         sizes = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value)

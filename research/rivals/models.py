@@ -13,7 +13,7 @@ import keras
 from keras_bert.layers import Dense, Dropout, OutputBias, TokenEmbedding
 from keras_bert.models import Family, own_layers
 from research.recurrent import BiLSTM, WeightedSum
-from research.rivals.config import DROPOUT, RivalConfig
+from research.rivals.config import SIZES, RivalConfig
 from research.rivals.layers import (
     AttentionFlow,
     BothDirections,
@@ -135,9 +135,8 @@ def build_bilstm_classifier(
     features = _features(language_model, vocab_size, dtype)
     drops = [Dropout(dropout, dtype=dtype, name=f"dropout_{index}") for index in range(num_layers)]
     lstms = [BiLSTM(width, dtype=dtype, name=f"bilstm_{index}") for index in range(num_layers)]
-    match_dropout, match = Dropout(dropout, dtype=dtype, name="match_dropout"), None
-    if pair:
-        match = BiLSTM(width, dtype=dtype, name="match_bilstm")
+    match_dropout = Dropout(dropout, dtype=dtype, name="match_dropout")
+    match = BiLSTM(width, dtype=dtype, name="match_bilstm") if pair else None
     hidden_dropout = Dropout(dropout, dtype=dtype, name="hidden_dropout")
     hidden = Dense(512, "tanh", dtype=dtype, name="hidden")
     head_dropout = Dropout(dropout, dtype=dtype, name="head_dropout")
@@ -318,16 +317,15 @@ def _read(layers):
     if "embedding" not in layers:  # A language model.
         config = _read_language_model(layers, layers["dropout_0"].rate)
         return RivalDescription(config, "language_model", None, None, layers["lstm_0"].dtype_policy.name, layers)
-    is_bidaf = "contextual_bilstm" in layers
-    kind = "bidaf" if is_bidaf else "bilstm"
-    lstm = layers["contextual_bilstm"] if is_bidaf else layers["bilstm_0"]
-    rate = layers["contextual_dropout" if is_bidaf else "dropout_0"].rate
-    table, num_layers = layers["embedding"], 1 if is_bidaf else _count(layers, "bilstm_")
-    features = _read_language_model(layers, DROPOUT["bilm"]) if "weighted_sum" in layers else None
-    config = RivalConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, rate, features)
-    head = ("question_answering", None, None)
-    if not is_bidaf:
+    if "contextual_bilstm" in layers:
+        kind, lstm, dropout, num_layers = "bidaf", layers["contextual_bilstm"], layers["contextual_dropout"], 1
+        head = ("question_answering", None, None)
+    else:
+        kind, lstm, dropout, num_layers = "bilstm", layers["bilstm_0"], layers["dropout_0"], _count(layers, "bilstm_")
         head = ("classification", layers["classifier"].units, "match_bilstm" in layers)
+    table = layers["embedding"]
+    features = _read_language_model(layers, SIZES["bilm"]["dropout"]) if "weighted_sum" in layers else None
+    config = RivalConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, dropout.rate, features)
     return RivalDescription(config, *head, lstm.dtype_policy.name, layers)
 
 

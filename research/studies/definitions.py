@@ -31,9 +31,8 @@ class Recipe:
         parts += [self.positions] * (self.positions != "learned")
         if (self.mask_share, self.random_share) != (0.8, 0.1):
             same = round(1 - self.mask_share - self.random_share, 6)
-            parts.append(
-                "mask-" + "-".join(f"{100 * share:.0f}" for share in (self.mask_share, same, self.random_share))
-            )
+            shares = self.mask_share, same, self.random_share
+            parts.append("mask-" + "-".join(f"{100 * share:.0f}" for share in shares))
         return "_".join([*parts, *([self.size] if self.size else [])]) or "bert"
 
 

@@ -32,7 +32,6 @@ def write_results(runner, output, seconds=0.0):
         for score in list(scores.get(row.key, {}).values())[:1]:  # Of the first task.
             settings[row.title] = grid.setting_text(score["setting"])
     head = page.Head(definition.title, {"models": models, "pre-training": phases}, environment(seconds), settings)
-    figures = [_losses(runner.models.curves()), *_scores_over_steps(runner, columns, scores)]
     report = page.render(
         str(pathlib.Path(__file__).with_name("report.html")),
         head=head,
@@ -41,7 +40,7 @@ def write_results(runner, output, seconds=0.0):
         published=published,
         differences=differences,
         notes=notes,
-        figures=[figure for figure in figures if figure],
+        figures=list(filter(None, _figures(runner, columns, scores))),
     )
     write_text(output / "report.html", report)
     return text
@@ -59,30 +58,25 @@ def _models(runner):
     return ", ".join(dict.fromkeys(names))
 
 
-def _losses(runs):
-    """Returns a figure of the lines of `metrics.jsonl` by pre-training; `None` without a point."""
-    series, key = [], []
-    for number, (name, lines) in enumerate(runs.items()):
-        points = charts.curve_points(lines, "evaluation", "mlm_loss")
-        if points:
-            series.append((f"h{number % 8} dev", name, points))
-            key.append((f"h{number % 8}", name))
-    return (charts.lines(series, "held-out loss of the language model", "pre-training steps"), key) if series else None
-
-
-def _scores_over_steps(runner, columns, scores):
-    """Yields a figure of each column with the scores over pre-training steps, unless all rows have all steps."""
+def _figures(runner, columns, scores):
+    """Yields figures of the held-out losses, and of each column over pre-training steps, unless all rows have all."""
+    runs = runner.models.curves()
+    losses = {name: charts.curve_points(lines, "evaluation", "mlm_loss") for name, lines in runs.items()}
+    yield _figure("held-out loss of the language model", losses)
     rows = [row for row in runner.definition.rows if row.key in scores]
-    if all(row.share == 1 for row in rows):
-        return
-    for column in columns:
+    for column in columns if any(row.share < 1 for row in rows) else ():
         models = {}
         for row in rows:
             mean = scores[row.key].get(column.name, {}).get("mean", math.nan)
             if not math.isnan(mean):  # A row that diverged has no point.
                 point = row.share * runner.scale.steps, 100 * mean
                 models.setdefault(row.title.partition(",")[0], []).append(point)
-        if models:
-            series = [(f"h{number} dev", name, sorted(points)) for number, (name, points) in enumerate(models.items())]
-            key = [(f"h{number}", name) for number, name in enumerate(models)]
-            yield charts.lines(series, f"{column.title}, {column.metric} (%)", "pre-training steps"), key
+        yield _figure(f"{column.title}, {column.metric} (%)", {name: sorted(found) for name, found in models.items()})
+
+
+def _figure(title, points):
+    """Returns a chart of the points by model, over pre-training steps, and its key; `None` without a point."""
+    known = [(f"h{number % 8}", name, found) for number, (name, found) in enumerate(points.items()) if found]
+    series = [(f"{style} dev", name, found) for style, name, found in known]
+    key = [(style, name) for style, name, _ in known]
+    return (charts.lines(series, title, "pre-training steps"), key) if series else None

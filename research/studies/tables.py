@@ -87,12 +87,8 @@ def notes(columns, scores, perplexities):
     elif runs:
         lines.append("Scores on dev in percent, of one run each.")
     for column in columns:
-        limits = [
-            f"{count:,} {part} examples"
-            for part, count in (("training", column.train_examples), ("dev", column.dev_examples))
-            if count
-        ]
-        if limits:
+        counts = {"training": column.train_examples, "dev": column.dev_examples}
+        if limits := [f"{count:,} {part} examples" for part, count in counts.items() if count]:
             lines.append(f"{column.title}: at most {' and '.join(limits)}.")
     if any(_majority(column.name, scores) for column in columns):
         lines.append(
