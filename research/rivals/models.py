@@ -66,7 +66,7 @@ def build_bilm(
         dtype=policy,
         name="token_embedding",
     )
-    layers = [token_embedding, BothDirections(dtype=policy, name="both_directions")]
+    layers: list[keras.Layer] = [token_embedding, BothDirections(dtype=policy, name="both_directions")]
     dropouts = [Dropout(dropout, dtype=policy, name=f"dropout_{index}") for index in range(num_layers + 1)]
     layers += [BiLSTM(width, separate=True, dtype=policy, name=f"lstm_{index}") for index in range(num_layers)]
     shift = NextAndPrevious(dtype=policy, name="next_and_previous")

@@ -1,6 +1,7 @@
 """A small manual TriviaQA: positions of answers, statistics of pairs, all errors, and the command."""
 
 import json
+import pathlib
 import unicodedata
 
 import pytest
@@ -99,21 +100,6 @@ def test_answers_not_found():
         assert triviaqa.find_answer(context, aliases) is None
 
 
-def test_documents_become_paragraphs(tmp_path):
-    rhine, bonn = "The Rhine\tflows past\r\nKöln and Bonn.", "Bonn is not Köln."
-    write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn=bonn, web__1="Köln")
-    entries = [
-        entry("tc_1", ["Cologne", "Köln"], ["Rhine.txt", "Bonn.txt"], ["1.txt"]),
-        entry("tc_2", ["Bonn"], ["Bonn.txt", "Rhine.txt"]),
-        entry("tc_3", ["Rhein"], ["Rhine.txt"]),
-    ]
-    counts, rows = convert(tmp_path, *entries)
-    first = [("tc_1--Rhine.txt", "Who is tc_1?", "Köln", 22), ("tc_2--Rhine.txt", "Who is tc_2?", "Bonn", 31)]
-    second = [("tc_1--Bonn.txt", "Who is tc_1?", "Köln", 12), ("tc_2--Bonn.txt", "Who is tc_2?", "Bonn", 0)]
-    assert rows == [("Rhine", rhine, first), ("Bonn", bonn, second)]
-    assert counts == triviaqa.Counts(3, 5, kept=4, answered=2, paragraphs=2, dropped={"no_answer": 1})
-
-
 def test_answers_after_the_first_words_are_dropped(tmp_path):
     for name, before in {"in": 399, "behind": 400}.items():
         write_evidence(tmp_path / "evidence", **{f"wikipedia__{name}": "é " * before + "Köln, and more"})
@@ -186,65 +172,49 @@ def test_file_names_and_contents(tmp_path):
     assert (rows[1][0], rows[1][2][0][2:]) == ("Über B", ("Köln", 4))
 
 
-def with_page(name):
-    return entry("tc_7", EntityPages=[{"Filename": name}])
-
-
-def without(value, name):
-    return {key: rest for key, rest in value.items() if key != name}
-
-
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "options", "message"),
     [
-        ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),
-        (without(entry("tc_7"), "Answer"), "tc_7 has no `Answer`. Expected the questions of train or dev, not of test"),
-        (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be strings. Received: 5"),
-        (with_page("/A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '/A.txt'"),
-        (with_page("../A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '../A.txt'"),
+        ({"Data": {}}, {}, "qa.json: expected TriviaQA's format, an object with a list `Data`"),
+        ({"QuestionId": "tc_7", "Question": "Who?"}, {}, "qa.json: tc_7 has no `Answer`. Expected the questions of tr"),
+        (entry("tc_7", Answer=answer("x", 5)), {}, "qa.json: tc_7: the answers must be strings. Received: 5"),
+        (
+            entry("tc_7", wikipedia=["/A.txt"]),
+            {},
+            "qa.json: tc_7: `Filename` must be a file of the evidence. Received: '/A.txt'",
+        ),
+        (
+            entry("tc_7", wikipedia=["../A"]),
+            {},
+            "qa.json: tc_7: `Filename` must be a file of the evidence. Received: '../A'",
+        ),
+        ({}, {"sources": ["wiki"]}, "`sources` must be among wikipedia, web. Received: sources=['wiki']"),
+        ({}, {"max_words": 0}, "`max_words` must be positive. Received: max_words=0"),
+        ({}, {"evidence": "no"}, "no: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/"),
+        ({}, {"output": "./qa.json"}, "qa.json: is one of the question files. Expected another file to write"),
+        ({}, {"max_words": 1}, "none of 1 pairs of question and document has an answer in the first 1 words"),
+        ({}, {"evidence": "out"}, "out: all documents are missing, the first is out/wikipedia/A.txt. Expected Trivia"),
     ],
 )
-def test_invalid_question_files(tmp_path, wrong, message):
-    write_evidence(tmp_path / "evidence", wikipedia__A="Köln")
-    path, good = tmp_path / "qa.json", entry("tc_1", wikipedia=["A.txt"])
-    if message.startswith("tc_"):
-        write_qa(path, good, wrong)
-    else:
-        path.write_text(json.dumps(wrong))
-    with pytest.raises(ValueError) as error:
-        triviaqa.convert([path], tmp_path / "evidence", tmp_path / "out.json")
-    assert str(error.value).startswith(f"{path}: {message}")
-    assert {file.name for file in tmp_path.iterdir()} == {"evidence", "qa.json"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sources": ["wiki"]}, "`sources` must be among wikipedia, web. Received: sources=['wiki']"),
-        ({"max_words": 0}, "`max_words` must be positive. Received: max_words=0"),
-        ({"evidence": "no"}, "no: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/"),
-        ({"output": "./qa.json"}, "qa.json: is one of the question files. Expected another file to write"),
-        ({"max_words": 1}, "none of 1 pairs of question and document has an answer in the first 1 words"),
-        ({"evidence": "out"}, "out: all documents are missing, the first is out/wikipedia/A.txt. Expected TriviaQA's"),
-    ],
-)
-def test_invalid_arguments(tmp_path, monkeypatch, options, message):
+def test_mistakes(tmp_path, monkeypatch, wrong, options, message):
+    """No file is modified, and no temporary file remains."""
     monkeypatch.chdir(tmp_path)
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
-    qa = write_qa(tmp_path / "qa.json", entry(wikipedia=["A.txt"]))
+    content = wrong if "Data" in wrong else {}
+    qa = write_qa(pathlib.Path("qa.json"), entry(wikipedia=["A.txt"]), *([wrong] if wrong else []), **content)
     (tmp_path / "out.json").write_text("as it was")
     (tmp_path / "out").mkdir()
     with pytest.raises(ValueError) as error:
         triviaqa.convert(**{"qa": [qa], "evidence": "evidence", "output": "out.json"} | options)
     assert str(error.value).startswith(message)
-    # No file is modified, and no temporary file remains.
     assert (tmp_path / "out.json").read_text() == "as it was"
     assert {file.name for file in tmp_path.iterdir()} == {"evidence", "qa.json", "out.json", "out"}
 
 
 def test_printed_counts_and_converted_file(tmp_path, monkeypatch):
     """Two questions about three documents; one document is missing, one does not mention Köln."""
-    write_evidence(tmp_path / "evidence", wikipedia__Rhine="Köln lies on the Rhine.", wikipedia__Bonn="Bonn too.")
+    rhine = "The Rhine\tflows past\r\nKöln and Bonn."
+    write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn="Bonn too.")
     pages = ["Rhine.txt", "Elbe.txt", "Bonn.txt"]
     write_qa(tmp_path / "train.json", entry("tc_1", ["Köln"], pages), entry("tc_2", ["The Rhine"], pages))
     monkeypatch.chdir(tmp_path)
@@ -256,7 +226,7 @@ def test_printed_counts_and_converted_file(tmp_path, monkeypatch):
         "2 kept, of 2 questions, in 1 contexts: out/triviaqa.json",
     ]
     questions = squad.read(tmp_path / "out/triviaqa.json")
-    assert questions.contexts == ["Köln lies on the Rhine."]
+    assert questions.contexts == [rhine]
     assert questions.ids == ["tc_1--Rhine.txt", "tc_2--Rhine.txt"]
     assert (questions.golds, questions.wrong) == ([["Köln"], ["Rhine"]], [])
-    assert questions.spans == [[(0, 5)], [(18, 23)]]  # In bytes; ö has two.
+    assert questions.spans == [[(22, 27)], [(4, 9)]]  # In bytes; ö has two.

@@ -14,8 +14,6 @@ from research import published
 
 pytestmark = pytest.mark.tensorflow
 
-NINE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte")
-
 
 def test_the_row_of_the_same_size():
     scores = {"mrpc": {"f1": 0.5}, "wnli": {"accuracy": 0.5}}
@@ -33,7 +31,7 @@ def test_the_row_of_the_same_size():
 
 
 def test_the_average_of_the_paper():
-    scores = {name: {leaderboard.TASKS[name].main_metric: 0.5} for name in (*NINE, "wnli")}
+    scores = {name: {task.main_metric: 0.5} for name, task in leaderboard.TASKS.items() if name != "ax"}
     base = published.glue(scores, keras_bert.BERT_BASE)[1][0].splitlines()[-1]
     paper = ["52.1", "93.5", "88.9", "85.8", "71.2", "84.6", "83.4", "90.5", "66.4", "", "79.6 |"]
     assert base.split(" | ")[1:] == paper

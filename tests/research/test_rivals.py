@@ -6,10 +6,13 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+import tensorflow as tf
+
 import keras_bert
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.questions import data as squad
 from pipelines import command
+from research import rivals
 from tests.pipelines.programs import call, finetune, flags_of, mistake, parsed
 from tests.pipelines.test_run_squad import answers_of, write_file
 from tests.tasks.classification.glue_files import write_task
@@ -54,7 +57,8 @@ def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     """The next command imports `research`, too."""
     monkeypatch.setattr(command, "_PLUGINS", ["research"])
     model = {"model": "bilstm_H-4_E-4_L-1", "vocab": made / "bert" / "vocab.txt"}
-    printed = finetune("research.run_glue", *glue(made, **model, learning_rate=1e-2, max_train_examples=6))
+    given, signatures = glue(made, **model, learning_rate=1e-2, max_train_examples=6), {}
+    printed = finetune("research.run_glue", *given, signatures=signatures)
     assert f'predict --plugins=research --model={made}/out/model "A text." "Its pair."' in printed
     assert parsed("research.run_glue", *glue(made, **model))[1].plugins == ["research"]
     setting = json.loads((made / "out" / "results.json").read_text())["best"]["setting"]
@@ -63,7 +67,8 @@ def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     assert "import research.rivals" in card
     heading, answer = call("pipelines.predict", f"--model={made}/out/model", "A text.", "Its pair.").splitlines()
     assert heading.split("\t")[0] == "label"
-    assert answer.split("\t")[0] in TASKS["wnli"].labels
+    found = signatures["serving_default"](tf.constant(["A text."]), tf.constant(["Its pair."]))
+    assert answer.split("\t")[0].encode() == found["label"].numpy()[0]
 
 
 @pytest.mark.slow
@@ -76,5 +81,9 @@ def test_a_bidaf_is_trained(made):
     finetune("research.run_squad", *flags_of(values), signatures=signatures)
     predictions = json.loads((made / "bidaf" / "dev" / "predictions.json").read_text())
     questions = squad.read(made / "dev1.json")
-    assert answers_of(signatures["serving_default"], questions) == [predictions[name] for name in questions.ids]
+    expected = [predictions[name] for name in questions.ids]
+    assert answers_of(signatures["serving_default"], questions) == expected
+    rows = zip(questions.questions, questions.context, strict=True)
+    asked = [{"question": question, "context": questions.contexts[number]} for question, number in rows]
+    assert [answer["answer"] for answer in rivals.load(made / "bidaf" / "model").predict(asked)] == expected
     assert "A BiDAF model for question answering" in (made / "bidaf" / "model" / "README.md").read_text()

@@ -10,7 +10,7 @@ import keras_bert
 from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
 from research.recurrent import FEATURES, BiLSTM, EncoderFeatures, WeightedSum
 from research.run_feature_tagging import FEATURES as NAMED
-from tests.conftest import eagerly, to_numpy
+from tests.conftest import to_numpy
 
 
 @pytest.fixture(scope="module")
@@ -127,20 +127,3 @@ def test_saved_models(config, batch, pieces, tmp_path, features):
     with pytest.raises(ValueError, match="Google's format has no names for a bilstm_tagging head"):
         keras_bert.save(model, tmp_path / "google", pieces, format="google")
     assert keras_bert.models.build_trimmed(model) is model
-
-
-@pytest.mark.tensorflow
-def test_answers(config, pieces, tmp_path):
-    """Of `predict` and of the signatures of a SavedModel."""
-    tf = pytest.importorskip("tensorflow")
-    from keras_bert.exporting.export import build_signatures
-
-    model = build_bilstm_tagger(keras_bert.build_encoder(config), 3, "last", width=8)
-    keras_bert.save(model, tmp_path / "model", pieces, labels=TAGS)
-    bert, texts = keras_bert.load(tmp_path / "model"), ["a b c d", "e"]
-    with eagerly():
-        signatures = build_signatures(bert.model(), bert.preprocessor(8), labels=TAGS)
-        assert {"serving_default", "words"} <= set(signatures)
-        found = signatures["serving_default"](tf.constant(texts))
-        answers = bert.predict(texts)
-    assert [len(answer["entities"]) for answer in answers] == found["entity_count"].numpy().tolist()

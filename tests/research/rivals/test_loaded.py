@@ -10,9 +10,9 @@ import keras_bert
 from keras_bert.runs.unchanged_inputs import differences
 from research import rivals
 from research.rivals.config import named_rival
-from research.rivals.models import build_bidaf, build_bilm, build_bilstm_classifier, build_rival, frozen_states
+from research.rivals.models import build_bidaf, build_bilm, build_rival, frozen_states
 from tests.checkpoints.conftest import edit
-from tests.conftest import eagerly, to_numpy
+from tests.conftest import to_numpy
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
 NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4_E-6"}
@@ -65,6 +65,7 @@ def assert_same(found, model):
     [
         ("bilstm", False, {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9}),
         ("bidaf", True, {"task": "squad", "null_threshold": -1.5}),
+        ("bilm", False, {}),
     ],
 )
 def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
@@ -75,18 +76,13 @@ def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
     assert {name: getattr(bert, name) for name in facts} == facts
     assert bert.config == keras_bert.describe(model).config
     assert_same(bert.model(), model)
-    if kind == "bilstm":
+    if kind == "bilm":
+        keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
+        assert rivals.load(tmp_path / "again" / "model.keras").config == bert.config
+    elif kind == "bilstm":
         edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
         with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the lo"):
             rivals.load(tmp_path)
-
-
-def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
-    bert = rivals.load(bilm)
-    assert (bert.config.kind, bert.vocabulary.pieces, bert.lowercase) == ("bilm", PIECES, False)
-    assert_same(bert.model(), language_model)
-    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
-    assert rivals.load(tmp_path / "again" / "model.keras").config == bert.config
 
 
 def test_dtypes(tmp_path, rows):
@@ -157,17 +153,18 @@ def test_names():
         named_rival("bilstm_H-4_H-8", 7)
 
 
-def test_states_of_a_deep_language_model(rows):
-    model = build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
+def test_frozen_states_are_those_of_the_language_model(rows):
+    model = build("bilm")
     inputs = {name: rows[name][:1, :1] for name in model.input}
     found = frozen_states(model, **inputs)
     for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
         np.testing.assert_allclose(to_numpy(state), to_numpy(expected), atol=1e-6)
 
 
+@pytest.mark.tensorflow
 def test_mistakes(bilm, language_model, tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    load, save = rivals.load, keras_bert.save
+    load, save, export = rivals.load, keras_bert.save, keras_bert.export
     bert, other = load(bilm), load("bilstm_H-4", vocabulary=PIECES)
     changed = build("bidaf")
     start = keras.layers.Activation("relu")(changed.output["start_logits"])
@@ -191,9 +188,9 @@ def test_mistakes(bilm, language_model, tmp_path):
         (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
         (lambda: other.model(), "bilstm_H-4 has no weights. Build a model with `classifier` or `span_labeler`"),
         (lambda: save(language_model, tmp_path / "google", PIECES, format="google"), "is saved with format='keras'"),
+        (lambda: export(language_model, bert.preprocessor(8), tmp_path / "1"), "answers no texts: export the model"),
         (lambda: save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
         (lambda: build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
         (lambda: rivals.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
         (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to research.rivals.describe f"),
     ):
@@ -201,28 +198,3 @@ def test_mistakes(bilm, language_model, tmp_path):
             call()
     with pytest.raises(AttributeError, match="is not a BERT and has no 'encoder'"):
         _ = bert.encoder
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("kind", ["bilstm", pytest.param("bidaf", marks=pytest.mark.slow)])
-def test_answers(language_model, tmp_path, kind):
-    """Those of the signature; of a BiDAF, from a SavedModel."""
-    tf = pytest.importorskip("tensorflow")
-    from keras_bert.exporting.export import build_signatures
-
-    facts = {"labels": ["no", "so", "yes"], "pair": True} if kind == "bilstm" else {}
-    keras_bert.save(build(kind), tmp_path, PIECES, **facts)
-    bert, rows = rivals.load(tmp_path), [("a b", "c a b"), ("c", "e f g h a")]
-    names = ("text", "pair") if kind == "bilstm" else ("question", "context")
-    texts = {name: tf.constant(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
-    preprocessor, key = bert.preprocessor(8), "label" if kind == "bilstm" else "answer"
-    with eagerly():
-        if kind == "bilstm":
-            found = build_signatures(bert.model(), preprocessor, **facts)["serving_default"](*texts.values())
-        else:
-            keras_bert.export(bert.model(), preprocessor, tmp_path / "1")
-            found = tf.saved_model.load(tmp_path / "1").signatures["serving_default"](**texts)
-        asked = [dict(zip(names, row, strict=True)) for row in rows]
-        assert [answer[key] for answer in bert.predict(asked)] == [text.decode() for text in found[key].numpy()]
-    with pytest.raises(ValueError, match="answers no texts: export the model that"):
-        keras_bert.export(language_model, preprocessor, tmp_path / "bilm")
