@@ -175,7 +175,7 @@ def pieces():
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters[:19])]
 
 
-TRANSFORMER = keras_bert.translation.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=24)
+TRANSFORMER = keras_bert.translation.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=10)
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ ARGUMENTS = {
     "--student_layers=6": "--student_layers=1",
 }
 TRANSFORMER = {"hidden_size": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_attention_heads": 2}
+TRANSFORMER["max_position_embeddings"] = 20
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 EPOCHS = re.compile(r"\bepochs ?= ?\d+")
 
@@ -104,7 +105,7 @@ def test_quick_blocks(page, workspace):
 @_pages_with("run", "run slowly")
 def test_pages_as_a_whole(page, workspace, monkeypatch):
     if page.name == "translation.md":  # Models of few steps do not end their translations, here of few tokens.
-        monkeypatch.setattr("keras_bert.translation.signature._MORE", 9)
+        monkeypatch.setattr("keras_bert.translation.signature._MORE", 3)
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
         monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
     monkeypatch.setattr("keras_bert.runs.results.export", lambda *_, **options: None)  # Tested by command.

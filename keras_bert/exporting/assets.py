@@ -69,11 +69,15 @@ def check_same_model(directory, about):
         )
 
 
-def write(directory, signatures, about, eagerly=True):
-    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, run on the probes."""
+def write(directory, signatures, about, graphs=None):
+    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, which run on the probes.
+
+    They run eagerly, or their graphs, if `graphs` has these by name.
+    """
     folder = directory / FOLDER
     folder.mkdir()
-    probes = {name: _probe(name, function, eagerly) for name, function in signatures.items()}
+    functions = graphs or {name: function.python_function for name, function in signatures.items()}
+    probes = {name: _probe(name, function, functions[name]) for name, function in signatures.items()}
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
     # Options may be NumPy scalars.
     text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
@@ -101,11 +105,11 @@ def probe_inputs(name, function):
     return {spec.name: _example(name, spec, rows) for spec in function.input_signature}
 
 
-def _probe(name, function, eagerly):
+def _probe(name, signature, function):
     """Returns probe inputs of a signature and the outputs of its function."""
-    inputs = probe_inputs(name, function)
+    inputs = probe_inputs(name, signature)
     with tf.init_scope():
-        outputs = (function.python_function if eagerly else function)(*inputs.values())
+        outputs = function(*inputs.values())
     return inputs, outputs
 
 

@@ -161,10 +161,12 @@ def export(
     # A server that watches the folder never sees an incomplete model.
     with replacing(directory) as temporary:
         with tracing as module.weights:
-            tf.saved_model.save(module, str(temporary), signatures)
+            # In int8, there are only the graphs: traced here, they are not traced again to run them.
+            graphs = {name: function.get_concrete_function() for name, function in signatures.items()}
+            tf.saved_model.save(module, str(temporary), graphs)
             _name_methods(temporary / "saved_model.pb")
             if precision is not None:
-                assets.write(temporary, signatures, about, eagerly=False)  # In int8, there is only the graph.
+                assets.write(temporary, signatures, about, graphs)
         if precision is None:
             assets.write(temporary, signatures, about)
 
