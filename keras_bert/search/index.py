@@ -17,20 +17,9 @@ from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_choice, check_count
 from keras_bert.heads.registry import head_named
 from keras_bert.runs.unchanged_inputs import differences
-from keras_bert.search import vector_files
+from keras_bert.search import index_files, vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
-from keras_bert.search.index_files import (
-    IndexFacts,
-    check_folder,
-    find_facts,
-    open_offsets,
-    passage_line,
-    passages_path,
-    read_facts,
-    read_passage,
-    write_facts,
-    write_passages,
-)
+from keras_bert.search.index_files import IndexFacts
 from keras_bert.similarity import unit
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
@@ -69,8 +58,8 @@ class SearchIndex:
     """
 
     def __init__(self, directory: str | os.PathLike, bert: LoadedBert | None = None):
-        self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
-        self._offsets = [open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
+        self.directory, self.facts = pathlib.Path(directory), index_files.find_facts(directory)
+        self._offsets = [index_files.open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
         self._vectors = vector_files.open_vectors(directory, self.facts)
         self._name = self.facts.name if bert is None else bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
@@ -134,18 +123,18 @@ class SearchIndex:
             raise ValueError(f"`number` must be that of a passage, 0 to {len(self) - 1}. Received: number={number}")
         block, row = divmod(number, self.facts.block)
         start, end = self._offsets[block][row : row + 2].tolist()
-        path = passages_path(self.directory, block)
+        path = index_files.passages_path(self.directory, block)
         with open(path, "rb") as file:
             file.seek(start)
-            return read_passage(path, row + 1, file.read(end - start))
+            return index_files.read_passage(path, row + 1, file.read(end - start))
 
     def ids(self):
         """Yields the ids of all passages in order."""
         for block in range(self.facts.blocks):
-            path = passages_path(self.directory, block)
+            path = index_files.passages_path(self.directory, block)
             with open(path, "rb") as file:
                 for line, content in enumerate(file, 1):
-                    yield read_passage(path, line, content)["id"]
+                    yield index_files.read_passage(path, line, content)["id"]
 
     @functools.cached_property
     def bert(self):
@@ -271,7 +260,7 @@ def build_index(
             vector_files.join_blocks(directory, facts)
     for number in range(facts.blocks):
         vector_files.block_path(directory, number).unlink(missing_ok=True)
-    write_facts(directory, dataclasses.replace(facts, complete=True))
+    index_files.write_facts(directory, dataclasses.replace(facts, complete=True))
     return SearchIndex(directory, bert)
 
 
@@ -307,7 +296,7 @@ def _survey(read):
     """Reads the passages once. Returns their number and fingerprint; raises an error if two have the same id."""
     digest, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
     for passage in read():
-        digest.update(passage_line(passage))
+        digest.update(index_files.passage_line(passage))
         ids.append(hash(passage.id))
     hashes, counts = np.unique(np.asarray(ids), return_counts=True)
     if repeated := set(hashes[counts > 1].tolist()):
@@ -325,10 +314,10 @@ def _begin(directory, facts):
 
     A build without the name of the model keeps the one that the index has.
     """
-    check_folder(directory)
-    before = read_facts(directory)
+    index_files.check_folder(directory)
+    before = index_files.read_facts(directory)
     if before is None:
-        write_facts(directory, facts)
+        index_files.write_facts(directory, facts)
         return facts
     ignored = {"name": None, "complete": False}
     first, second = (_flat(dataclasses.replace(each, **ignored)) for each in (before, facts))
@@ -361,7 +350,7 @@ def _write_blocks(bert, read, directory, facts, batch_size):
             )
             _check_vectors(vectors[rows], [block[row] for row in rows])
             yield
-        write_passages(directory, number, block)
+        index_files.write_passages(directory, number, block)
         vector_files.write_block(directory, number, vectors)
 
 

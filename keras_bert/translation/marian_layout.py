@@ -14,10 +14,9 @@ from keras_bert.checkpoints.weight_files import write_tensors
 from keras_bert.files import write_json
 from keras_bert.text.vocabulary import Vocabulary
 
-MODEL_TYPE = "marian"
 # Keys of the config that change the model, with the only values that are supported.
 FIXED = {
-    "model_type": MODEL_TYPE,
+    "model_type": "marian",
     "scale_embedding": True,
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,

@@ -78,7 +78,7 @@ class TranslationRun(Run):
 
     def create_trainer(self, stage, folder, weights, metrics=()):
         setting, shared, task = self.setting, self.hyperparameters, self.task
-        batches = task.batches(stage, setting["tokens_per_batch"], setting["seed"])
+        batches = task.batches(setting["tokens_per_batch"], setting["seed"])
         steps = setting["epochs"] * batches.steps
         warmup = task.warmup_steps(steps)
         if warmup > steps:

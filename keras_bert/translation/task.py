@@ -61,15 +61,16 @@ class TranslationTask(Task):
         features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
         return Split(name, pairs, features, features.labels)
 
-    def batches(self, stage, batch_size, seed=0, grouped=True):
-        """Returns the training batches of up to `batch_size` tokens of each side; they are always grouped by length."""
-        features, labels = stage()
-        return PairBatches(features.sources, features.targets, labels, tokens_per_batch=batch_size, seed=seed)
+    def batches(self, tokens_per_batch, seed=0):
+        """Returns the training batches of up to this number of tokens of each side, grouped by length."""
+        return self._batches("train", tokens_per_batch=tokens_per_batch, seed=seed)
 
     def select(self, setting):
-        features = self.splits["dev"][0].inputs
-        sides = features.sources, features.targets, features.labels
-        return PairBatches(*sides, tokens_per_batch=setting["tokens_per_batch"], shuffle=False)
+        return self._batches("dev", tokens_per_batch=setting["tokens_per_batch"], shuffle=False)
+
+    def _batches(self, name, **options):
+        features = self.splits[name][0].inputs
+        return PairBatches(features.sources, features.targets, features.labels, **options)
 
     def warmup_steps(self, steps):
         """Returns the number of warm-up steps of a run of `steps`."""
@@ -77,7 +78,7 @@ class TranslationTask(Task):
 
     def learning_rate(self, tokens_per_batch, epochs):
         """Returns the paper's peak learning rate, with at least 1,000 steps of warm-up."""
-        warmup = self.warmup_steps(epochs * self.batches(self.train[0], tokens_per_batch).steps)
+        warmup = self.warmup_steps(epochs * self.batches(tokens_per_batch).steps)
         return (self.config.hidden_size * max(warmup, 1000)) ** -0.5
 
     def score(self, targets, outputs):
