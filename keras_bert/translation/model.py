@@ -105,7 +105,8 @@ class TransformerDescription:
 
     def blocks(self, side):
         """Returns the blocks of a side, "source" or "target", in order."""
-        return _blocks(self.layers, side)
+        count = {"source": self.config.num_encoder_layers, "target": self.config.num_decoder_layers}[side]
+        return [self.layers[f"{side}_block_{index}"] for index in range(count)]
 
     def write(self, directory, vocabulary=None, dtype="float32"):
         """Writes the model in Marian's layout, without `vocab.txt` if there is no reversible vocabulary."""
@@ -120,34 +121,21 @@ class TransformerDescription:
 
 def _read(layers):
     """Returns the description of a model with these layers."""
-    config = _config(layers)
-    _check_sides(layers)
-    return TransformerDescription(config, layers, layers["token_embedding"].dtype_policy.name)
-
-
-def _blocks(layers, side):
-    count = sum(name.startswith(f"{side}_block_") for name in layers)
-    return [layers[f"{side}_block_{index}"] for index in range(count)]
-
-
-def _config(layers):
-    block, embeddings = layers["source_block_0"], layers["source_embeddings"]
+    block, embeddings, table = layers["source_block_0"], layers["source_embeddings"], layers["token_embedding"]
     settings = {key: getattr(block, name) for name, key in _BLOCK_SETTINGS.items()}
     settings |= {key: getattr(embeddings, name) for name, key in _EMBEDDING_SETTINGS.items()}
-    return TransformerConfig(
-        vocab_size=layers["token_embedding"].input_dim,
-        num_encoder_layers=len(_blocks(layers, "source")),
-        num_decoder_layers=len(_blocks(layers, "target")),
+    config = TransformerConfig(
+        vocab_size=table.input_dim,
+        num_encoder_layers=sum(name.startswith("source_block_") for name in layers),
+        num_decoder_layers=sum(name.startswith("target_block_") for name in layers),
         output_bias="output_bias" in layers,
         **settings,
     )
-
-
-def _check_sides(layers):
-    """Raises if source and target have different sizes, which the config stores once."""
+    # The config stores the sizes of both sides once.
     for name, size in (("embeddings", "max_length"), ("block_0", "intermediate_size")):
         sizes = [getattr(layers[f"{side}_{name}"], size) for side in ("source", "target")]
         expect(sizes[0] == sizes[1], f"the sides have different {size}: {sizes[0]} and {sizes[1]}")
+    return TransformerDescription(config, layers, table.dtype_policy.name)
 
 
 def describe(model):

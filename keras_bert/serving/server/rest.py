@@ -47,12 +47,12 @@ class _Log(logging.LoggerAdapter):
 class Rest:
     """REST handlers of a `Service`."""
 
-    def __init__(self, service, settings):
-        self._service, self._settings = service, settings
+    def __init__(self, service):
+        self._service, self._settings = service, service.settings
 
     def runner(self):
         """Returns an aiohttp runner; the caller sets it up and adds sites."""
-        app = web.Application(middlewares=[_errors, self._hosts], client_max_size=self._service.max_body_bytes)
+        app = web.Application(middlewares=[_errors, self._hosts], client_max_size=self._settings.max_body_bytes)
         app.router.add_get("/", self._index)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)

@@ -21,7 +21,7 @@ class Rpc:
 
     def server(self):
         """Returns a gRPC server; the caller adds a port and starts it."""
-        limit = self._service.max_body_bytes
+        limit = self._service.settings.max_body_bytes
         server = grpc.aio.server(
             # Without `so_reuseport=0`, two servers could share a port and split the requests.
             options=[("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)]

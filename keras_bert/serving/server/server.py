@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import socket
 import threading
@@ -10,58 +9,21 @@ import threading
 from aiohttp import web
 
 from keras_bert.serving.errors import one_line
-from keras_bert.serving.server.batching import Batcher
 from keras_bert.serving.server.rest import Rest
 from keras_bert.serving.server.rpc import Rpc
-from keras_bert.serving.server.service import Counters, Service
-from keras_bert.serving.server.shelf import Shelf
+from keras_bert.serving.server.service import Service, Settings
 
 _LOG = logging.getLogger("keras_bert.serving")
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Server settings."""
-
-    host: str = "127.0.0.1"
-    port: int = 8501  # REST port; 0 selects a free port.
-    grpc_port: int | None = 8500  # 0 selects a free port, `None` disables gRPC.
-    batch_window_ms: float = 2.0  # How long the first request of a batch waits for more.
-    max_batch_size: int = 32  # Maximum number of rows of a batch.
-    max_queue: int = 1000  # Maximum number of waiting requests.
-    max_body_bytes: int = 8 << 20  # Maximum size of a request.
-    max_request_rows: int = 1000  # Maximum number of rows of a request.
-    allowed_hosts: tuple = ()  # Names of the server beside localhost and `host`; "*" allows all.
-    read_seconds: float = 60.0  # Timeout for the headers and for the body of a request, and of idle connections.
-    poll_seconds: float = 1.0  # Interval between scans of the folder.
-    shutdown_seconds: float = 20.0  # Timeout for running requests on shutdown.
-
-    def __post_init__(self):
-        for name in ("max_batch_size", "max_queue", "max_body_bytes", "max_request_rows", "poll_seconds"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"`{name}` must be greater than 0. Received: {name}={getattr(self, name)}")
-        if self.batch_window_ms < 0:
-            raise ValueError(f"`batch_window_ms` must not be negative. Received: {self.batch_window_ms}")
 
 
 class Server:
     """Serves a folder of `<model>/<version>/saved_model.pb` at `port` and `grpc_port` until stopped."""
 
     def __init__(self, directory, settings=None):
-        self._settings = settings = settings or Settings()
-        counters = Counters()
-        self.shelf = Shelf(directory)
-        self.batcher = Batcher(
-            settings.batch_window_ms / 1e3,
-            settings.max_batch_size,
-            settings.max_queue,
-            lambda name, rows: counters.batch_rows.labels(name).observe(rows),
-        )
-        counters.waiting.set_function(lambda: self.batcher.waiting)
-        counters.ready.set_function(lambda: self.shelf.ready)
-        service = Service(self.shelf, self.batcher, settings.max_body_bytes, settings.max_request_rows, counters)
-        self._runner = Rest(service, settings).runner()
-        self._rpc = Rpc(service)
+        self._settings = settings or Settings()
+        service = Service(directory, self._settings)
+        self.shelf, self.batcher = service.shelf, service.batcher
+        self._runner, self._rpc = Rest(service).runner(), Rpc(service)
         self._grpc = None
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True, name="shelf")

@@ -19,6 +19,31 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Server settings."""
+
+    host: str = "127.0.0.1"
+    port: int = 8501  # REST port; 0 selects a free port.
+    grpc_port: int | None = 8500  # 0 selects a free port, `None` disables gRPC.
+    batch_window_ms: float = 2.0  # How long the first request of a batch waits for more.
+    max_batch_size: int = 32  # Maximum number of rows of a batch.
+    max_queue: int = 1000  # Maximum number of waiting requests.
+    max_body_bytes: int = 8 << 20  # Maximum size of a request.
+    max_request_rows: int = 1000  # Maximum number of rows of a request.
+    allowed_hosts: tuple = ()  # Names of the server beside localhost and `host`; "*" allows all.
+    read_seconds: float = 60.0  # Timeout for the headers and for the body of a request, and of idle connections.
+    poll_seconds: float = 1.0  # Interval between scans of the folder.
+    shutdown_seconds: float = 20.0  # Timeout for running requests on shutdown.
+
+    def __post_init__(self):
+        for name in ("max_batch_size", "max_queue", "max_body_bytes", "max_request_rows", "poll_seconds"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"`{name}` must be greater than 0. Received: {name}={getattr(self, name)}")
+        if self.batch_window_ms < 0:
+            raise ValueError(f"`batch_window_ms` must not be negative. Received: {self.batch_window_ms}")
+
+
 class Counters:
     """Prometheus metrics of one server."""
 
@@ -53,15 +78,18 @@ class Call:
         return spec
 
 
-@dataclasses.dataclass(frozen=True)
 class Service:
-    """Handles requests of both protocols."""
+    """Handles requests of both protocols for the models of a folder."""
 
-    shelf: Shelf
-    batcher: Batcher
-    max_body_bytes: int
-    max_rows: int
-    counters: Counters
+    def __init__(self, directory, settings):
+        self.settings, self.shelf, self.counters = settings, Shelf(directory), Counters()
+        window, rows = settings.batch_window_ms / 1e3, settings.max_batch_size
+        self.batcher = Batcher(window, rows, settings.max_queue, self._observe_batch)
+        self.counters.waiting.set_function(lambda: self.batcher.waiting)
+        self.counters.ready.set_function(lambda: self.shelf.ready)
+
+    def _observe_batch(self, name, rows):
+        self.counters.batch_rows.labels(name).observe(rows)
 
     async def run(self, call, version, signature, inputs):
         """Validates the inputs, a dict of NumPy arrays, and runs them in a batch."""
@@ -74,8 +102,8 @@ class Service:
         self.check_rows(call.rows)
 
     def check_rows(self, rows):
-        if rows > self.max_rows:
-            expected = f"Expected at most {self.max_rows} (--max_request_rows): send several requests"
+        if rows > self.settings.max_request_rows:
+            expected = f"Expected at most {self.settings.max_request_rows} (--max_request_rows): send several requests"
             raise RequestError("RESOURCE_EXHAUSTED", f"the request has {rows} rows. {expected}", status=413)
 
     def status(self, call, name, number):
