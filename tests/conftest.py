@@ -80,7 +80,8 @@ def _file():
 @pytest.fixture(autouse=True)
 def _seed(_file):
     # A seed clears TensorFlow's cache of kernels, in which some have a random state: none that we use. To make all
-    # kernels anew for every test takes a sixth of the time of all tests. There is no public function that does not.
+    # kernels anew for every test takes up to a tenth of the time of tests with many operations, and nothing of others.
+    # It can go when TensorFlow sets seeds without clearing the cache.
     with _KEPT_KERNELS:
         keras.utils.set_random_seed(SEED)
 
