@@ -119,18 +119,7 @@ def parse(document, cls, arguments):
         absl.flags.Error or ValueError: if the arguments are wrong.
     """
     fields = flag_fields(cls)
-    try:
-        known, positional = _read(fields, arguments)
-    except flags.UnrecognizedFlagError as error:
-        more = hint(error.flagname, fields, _HINTS, "--{}", "See --help")
-        raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
-    except flags.CantOpenFlagFileError as error:
-        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
-    except flags.IllegalFlagValueError as error:
-        given = re.fullmatch(r"flag (--\w+)(=.*?): .*Non-boolean.*", str(error), re.DOTALL)
-        raise ValueError(
-            f"{given[1]} must be true or false. Received: {given[1]}{given[2]}" if given else error
-        ) from None
+    known, positional = _read(fields, arguments)
     values = {name: _value(known[name], field) for name, field in fields.items()}
     if missing := [name for name, field in fields.items() if field.metadata["required"] and not values[name]]:
         raise ValueError(" ".join([*(_missing(name, document, cls, fields[name]) for name in missing), "See --help"]))
@@ -154,9 +143,20 @@ def _read(fields, arguments, known_only=False):
         if is_list:
             define = flags.DEFINE_multi_string if field.metadata["repeatable"] else flags.DEFINE_list
         define(name, None, "", flag_values=known)
-    # A flagfile may start with a byte order mark.
-    texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
-    return known, known(["", *texts], known_only)[1:]
+    try:
+        # A flagfile may start with a byte order mark.
+        texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
+        return known, known(["", *texts], known_only)[1:]
+    except flags.UnrecognizedFlagError as error:
+        more = hint(error.flagname, fields, _HINTS, "--{}", "See --help")
+        raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
+    except flags.CantOpenFlagFileError as error:
+        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
+    except flags.IllegalFlagValueError as error:
+        given = re.fullmatch(r"flag (--\w+)(=.*?): .*Non-boolean.*", str(error), re.DOTALL)
+        raise ValueError(
+            f"{given[1]} must be true or false. Received: {given[1]}{given[2]}" if given else error
+        ) from None
 
 
 def _value(parsed, field):
@@ -167,7 +167,7 @@ def _value(parsed, field):
         return found
     (least, most), names = field.metadata["limits"], field.metadata["values"]
     with contextlib.suppress(ValueError):
-        values = [kind(text) for text in (found if is_list else [found])]
+        values = [_integer(text) if kind is int else kind(text) for text in (found if is_list else [found])]
         if all(value in names if names else kind is str or _is_within(value, least, most) for value in values):
             return values if is_list else values[0]
     expected = "an integer" if kind is int else "a finite number" if least is None else "a number"
@@ -177,8 +177,13 @@ def _value(parsed, field):
     raise ValueError(f"--{parsed.name} must be {expected}{several}. Received: {parsed.serialize()}")
 
 
+def _integer(value):
+    return int(value, 0 if value[:2] in ("0x", "0o") else 10) if isinstance(value, str) else value
+
+
 def _is_within(value, least, most):
-    return math.isfinite(value) and (least is None or value >= least) and (most is None or value <= most)
+    is_finite = isinstance(value, int) or math.isfinite(value)
+    return is_finite and (least is None or value >= least) and (most is None or value <= most)
 
 
 def _missing(name, document, cls, field):

@@ -17,7 +17,7 @@ from .arguments import CommandArguments, flag
 from .command import spelling
 
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
-_ONE, _ADAPTED = "folds, which keep one model", "lora_rank, whose adapter needs the whole model"
+_ADAPTED = "lora_rank, whose adapter needs the whole model"
 
 
 class Training(CommandArguments):
@@ -52,7 +52,7 @@ class FinetuningFlags(Hyperparameters, Training):
     epochs: list[int] = flag(None, "Number(s) of epochs; default: {epochs}.", least=1)
     seed: list[int] = flag((1,), "Random seed(s).", least=0)
     log_every: int = flag(1, "Steps between lines of metrics.jsonl.", least=1)
-    ensemble: int = flag(1, "Number of the best runs whose predictions are averaged.", least=1, excludes=(_ONE,))
+    ensemble: int = flag(1, "Number of the best runs whose predictions are averaged.", least=1)
     max_train_examples: int = flag(None, "Number of training examples to use.", least=1)
 
     @property

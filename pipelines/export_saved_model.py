@@ -76,7 +76,7 @@ class Arguments(CommandArguments):
     )
     output_dir: str = flag(None, "Folder of the model or, SavedModel, of a version.", required=True)
 
-    overwrite: bool = flag(False, "SavedModel: whether one of another model is replaced.")
+    overwrite: bool = flag(False, "SavedModel: whether one of another model is replaced.", needs="format=saved_model")
 
     @property
     def options(self):

@@ -32,14 +32,18 @@ class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
     wording = TaskFlags.wording | {"train": ": CSV, TSV, JSONL or SQuAD's JSON", "dev": "; like --train_file"}
     wording |= {"rates": "2e-5"}
 
+    def check_conditions(self):
+        for name in ("lora_rank", "lora_alpha"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"--{name}: sentence encoders are trained whole. Expected no --{name}")
+        super().check_conditions()
+
     def more(self):
         model = shlex.quote(str(self.output / "model"))
         return [f"{command.spelling('search')} --model={model} --index=my_index --input=passages.jsonl"]
 
 
 def check(arguments):
-    if arguments.lora_rank:
-        raise ValueError("--lora_rank: sentence encoders are trained whole. Expected no --lora_rank")
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
     train, dev = arguments.data.train, arguments.data.dev

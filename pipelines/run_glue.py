@@ -47,6 +47,7 @@ from keras_bert.tasks.classification.data import (
     parse_threshold,
     read_table,
 )
+from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
 from .arguments import flag
@@ -163,9 +164,13 @@ def check(arguments):
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1])
     is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
-    arguments.only(is_multi_label, "for --task=multi_label", "threshold")
-    arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
-    parse_threshold(arguments.threshold)
+    arguments.only(
+        is_multi_label or parse_threshold(arguments.threshold) == THRESHOLD, "for --task=multi_label", "threshold"
+    )
+    if language_model:
+        arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
+        arguments.only(not arguments.teacher, "without --teacher", "language_model_weight")
+    arguments.only(not arguments.folds or arguments.ensemble == 1, "without --folds, which keep one model", "ensemble")
     if arguments.pack and (language_model or any(map(other_models.creating, starts))):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     _ = arguments.unlabelled_texts

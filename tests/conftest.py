@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
-from unittest import mock
 
 import keras_bert  # Before Keras, so that TensorFlow starts as it does in programs.
 from keras_bert.imports import without_collections
@@ -52,8 +51,6 @@ if keras.backend.backend() == "jax":
     _call, keras.Model.__call__ = keras.Model.__call__, _compiled
 
 
-_KERNELS = "tensorflow.python.pywrap_tfe.TFE_ContextClearCaches"
-_KEPT_KERNELS = mock.patch(_KERNELS) if importlib.util.find_spec("tensorflow") else contextlib.nullcontext()
 SEED = int(os.environ.get("KERAS_BERT_TEST_SEED", "1"))  # What is learned holds for any.
 _TENSORFLOW = ("training", "pretraining")  # All tests in these folders need it.
 collect_ignore = [] if importlib.util.find_spec("tensorflow") else list(_TENSORFLOW)
@@ -72,18 +69,9 @@ def pytest_fixture_setup(fixturedef):
         keras.utils.set_random_seed(SEED)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _file():
-    """Each file begins without kernels of those before."""
-
-
 @pytest.fixture(autouse=True)
-def _seed(_file):
-    # A seed clears TensorFlow's cache of kernels, in which some have a random state: none that we use. To make all
-    # kernels anew for every test takes up to a tenth of the time of tests with many operations, and nothing of others.
-    # It can go when TensorFlow sets seeds without clearing the cache.
-    with _KEPT_KERNELS:
-        keras.utils.set_random_seed(SEED)
+def _seed():
+    keras.utils.set_random_seed(SEED)
 
 
 @contextlib.contextmanager

@@ -492,7 +492,7 @@ def _result(source, line, row, convert):
 
 def cell(place, column):
     """Returns how messages call a value of a row; data in Python, `texts[7]`, have no columns."""
-    in_memory = place.partition("[")[0].isidentifier()
+    in_memory = re.fullmatch(r"\w+( \w+)*(\[\d+\])?", place)
     return f"{place}: {'' if in_memory else 'column '}`{column}`"
 
 

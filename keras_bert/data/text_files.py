@@ -15,7 +15,11 @@ _FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
 def read_lines(path):
     """Returns (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines."""
     with _opened(path) as file:
-        lines = split_lines(decoded(file.read(), path))
+        return _numbered(file.read(), path)
+
+
+def _numbered(content, path):
+    lines = split_lines(decoded(content, path))
     while lines and not lines[-1].strip(" \r"):
         lines.pop()
     return list(enumerate(lines, 1))
@@ -27,7 +31,7 @@ def stream_lines(path):
     with _opened(path) as file:
         for number, content in enumerate(file, 1):
             if number == 1 and not content.endswith(b"\n"):
-                yield from read_lines(path)
+                yield from _numbered(content, path)
                 return
             line = decoded(content, path, number)
             blank.append((number, line.removesuffix("\n").removesuffix("\r")))
@@ -73,13 +77,11 @@ def first_bytes(path):
 
 @contextlib.contextmanager
 def _opened(path):
-    with open(path, "rb") as file:
-        is_compressed = file.read(2) == b"\x1f\x8b"
-    try:
-        with gzip.open(path) if is_compressed else open(path, "rb") as file:
-            yield file
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
+    with open(path, "rb") as raw:  # Once: it may be a pipe.
+        try:
+            yield gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
 
 
 def split_tabs(path, convert=str):

@@ -14,7 +14,7 @@ from keras_bert.version import __version__
 
 FOLDER, FACTS = MODEL_FACTS.split("/")
 PROBES = "probes.json"
-_MODEL = ("head", "labels", "vocabulary", "config")  # The facts that make another model.
+_MODEL = ("head", "multi_label", "labels", "pair", "vocabulary", "config")  # The facts that make another model.
 # A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",

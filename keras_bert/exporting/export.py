@@ -58,10 +58,13 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
     # in its graph for what is no text. A dataset passes. It can go when Keras takes lists of strings.
     @functools.wraps(predict)
     def predict_texts(x, *arguments, **options):
-        if isinstance(x, str | dict | list | tuple | np.ndarray):
+        if isinstance(x, list | tuple) and len(x) == len(names) and all(getattr(part, "shape", ()) for part in x):
+            x = dict(zip(names, x, strict=True))  # Arrays in the order of the inputs, as Keras takes them.
+        if isinstance(x, str | dict | list | tuple | np.ndarray) or hasattr(x, "to_numpy"):
             x = as_strings(x)
-            if any(strings.shape.rank != 1 for strings in x.values()):
-                raise ValueError("`x` must be a list of texts, or for pairs a tuple of two lists")
+            if x.keys() != set(names) or any(strings.shape.rank != 1 or not len(strings) for strings in x.values()):
+                expected = "a tuple of two lists of texts" if pair else "a list of texts"
+                raise ValueError(f"`x` must be {expected}, at least one. Received: {list(x)} of this model: {names}")
         return predict(x, *arguments, **options)
 
     text_model.predict = predict_texts

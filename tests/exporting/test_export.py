@@ -152,12 +152,17 @@ def test_text_model(model_of, preprocessor):
     text_model = keras_bert.build_text_model(model, preprocessor, pair=True)
     np.testing.assert_allclose(text_model(inputs)["logits"], expected, atol=1e-5)
     np.testing.assert_allclose(text_model.predict((TEXTS, PAIRS), verbose=0)["logits"], expected, atol=1e-5)
+    np.testing.assert_allclose(text_model.predict(list(inputs.values()), verbose=0)["logits"], expected, atol=1e-5)
     for texts, message in (
-        ("a", "`x` must be a list of texts, or for pairs a tuple of two lists"),
+        ("a", "`x` must be a tuple of two lists of texts, at least one"),
+        (["a"], r"`x` must be a tuple of two lists of texts, at least one. Received: \['text'\]"),
+        (([], []), "`x` must be a tuple of two lists of texts, at least one"),
         ([{"text": "a"}], "`text` must be strings, in lists of equal length. Received: {'text': 'a'}"),
     ):
         with pytest.raises(ValueError, match=message):
             text_model.predict(texts)
+    with pytest.raises(ValueError, match="`x` must be a list of texts, at least one. Received: .'text', 'pair'"):
+        keras_bert.build_text_model(model, preprocessor).predict((TEXTS, PAIRS))
 
 
 @pytest.mark.parametrize("head", ["classification", *HEADS_OF_TEXTS])
@@ -516,6 +521,7 @@ def test_only_a_saved_model_of_the_same_model_is_replaced(model_of, preprocessor
             keras_bert.export(model_of(head), preprocessor, folder, **options)
     for head, options, found in (
         ("classification", {"labels": ["a", "1", "2"]}, "`labels.0` was '3', is 'a'"),
+        ("classification", {"labels": LABELS, "pair": True}, "`pair` was False, is True"),
         ("encoder", {}, "`head` was 'classification', is 'encoder'"),
     ):
         with pytest.raises(ValueError, match=f"^`directory` has the .* another model: {found}. .*`overwrite=True`. Re"):

@@ -6,7 +6,7 @@ import typing
 import pytest
 from absl import flags
 
-from pipelines.arguments import CommandArguments, flag, help_page, parse
+from pipelines.arguments import CommandArguments, flag, help_page, parse, parse_some
 
 DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nWith `--model=small`, it is fast."
 
@@ -46,6 +46,8 @@ def test_values_and_defaults(tmp_path):
     assert (default.share, default.casing, default.fast, default.positional) == (0.25, "lower", True, ())
     (tmp_path / "flags.txt").write_text("\ufeff--sizes=1,2\n", encoding="utf-8")
     given = ["--model=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast", "--phase=a,b", "--phase=c"]
+    number = 10**400  # More than a float holds.
+    assert parse(DOCUMENT, Arguments, ["--model=m", "--length=0x10", f"--sizes={number}"]).length == 16
     arguments = parse(DOCUMENT, Arguments, [*given, "--verbose"])
     assert (arguments.model, arguments.sizes, arguments.phase) == ("m", [1, 2], ["a,b", "c"])
     assert (arguments.fast, arguments.positional) == (False, ("text",))
@@ -83,6 +85,8 @@ def test_mistakes():
         with pytest.raises((ValueError, flags.Error)) as error:
             parse(DOCUMENT, Arguments, given.split()).check_conditions()
         assert str(error.value).startswith(message), given
+    with pytest.raises(ValueError, match="^--fast must be true or false. Received: --fast=maybe$"):
+        parse_some(Arguments, ["--fast=maybe"], "fast")
     for given in ("--casing=upper --unlabelled=a", "--phase=b --unlabelled=a", "--length=4 --nofast"):
         parse(DOCUMENT, Arguments, ["--model=m", *given.split()]).check_conditions()
 

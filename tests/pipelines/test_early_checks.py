@@ -82,7 +82,7 @@ glue --report_to=wandbb -> --report_to must be one of tensorboard, wandb, mlflow
 glue --strategy=mirored -> --strategy must be one of auto, one, mirrored, multi_worker, tpu. Received:
 glue --sequence_length=600 -> --sequence_length: expected at most 512, the number of positions of bert_tiny_books.
 glue --output_dir=held -> another run writes to held:
-glue --folds=3 -> --task=classification requires --train_file, and either --dev_file or --folds=5 for cross-validation.
+glue --ensemble=1 --threshold=0.5 --folds=3 -> --task=classification requires --train_file, and either --dev_file or
 glue --folds=2 --teacher=bert_tiny_books -> --folds: not with --teacher, which may have seen the rows of every fold.
 glue --data_dir=. -> --data_dir: only for GLUE. Received: --data_dir=.
 glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --threshold=0.3
@@ -90,7 +90,7 @@ glue --alpha=0.2 -> --alpha: only with --teacher. Received: --alpha=0.2
 glue --unlabelled=t.csv -> --unlabelled: only with --teacher. Received: --unlabelled=t.csv
 glue --teacher=./a/b -> ./a/b: no such checkpoint. Expected a directory or a .keras file
 glue --pack --language_model_weight=0.5 -> --pack: only for BERT, without --language_model_weight
-glue --language_model_weight=0.5 --teacher=bert_tiny_books -> --language_model_weight: not with --teacher. Received:
+glue --language_model_weight=0.5 --teacher=bert_tiny_books -> --language_model_weight: only without --teacher.
 glue --task=multi_label --language_model_weight=0.5 -> --language_model_weight: only without --task=multi_label.
 glue --init_from=mnli -> --init_from=mnli must be a task of this run or a folder. Received: --task=classification
 glue --lora_rank=2 --model=adapter -> --lora_rank starts from a whole model, such as model/ beside adapter/. Received:
@@ -108,7 +108,7 @@ official --task=wnli --train_file=a.csv -> --train_file: only for --task=classif
 official --task=wnli --text_column=a -> --text_column: only for your own table. Received: --text_column=a
 official --task=wnli --label_column=a -> --label_column: only for --task=classification, multi_label or regression.
 official --task=wnli --diagnostics=t.csv -> --diagnostics: only for --task=mnli. Received: --diagnostics=t.csv
-official --task=wnli,rte --teacher=folder -> --teacher must have a model for each of several tasks. Expected
+official --task=wnli,rte --language_model_weight=0 --teacher=folder -> --teacher must have a model for each of several tasks. Expected
 official --task=wnli,rte --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled: only for one --task. Received:
 official --task=wnli --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled for --task=wnli: expected
 pretraining --config=tinny -> unknown size name 'tinny'. Expected one of tiny, mini, small, medium, base, large,
@@ -124,6 +124,7 @@ pairs --dev_file=scored.csv -> --dev_file must be like --train_file, pairs. Rece
 pairs --loss=cosine -> the loss of pairs data must be in_batch. Received: loss='cosine'
 pairs --ensemble=2 -> --ensemble: sentence encoders have none. Received: --ensemble=2
 pairs --lora_rank=2 -> --lora_rank: sentence encoders are trained whole. Expected no --lora_rank
+pairs --lora_alpha=3 -> --lora_alpha: sentence encoders are trained whole. Expected no --lora_alpha
 pairs --batch_size=32,1 -> --batch_size must be at least 2: the negatives of a pair are the others of its batch.
 pairs --max_train_examples=1 -> pairs.csv: expected at least 2 pairs: the negatives of a pair are those of others
 pairs --margin=2 -> --margin: only for the loss triplet, not for in_batch. Received: --margin=2

@@ -151,7 +151,6 @@ class RegressionSettings:
         "Weight of a language model loss on the texts, for left-to-right models; GPT: 0.5.",
         section="training",
         least=0,
-        excludes=("teacher",),
     )
 
 
