@@ -127,7 +127,8 @@ def download(name, revision, patterns, tried=(), check=None):
         reason = first_line(error)
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = f"no network, and not in its cache: {OFFLINE}"
-            reason += f"; there its name is google-bert/{name}" if name.startswith("bert-") and "/" not in name else ""
+            is_short = name.startswith("bert-") and "/" not in name and not hint(name)
+            reason += f"; there its name is google-bert/{name}" if is_short else ""
         looked = [f"the path {path}" for path in places(name)]
         raise ValueError(
             f"{name}: no such checkpoint{hint(name)}. "

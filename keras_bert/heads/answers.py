@@ -91,12 +91,9 @@ def _probabilities(output):
 
 def fills(output, row, n_best):
     count = int(output["mask_count"])
-    tokens, probabilities = (output[name][:count, :n_best] for name in ("tokens", "probabilities"))
-    found = [
-        [{"token": token, "score": score} for token, score in zip(strings(words), scores.tolist(), strict=True)]
-        for words, scores in zip(tokens, probabilities, strict=True)
-    ]
-    return {"fills": found}
+    rows = zip(output["tokens"][:count], output["probabilities"][:count], strict=True)  # REST: [] for no rows.
+    best = [zip(strings(words[:n_best]), scores[:n_best].tolist(), strict=True) for words, scores in rows]
+    return {"fills": [[{"token": token, "score": score} for token, score in pairs] for pairs in best]}
 
 
 def choice(output, row, n_best):

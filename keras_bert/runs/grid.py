@@ -46,8 +46,12 @@ def in_order(results):
 
 
 def ranked(results, metric):
-    """Sorts results by descending metric, NaN last, ties in the order of their settings."""
-    return sorted(in_order(results), key=lambda result: _descending(result["scores"][metric]))
+    """Sorts results by descending metric, NaN last, ties by their loss, as epochs are, and then by their settings."""
+
+    def key(result):
+        return *_descending(result["scores"][metric]), result["scores"].get("loss", 0.0)
+
+    return sorted(in_order(results), key=key)
 
 
 def _descending(score):

@@ -133,6 +133,7 @@ DETECTED = {
     [
         (FILLS, None, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
         (FILLS, 1, {"fills": [[{"token": "a", "score": 0.5}]]}),
+        ({"tokens": [[]], "probabilities": [[]], "mask_count": [0]}, None, {"fills": []}),  # As over REST.
         ({"choice": [1], "probabilities": [[0.25, 0.75]]}, None, {"choice": 1, "scores": [0.25, 0.75]}),
         ({"value": [1.5]}, None, {"value": 1.5}),
         ({"probability": [0.5]}, None, {"probability": 0.5}),

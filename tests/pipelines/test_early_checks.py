@@ -108,7 +108,7 @@ official --task=wnli --train_file=a.csv -> --train_file: only for --task=classif
 official --task=wnli --text_column=a -> --text_column: only for your own table. Received: --text_column=a
 official --task=wnli --label_column=a -> --label_column: only for --task=classification, multi_label or regression.
 official --task=wnli --diagnostics=t.csv -> --diagnostics: only for --task=mnli. Received: --diagnostics=t.csv
-official --task=wnli,rte --language_model_weight=0 --teacher=folder -> --teacher must have a model for each of several tasks. Expected
+official --task=wnli,rte --language_model_weight=0 --teacher=folder -> --teacher must have a model for each of several
 official --task=wnli,rte --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled: only for one --task. Received:
 official --task=wnli --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled for --task=wnli: expected
 pretraining --config=tinny -> unknown size name 'tinny'. Expected one of tiny, mini, small, medium, base, large,

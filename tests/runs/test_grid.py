@@ -39,8 +39,11 @@ def test_statistics_and_best():
     assert rows[1]["mean"] == pytest.approx(0.6)
     assert rows[1]["deviation"] == pytest.approx(0.02**0.5)
     assert grid.ranked(results, "f1") == [results[1], results[2], results[0]]
-    # Ties are in the order of their settings, not of their runs.
+    # Ties are in the order of their losses, then their settings, not of their runs.
     assert grid.ranked([result(0.5, seed=10), result(0.5, seed=2)], "f1")[0]["setting"] == {"seed": 2}
+    closer, other = result(0.5, seed=3), result(0.5, seed=1)
+    closer["scores"]["loss"], other["scores"]["loss"] = 0.1, 0.2
+    assert grid.ranked([other, closer], "f1") == [closer, other]
     # A diverged run is never the best, in any order.
     diverged = result(float("nan"), rate=3, seed=0)
     for mixed in ([diverged, *results], [*results, diverged]):
