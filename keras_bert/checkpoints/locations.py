@@ -124,14 +124,14 @@ def download(name, revision, patterns, tried=(), check=None):
     except (other_models.OtherModelError, other_models.UnknownModelError):
         raise
     except Exception as error:  # The hub, the network and the name check raise different types.
-        reason = first_line(error)
+        reason, question = first_line(error), hint(name)
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = f"no network, and not in its cache: {OFFLINE}"
-            is_short = name.startswith("bert-") and "/" not in name and not hint(name)
+            is_short = name.startswith("bert-") and "/" not in name and not question
             reason += f"; there its name is google-bert/{name}" if is_short else ""
         looked = [f"the path {path}" for path in places(name)]
         raise ValueError(
-            f"{name}: no such checkpoint{hint(name)}. "
+            f"{name}: no such checkpoint{question}. "
             f"Tried: {', '.join([*looked, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from None  # The hub's traceback is long, and says no more.
 

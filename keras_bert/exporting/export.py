@@ -64,7 +64,8 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
             x = as_strings(x)
             if x.keys() != set(names) or any(strings.shape.rank != 1 or not len(strings) for strings in x.values()):
                 expected = "a tuple of two lists of texts" if pair else "a list of texts"
-                raise ValueError(f"`x` must be {expected}, at least one. Received: {list(x)} of this model: {names}")
+                received = f"{list(x)}. The inputs of this model: {list(names)}"
+                raise ValueError(f"`x` must be {expected}, at least one. Received: {received}")
         return predict(x, *arguments, **options)
 
     text_model.predict = predict_texts
