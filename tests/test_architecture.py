@@ -48,18 +48,6 @@ ROOMS = {
 ROOMS["serving"] = ["files", "imports"]
 # The public face and a module of it, whose names are imported on first use.
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
-# The lines of each room, and of the folders beside the package, with 2 % to spare. Who needs more raises a number, and
-# says why in a comment beside it.
-LINES = {
-    "": 1840, "checkpoints": 4077, "corpus": 710, "data": 2395, "runs": 2603, "exporting": 2000,
-    "heads": 1890, "layers": 1850, "models": 760, "pretraining": 1720, "reports": 945, "rewirings": 300,
-    "search": 1025, "serving": 1807, "tasks": 7039, "text": 3365, "training": 3430, "translation": 1831,
-    "pipelines/": 3075, "research/": 3360, "tests/": 31300,
-}  # fmt: skip
-# Translation: rows with both sides, as on the hub (40). Reports: what the report of each task had (290).
-# From tasks: the layouts of questions and choices to data (510).
-# From checkpoints: the classes in config.json to heads (75), differences of models to runs (30).
-# To reports: scores of other systems (30). Exporting: refuses to replace another model; texts for `predict` (40).
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
@@ -216,12 +204,3 @@ def test_a_circular_import_within_a_room_is_found(tmp_path, before):
         (tmp_path / "keras_bert" / "text" / f"{name}.py").write_text(line)
     (found,) = circles(tmp_path)
     assert found.startswith("a circle of imports: keras_bert.text.")
-
-
-def test_rooms_keep_to_their_size():
-    lines = dict.fromkeys(LINES, 0)
-    for part in ("keras_bert", "pipelines", "research", "tests"):
-        for path in (ROOT / part).rglob("*.py"):
-            room, *inside = path.relative_to(ROOT / part).parts
-            lines[f"{part}/" if part != "keras_bert" else room if inside else ""] += len(path.read_text().splitlines())
-    assert {room: count for room, count in lines.items() if count > LINES[room]} == {}
