@@ -26,10 +26,21 @@ import pytest
 with without_collections():
     import keras
 
+from keras_bert import other_models
+from keras_bert.heads import answers
+from keras_bert.heads.registry import HEADS as REGISTERED_HEADS
+from keras_bert.reports import comparisons
 from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START
+
+# The lists that a plugin, a user's file or a page of the documentation adds to.
+REGISTRIES = [REGISTERED_HEADS, answers._BY_OUTPUTS, comparisons._REGISTERED, other_models._REGISTERED]
 
 if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
+
+    from keras_bert.tasks.registry import TASKS
+
+    REGISTRIES.append(TASKS)
 
     # Two devices to distribute over, on any machine; must happen before TensorFlow starts.
     tf.config.set_logical_device_configuration(
@@ -72,6 +83,24 @@ def pytest_fixture_setup(fixturedef):
 @pytest.fixture(autouse=True)
 def _seed():
     keras.utils.set_random_seed(SEED)
+
+
+@contextlib.contextmanager
+def forgetting_registrations():
+    """Puts back the lists of heads, tasks, answers, models and comparisons."""
+    contents = [list(registry) for registry in REGISTRIES]
+    try:
+        yield
+    finally:
+        for registry, content in zip(REGISTRIES, contents, strict=True):
+            registry[:] = content
+
+
+@pytest.fixture(autouse=True)
+def _registries():
+    """What a test registers is forgotten after it."""
+    with forgetting_registrations():
+        yield
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from keras_bert.tasks.classification.glue import TASKS
 from pipelines.__main__ import commands
 from tests import documents
 from tests.browsers import chromium
+from tests.conftest import forgetting_registrations
 from tests.pipelines import programs
 from tests.tasks.classification import glue_files
 from tests.test_face import public_names
@@ -74,9 +75,7 @@ def workspace(page, small, minilm, tmp_path, monkeypatch):
     (tmp_path / "work" / "transformer.json").write_text(json.dumps(TRANSFORMER))
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.syspath_prepend(tmp_path / "work")
-    before = HEADS[:]
     yield tmp_path / "work"
-    HEADS[:] = before
     for path in (tmp_path / "work").glob("*.py"):
         sys.modules.pop(path.stem, None)
 
@@ -188,15 +187,14 @@ def _check_commands(block):
 @contextlib.contextmanager
 def _users():
     """Plugins are found, and what they register is forgotten."""
-    from keras_bert.tasks.registry import TASKS
-
-    before, modules, path = (HEADS[:], TASKS[:]), set(sys.modules), sys.path[:]
+    modules = set(sys.modules)
+    path = sys.path[:]
     sys.path.insert(0, str(ROOT / "tests" / "extending"))
     try:
-        with mock.patch("pipelines.command._PLUGINS", []):
+        with forgetting_registrations(), mock.patch("pipelines.command._PLUGINS", []):
             yield
     finally:
-        (HEADS[:], TASKS[:]), sys.path[:] = before, path
+        sys.path[:] = path
         for name in {"ordinal_head", "relations_task"} & (set(sys.modules) - modules):
             del sys.modules[name]
 

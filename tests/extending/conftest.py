@@ -5,8 +5,7 @@ import importlib
 import pathlib
 import sys
 
-from keras_bert.heads.registry import HEADS
-from keras_bert.tasks.registry import TASKS
+from tests.conftest import forgetting_registrations
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -14,9 +13,10 @@ FOLDER = pathlib.Path(__file__).parent
 @contextlib.contextmanager
 def registered(name):
     """Imports a module of this folder as a user does."""
-    before, tasks = HEADS[:], TASKS[:]
     sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module(name)
-    HEADS[:], TASKS[:] = before, tasks
-    sys.path.remove(str(FOLDER))
-    del sys.modules[name]
+    try:
+        with forgetting_registrations():
+            yield importlib.import_module(name)
+    finally:
+        sys.path.remove(str(FOLDER))
+        sys.modules.pop(name, None)

@@ -2,28 +2,17 @@
 
 import pytest
 
-from keras_bert import other_models
-from keras_bert.heads.registry import HEADS
-from keras_bert.reports import comparisons
+from tests.conftest import REGISTRIES, forgetting_registrations
 
-_LISTS = (HEADS, comparisons._REGISTERED, other_models._REGISTERED)
-_BEFORE = [list(registered) for registered in _LISTS]
+with forgetting_registrations():
+    import research.feature_tagging  # noqa: F401
 
-import research.feature_tagging  # noqa: E402, F401
-
-_AFTER = [list(registered) for registered in _LISTS]
-
-
-def _set(values):
-    for registered, value in zip(_LISTS, values, strict=True):
-        registered[:] = value
-
-
-_set(_BEFORE)
+    _WITH_RESEARCH = [list(registry) for registry in REGISTRIES]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered():
-    _set(_AFTER)
-    yield
-    _set(_BEFORE)
+    with forgetting_registrations():
+        for registry, content in zip(REGISTRIES, _WITH_RESEARCH, strict=True):
+            registry[:] = content
+        yield
