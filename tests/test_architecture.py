@@ -34,7 +34,7 @@ APART = {
     "models": ["text", "data", "training"],
     "heads": ["data", "training", "corpus", "reports"],
     "rewirings": ["text", "data", "training", "corpus", "reports"],
-    "text": ["config", "files", "layers", "memory", "metadata", "similarity"],
+    "text": ["config", "layers", "memory", "metadata", "similarity"],
     "data": ["config", "layers", "metadata", "similarity"],
     "training": ["config", "layers", "metadata", "similarity", "text"],
     "reports": ["config", "layers", "metadata", "similarity", "text", "data", "training"],

@@ -5,7 +5,7 @@ import statistics
 
 import numpy as np
 
-from keras_bert.files import read_json, write_json
+from keras_bert.files import read_json, replacing, write_json
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.grid import GridRuns, read_logits, remove_snapshots
@@ -55,7 +55,8 @@ class CrossValidation(Finetuning):
         trainer, _ = Run(self, setting, folder).train(self.task.train, None)
         logits = self.task.test_logits(trainer.predict)
         if self.grid_runs.write:
-            np.savez(self.grid_runs.final / "test.npz", **logits)
+            with replacing(self.grid_runs.final / "test.npz") as temporary:
+                np.savez(temporary, **logits)
             self.save(trainer.model, self.grid_runs.logits("dev"), setting)
             remove_snapshots(folder)
 

@@ -14,7 +14,7 @@ from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.packed_batches import PackedBatches
-from keras_bert.files import read_lines
+from keras_bert.files import read_lines, replacing
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
@@ -254,7 +254,8 @@ class Finetuning:
             return {"scores": {self.task.metric: math.nan}, "diverged": str(error)}
         if self.grid_runs.write:
             for split, arrays in logits.items():
-                np.savez(folder / f"{split}.npz", **arrays)
+                with replacing(folder / f"{split}.npz") as temporary:
+                    np.savez(temporary, **arrays)
             if self.keeps_best and self.grid_runs.is_best(setting, result):
                 self.grid_runs.keep(setting)
                 self.save(trainer.model, logits["dev"], setting)

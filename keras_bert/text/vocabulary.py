@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
+from keras_bert.files import replacing
 from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
@@ -227,8 +228,10 @@ class Vocabulary:
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):
-        """Writes a `vocab.txt`: one piece per line, UTF-8."""
-        pathlib.Path(path).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+        """Writes a `vocab.txt`, as a whole or not at all: one piece per line, UTF-8."""
+        lines = [f"{piece}\n" for piece in self.pieces]
+        with replacing(path) as temporary:
+            temporary.write_bytes("".join(lines).encode())
 
 
 def _open(pieces):

@@ -1,11 +1,12 @@
 """Tests of the command-line program."""
 
+import resource
 import shlex
 
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call
+from tests.pipelines.programs import call, mistake
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.train_vocab"
@@ -43,6 +44,21 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     assert "the corpus gives a vocabulary of only 110 tokens instead of 9,999: 104 special" in caplog.text
     assert "\nheld out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n" in printed
     assert "--nolowercase" in printed.partition("\nnext: ")[2]
+
+
+def test_a_full_disk_keeps_the_old_vocabulary(tmp_path, monkeypatch):
+    """The limit on the size of files stands in for a disk that is full."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
+    (tmp_path / "vocab.txt").write_text("old\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
+        message = mistake(PROGRAM, "--input=a.txt", "--output=vocab.txt", "--vocab_size=120")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert message == f"[Errno 27] File too large, nothing was written: '{tmp_path}/vocab.txt'"
+    assert (tmp_path / "vocab.txt").read_text() == "old\n"
 
 
 def test_extended_vocabulary(tmp_path, monkeypatch):

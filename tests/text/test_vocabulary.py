@@ -1,4 +1,5 @@
 import json
+import resource
 
 import pytest
 
@@ -22,6 +23,23 @@ def test_vocabulary_from_list_file_or_vocabulary(tmp_path):
     for end in ("", "\n\n", " ", "\r\n \r\n\t"):
         path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode() + end.encode())
         assert Vocabulary(path).pieces == tuple(SPECIAL)
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path):
+    """The limit on the size of files stands in for a disk that is full in the middle of a piece."""
+    path = tmp_path / "vocab.txt"
+    Vocabulary(SPECIAL).save(path)
+    before = path.read_bytes()
+    many = Vocabulary([*SPECIAL, *(f"piece{number}" for number in range(500))])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1001, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large, nothing was written: '.*vocab.txt'$"):
+            many.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["vocab.txt"]
 
 
 @pytest.mark.parametrize(
