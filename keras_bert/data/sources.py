@@ -20,15 +20,15 @@ from typing import Any
 
 from keras_bert.checks import similar
 from keras_bert.data import text_files
-from keras_bert.data.text_files import is_blank, read_lines, split_tabs, valid_text
+from keras_bert.data.text_files import is_blank, valid_text
 from keras_bert.files import fingerprint
 
 _LOG = logging.getLogger("keras_bert")
+_BATCH = 1024  # Rows of Parquet to convert together.
 _JSON = (".jsonl", ".ndjson", ".json")
 _TABLES = (".csv", ".tsv")
 ROWS = (*_TABLES, *_JSON, ".parquet")  # Ends of the names of files with rows.
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_RETURN = "a carriage return within a line. Save the file with consistent line ends, or quote the field"
 # Spreadsheets separate `.csv` by semicolons in locales with decimal commas.
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -45,13 +45,20 @@ class Source:
     """
 
     typed, unit, document = True, "line", None
-    values: Any
 
     def __init__(self, name):
         self.name = name
 
     def __str__(self):
         return self.name
+
+    @functools.cached_property
+    def values(self) -> Any:
+        return list(self.stream_values())
+
+    def stream_values(self):
+        """Yields `values` without keeping them, where the source is a file of lines."""
+        raise NotImplementedError
 
     def place(self, number):
         """Returns how messages call a row."""
@@ -63,11 +70,19 @@ class Source:
         It needs the `wanted` columns, see `check_columns`, which also determine the delimiter of CSV. `header` are the
         names of the columns of a table without a row of names.
         """
-        first = self.values[0][0] if self.values else None
-        return [
-            (number, _attempt(self.checked, number, value, wanted if number == first else list(wanted)))
-            for number, value in self.values
-        ]
+        return list(self.stream(wanted, header))
+
+    def stream(self, wanted=(), header=None):
+        """Yields what `rows` returns, without keeping it where the source is a file of lines."""
+        with_parameters = wanted  # Of the first row alone, errors name the parameters.
+        for number, value in self._each_value():
+            yield number, _attempt(self.checked, number, value, with_parameters)
+            with_parameters = list(wanted)
+
+    def _each_value(self):
+        """Yields `values`, those that are known already if they are."""
+        known = vars(self).get("values")
+        return self.stream_values() if known is None else known
 
     def written_names(self):
         """Returns the columns as they are before any conversion."""
@@ -90,7 +105,9 @@ class Source:
 
     def names(self, wanted=()):
         """Returns the columns, of JSON those of the first object; `wanted` columns determine the delimiter of CSV."""
-        return list(self.checked(*self.values[0], wanted)) if self.values else []
+        for number, value in self._each_value():
+            return list(self.checked(number, value, wanted))
+        return []
 
 
 class Mapped(Source):
@@ -109,12 +126,11 @@ class Mapped(Source):
     def written_names(self):
         return self._origin.written_names()
 
-    @functools.cached_property
-    def values(self):
-        return [
-            (number, row if isinstance(row, ValueError) else _attempt(self._convert, self.place(number), row))
-            for number, row in self._origin.rows()
-        ]
+    def stream_values(self):
+        for number, row in self._origin.stream():
+            if not isinstance(row, ValueError):
+                row = _attempt(self._convert, self.place(number), row)
+            yield number, row
 
 
 class Memory(Source):
@@ -129,9 +145,9 @@ class Memory(Source):
     def place(self, number):
         return f"{self}[{number}]"
 
-    @functools.cached_property
-    def values(self):
-        return [(number, json_like(self.place(number), row)) for number, row in enumerate(self._rows)]
+    def stream_values(self):
+        for number, row in enumerate(self._rows):
+            yield number, json_like(self.place(number), row)
 
 
 class File(Source):
@@ -153,34 +169,51 @@ class Table(File):
 
     typed = False
 
-    def rows(self, wanted=(), header=None):
-        rows = self._lines(wanted)
+    def stream_values(self):
+        return self.stream()
+
+    def stream(self, wanted=(), header=None):
+        rows = self._fields(wanted)
         if header is None:
-            (line, header), *rows = rows
+            line, header = next(rows)
             check_columns(self.place(line), header, wanted)
             header = _unique(header)
-        return [(line, _attempt(table_row, self.place(line), header, fields)) for line, fields in rows]
+        for line, fields in rows:
+            if len(fields) == len(header):
+                yield line, dict(zip(header, fields, strict=True))
+            else:
+                yield line, _attempt(table_row, self.place(line), header, fields)
 
     def names(self, wanted=()):
-        return self._lines(wanted)[0][1]
+        _, header = next(self._fields(wanted))
+        return header
 
-    def _lines(self, wanted):
-        """Returns (line number, fields) of each row, header first."""
+    def _fields(self, wanted):
+        """Yields (line number, fields) of each row, header first."""
         is_csv = text_files.suffix(self.path) == ".csv"
-        rows = _csv_rows(self.path, wanted) if is_csv else split_tabs(self.path, _unquoted)
-        rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))
-        if not rows:
+        rows = _csv_rows(self.path, wanted) if is_csv else _tab_rows(self.path)
+        rows = itertools.dropwhile(lambda row: is_blank(row[1]), rows)
+        first = next(rows, None)
+        if first is None:
             raise ValueError(f"{self}: the file is empty. Expected a first line with the names of the columns")
-        has_one_column = len(rows[0][1]) == 1
-        return [row for row in rows if (row[1] if has_one_column else not is_blank(row[1]))]
+        yield first
+        has_one_column = len(first[1]) == 1
+        for row in rows:
+            fields = row[1]
+            if len(fields) > 1 or (fields and (has_one_column or fields[0].strip())):
+                yield row
 
 
 class JsonLines(File):
-    """Rows of JSON, one in each line."""
+    """Rows of JSON, one in each line; `read` returns the value of a path, a line number and a line."""
 
-    @functools.cached_property
-    def values(self):
-        return [(number, _attempt(_json_row, self.path, number, line)) for number, line in _json_lines(self.path)]
+    def __init__(self, path, read=None):
+        super().__init__(path)
+        self._read = read or _json_row
+
+    def stream_values(self):
+        for number, line in _json_lines(self.path):
+            yield number, _attempt(self._read, self.path, number, line)
 
 
 class Json(File):
@@ -190,17 +223,39 @@ class Json(File):
         super().__init__(path)
         self.document = value if isinstance(value, dict) else None
         listed = value.get("data") if isinstance(value, dict) else value
-        self.values = list(enumerate(listed if isinstance(listed, list) else [value], 1))
+        self._listed = listed if isinstance(listed, list) else [value]
+
+    def stream_values(self):
+        yield from enumerate(self._listed, 1)
 
 
 class Parquet(File):
     """Rows of Parquet. Numbers of classes become their names, if the file has them, as those of the hub do."""
 
-    @functools.cached_property
-    def values(self):
+    def stream_values(self):
+        import pyarrow
         import pyarrow.parquet
 
-        return list(enumerate(arrow_rows(pyarrow.parquet.read_table(self.path)), 1))
+        number = 0
+        try:
+            with pyarrow.parquet.ParquetFile(self._content()) as file:
+                names = class_names(hub_schema(file.schema_arrow))
+                for batch in file.iter_batches(batch_size=_BATCH):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, named(row, names)
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError, _SchemaError) as error:
+            problem = str(error).partition("\n")[0]
+            raise ValueError(f"{self}: Parquet that cannot be read, after row {number}: {problem}") from error
+
+    def _content(self):
+        """Returns the path, or the uncompressed content of a file in gzip, in which pyarrow cannot jump."""
+        import pyarrow
+
+        with open(self.path, "rb") as file:
+            if file.read(2) != text_files.GZIP:
+                return self.path
+        return pyarrow.BufferReader(text_files.whole(self.path))
 
 
 def source(path):
@@ -220,26 +275,23 @@ def source(path):
         return Table(path)
     if suffix not in _JSON and start[:1] not in (b"{", b"["):
         raise ValueError(f"{path}: the name must end in {', '.join(ROWS)}")
-    whole = _whole(path, suffix)
-    return JsonLines(path) if whole is None else Json(path, whole)
+    if _has_json_lines(path, suffix):
+        return JsonLines(path)
+    return _whole_json(path, suffix)
 
 
 def stream_rows(path, wanted):
-    """Yields the line number and the row of a file, a dict by column; JSONL is not read as a whole."""
-    suffixes = (*_TABLES, ".jsonl")
-    if text_files.suffix(path) not in suffixes:
-        raise ValueError(f"{path}: the name must end in {', '.join(suffixes)}")
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    if text_files.suffix(path) == ".jsonl":
-        origin = JsonLines(path)
-        lines = ((number, line) for number, line in text_files.stream_lines(path) if line.strip())
-        rows = ((number, _parsed(path, number, line)) for number, line in lines)
-    else:
-        origin = Table(path)
-        rows = iter(origin.rows(wanted))
-    for number, row in rows:
-        yield number, origin.checked(number, row, wanted if number == 1 else [*wanted])
+    """Yields the line number and the row of a source or file, a dict by column; files of lines are not kept.
+
+    Strings of JSON lines stay as they are, see `valid_text`.
+    """
+    origin = source(path)
+    if isinstance(origin, JsonLines):
+        origin = JsonLines(origin.path, _parsed)
+    for number, row in origin.stream(wanted):
+        if isinstance(row, ValueError):
+            raise row
+        yield number, row
 
 
 def check_columns(place, names, wanted):
@@ -282,45 +334,69 @@ def table_row(place, header, fields):
     return dict(zip(header, fields, strict=True))
 
 
+def _tab_rows(path):
+    for number, line in text_files.stream_lines(path):
+        yield number, list(map(_unquoted, line.split("\t")))
+
+
 def _csv_rows(path, wanted):
-    lines, rows = [f"{line}\n" for _, line in read_lines(path)], []
-    with _fields_up_to(sum(map(len, lines))):
-        # `strict`, since otherwise an unclosed quote silently consumes the rest of the file.
-        reader = csv.reader(lines, delimiter=_delimiter(path, lines, wanted), strict=True)
-        while True:
-            first = reader.line_num + 1  # A quoted field may span several lines.
-            try:
-                rows.append((first, next(reader)))
-            except StopIteration:
-                return rows
-            except csv.Error as error:
-                problem = f"{error}. Expected CSV with doubled quotes inside quoted fields"
-                if "new-line character" in str(error):
-                    problem = (
-                        "a carriage return within a line. Save the file with consistent line ends, or quote the field"
-                    )
-                raise ValueError(f"{path}:{first}: {problem}") from error
+    """Yields (line number, fields) of each row of CSV; line ends within quotes stay as they are."""
+    lines = text_files.stream_text(path)
+    delimiter, read = _delimiter(path, lines, wanted)
+    # `strict`, since otherwise an unclosed quote silently consumes the rest of the file.
+    reader = csv.reader(itertools.chain(read, lines), delimiter=delimiter, strict=True)
+    while True:
+        rows, problem = _next_rows(reader)
+        yield from rows
+        if problem is not None:
+            raise _csv_error(path, *problem)
+        if not rows:
+            return
 
 
-@contextlib.contextmanager
-def _fields_up_to(longest):
-    """Raises the limit of `csv`, 131,072 characters per field, since a text may be a whole document."""
-    before = csv.field_size_limit(max(longest, csv.field_size_limit()))
+def _next_rows(reader, count=256):
+    """Returns the next rows, (line number, fields), and the line number and the error of one that cannot be read.
+
+    `csv` limits fields to 131,072 characters for the whole process, but a text may be a whole document: the limit is
+    raised for some rows at a time, since the caller's code runs between them.
+    """
+    rows = []
+    before = csv.field_size_limit(text_files.LARGEST)
+    first = reader.line_num + 1  # A quoted field may span several lines.
     try:
-        yield
+        for fields in itertools.islice(reader, count):
+            rows.append((first, fields))
+            first = reader.line_num + 1
+    except (csv.Error, ValueError) as error:
+        return rows, (first, error)
     finally:
         csv.field_size_limit(before)
+    return rows, None
+
+
+def _csv_error(path, line, error):
+    """Returns an error of `csv` with its place; those of lines that cannot be read have theirs."""
+    if isinstance(error, ValueError):
+        return error
+    problem = f"{error}. Expected CSV with doubled quotes inside quoted fields"
+    if "new-line character" in str(error):
+        problem = "a carriage return within a line. Save the file with consistent line ends, or quote the field"
+    return ValueError(f"{path}:{line}: {problem}")
 
 
 def _delimiter(path, lines, wanted):
-    """Returns the first of `_DELIMITERS` that gives a header with the wanted columns; without any, the most columns."""
-    headers = {delimiter: _header(lines, delimiter) for delimiter in _DELIMITERS}
+    """Returns the first of `_DELIMITERS` that gives a header with the wanted columns; without any, the most columns.
+
+    Also returns the list of the lines that it has read.
+    """
+    read = []
+    headers = {delimiter: _header(lines, read, delimiter) for delimiter in _DELIMITERS}
     fitting = [delimiter for delimiter, header in headers.items() if wanted and set(wanted).issubset(header)]
     # If none fits, the error lists the columns of the most likely one.
     chosen = fitting[0] if fitting else max(headers, key=lambda delimiter: len(headers[delimiter]))
     if chosen != ",":
         _tell(path, _DELIMITERS[chosen])
-    return chosen
+    return chosen, read
 
 
 @functools.cache  # Once for each file.
@@ -328,34 +404,61 @@ def _tell(path, delimiters):
     _LOG.info("%s: its columns are separated by %s", path, delimiters)
 
 
-def _header(lines, delimiter):
-    try:
-        return next((row for row in csv.reader(lines, delimiter=delimiter, strict=True) if not is_blank(row)), [])
-    except csv.Error:
-        return []
+def _header(lines, read, delimiter):
+    """Returns the fields of the first row that is not blank; lines that it reads are added to those read before."""
+    reader = csv.reader(itertools.chain(list(read), _noted(lines, read)), delimiter=delimiter, strict=True)
+    while True:
+        rows, problem = _next_rows(reader, count=1)
+        if problem is not None and isinstance(problem[1], ValueError):  # Of lines that cannot be read.
+            raise problem[1]
+        if not rows:
+            return []
+        _, fields = rows[0]
+        if not is_blank(fields):
+            return fields
+
+
+def _noted(lines, read):
+    """Yields lines, which are added to a list."""
+    for line in lines:
+        read.append(line)
+        yield line
 
 
 def _unquoted(field):
     return field[1:-1].replace('""', '"') if _QUOTED.fullmatch(field) else field
 
 
-def _whole(path, suffix):
-    """Returns the value of a JSON file that is not lines of JSON, or `None`."""
-    lines, named_lines = _json_lines(path), suffix in (".jsonl", ".ndjson")
-    if (named_lines and not lines) or (
-        (named_lines or len(lines) > 1) and not isinstance(_attempt(_json_row, path, *lines[0]), ValueError)
-    ):
-        return None
+def _has_json_lines(path, suffix):
+    """Whether a file of JSON has a row in each line, by its first line; without a name that says so, by two lines."""
+    is_named_so = suffix in (".jsonl", ".ndjson")
+    count = 1 if is_named_so else 2
     try:
-        return _valid(json.loads("\n".join(line for _, line in lines), object_pairs_hook=_Object))
+        lines = list(itertools.islice(_json_lines(path), count))
+    except text_files.LongLineError:
+        if is_named_so:
+            raise
+        return False
+    if not lines:
+        return is_named_so
+    is_row = not isinstance(_attempt(_json_row, path, *lines[0]), ValueError)
+    return is_row and len(lines) == count
+
+
+def _whole_json(path, suffix):
+    """Returns the source of a file that is one JSON value; of lines that cannot be read, the errors name the line."""
+    try:
+        text = text_files.whole_text(path).replace("\r\n", "\n").rstrip()
+        return Json(path, _valid(json.loads(text, object_pairs_hook=_Object)))
     except (ValueError, RecursionError) as error:
-        if named_lines:  # Of lines, the errors name the line.
-            return None
+        if suffix in (".jsonl", ".ndjson"):
+            return JsonLines(path)
         raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
 
 
 def _json_lines(path):
-    return [(number, line) for number, line in read_lines(path) if line.strip()]
+    """Yields the number and the line of those that are not blank."""
+    return ((number, line) for number, line in text_files.stream_lines(path) if line.strip())
 
 
 def _json_row(path, line, text):
@@ -406,9 +509,27 @@ def json_like(place, value):
     )
 
 
+class _SchemaError(ValueError):
+    """Metadata of Arrow that are not those of the hub."""
+
+
+def hub_schema(schema):
+    """Returns what `datasets` writes into the schema of Arrow, a dict."""
+    written = (schema.metadata or {}).get(b"huggingface", b"{}")
+    try:
+        found = json.loads(written)
+        class_names(found)
+    except (ValueError, RecursionError, TypeError, AttributeError):
+        raise _SchemaError(
+            "its metadata `huggingface`, where the names of classes are, must be what `datasets` writes, or be left "
+            f"out. Received: {written!r:.100}"
+        ) from None
+    return found
+
+
 def arrow_rows(table):
     """Returns the rows of a table of Arrow as dicts; numbers of classes become their names, -1 a missing one."""
-    names = class_names(json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")))
+    names = class_names(hub_schema(table.schema))
     return [named(row, names) for row in table.to_pylist()]
 
 
@@ -434,6 +555,8 @@ def _named(value, names):
         return value
     if isinstance(value, list):
         return [_named(part, names) for part in value]
+    if not isinstance(value, int):  # Names already.
+        return value
     return names[value] if 0 <= value < len(names) else None
 
 
@@ -449,32 +572,58 @@ def _plain(value):
     return {name: _plain(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def converted(source, rows, convert, skip_bad_rows=None):
-    """Converts the rows of a `Source`; returns a list of (line number, row number, result).
+class Place:
+    """The place of a row, whose text is formatted only where a message needs it."""
 
-    `convert` is a function of the place of a row, for messages, and the row. Up to `skip_bad_rows` rows for which it
+    __slots__ = ("number", "source")
+
+    def __init__(self, source, number):
+        self.source = source
+        self.number = number
+
+    def __str__(self):
+        return self.source.place(self.number)
+
+
+def converted(source, rows, convert, skip_bad_rows=None):
+    """Converts the rows of a `Source`; returns a list of (line number, row number, result), see `convert_rows`."""
+    results, _ = convert_rows(source, rows, convert, skip_bad_rows)
+    return results
+
+
+def convert_rows(source, rows, convert, skip_bad_rows=None):
+    """Converts the rows of a `Source`, an iterable as `stream` returns it.
+
+    `convert` is a function of the `Place` of a row, for messages, and the row. Up to `skip_bad_rows` rows for which it
     raises a ValueError are skipped, with a warning.
+
+    Returns:
+        A list of (line number, row number, result), and the number of skipped rows.
     """
-    if not rows:
-        raise ValueError(f"{source}: no rows")
-    results, errors = [], []
+    results = []
+    first_error = None
+    number = -1
     for number, (line, row) in enumerate(rows):
         try:
             results.append((line, number, _result(source, line, row, convert)))
         except ValueError as error:
             if skip_bad_rows is None:
                 raise
-            errors.append(error)
+            first_error = first_error or error
+    count = number + 1
+    if not count:
+        raise ValueError(f"{source}: no rows")
     if not results:  # Probably a wrong column or another format.
-        raise errors[0]
-    if len(errors) > (skip_bad_rows or 0):
+        raise first_error
+    skipped = count - len(results)
+    if skipped > (skip_bad_rows or 0):
         raise ValueError(
-            f"{errors[0]}. {len(errors):,} of {len(rows):,} row(s) are unreadable. Fix the file, or skip them with "
-            f"`skip_bad_rows={len(errors)}`"
-        ) from errors[0]
-    if errors:
-        _LOG.warning("%s: skipped %d unreadable row(s). The first: %s", source, len(errors), errors[0])
-    return results
+            f"{first_error}. {skipped:,} of {count:,} row(s) are unreadable. Fix the file, or skip them with "
+            f"`skip_bad_rows={skipped}`"
+        ) from first_error
+    if skipped:
+        _LOG.warning("%s: skipped %d unreadable row(s). The first: %s", source, skipped, first_error)
+    return results, skipped
 
 
 def readable(source, rows, convert):
@@ -487,12 +636,12 @@ def readable(source, rows, convert):
 def _result(source, line, row, convert):
     if isinstance(row, ValueError):
         raise row
-    return convert(source.place(line), row)
+    return convert(Place(source, line), row)
 
 
 def cell(place, column):
     """Returns how messages call a value of a row; data in Python, `texts[7]`, have no columns."""
-    in_memory = re.fullmatch(r"\w+( \w+)*(\[\d+\])?", place)
+    in_memory = re.fullmatch(r"\w+( \w+)*(\[\d+\])?", str(place))
     return f"{place}: {'' if in_memory else 'column '}`{column}`"
 
 

@@ -3,41 +3,146 @@
 import codecs
 import contextlib
 import gzip
+import io
+import os
 import pathlib
 import re
 import zlib
 
+LARGEST = 1 << 27  # Bytes of a line.
+GZIP = b"\x1f\x8b"  # The start of such files.
+_BLOCK = 1 << 20  # Bytes to read at a time.
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 # What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
 _FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
 
 
+class LongLineError(ValueError):
+    """A line is longer than `LARGEST`."""
+
+
 def read_lines(path):
     """Returns (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines."""
-    with _opened(path) as file:
-        return _numbered(file.read(), path)
+    return list(stream_lines(path))
 
 
-def _numbered(content, path):
-    lines = split_lines(decoded(content, path))
-    while lines and not lines[-1].strip(" \r"):
-        lines.pop()
-    return list(enumerate(lines, 1))
+def stream_lines(path, blank_end=False):
+    """Yields what `read_lines` returns without reading the file as a whole, unless all of its line ends are CR.
+
+    With `blank_end`, also the blank lines at the end of the file.
+    """
+    for number, line in enumerate(stream_text(path, blank_end), 1):
+        yield number, without_end(line)
 
 
-def stream_lines(path):
-    """Yields what `read_lines` returns without reading the file as a whole, unless all of its line ends are CR."""
-    blank = []
-    with _opened(path) as file:
-        for number, content in enumerate(file, 1):
-            if number == 1 and not content.endswith(b"\n"):
-                yield from _numbered(content, path)
-                return
-            line = decoded(content, path, number)
-            blank.append((number, line.removesuffix("\n").removesuffix("\r")))
-            if line.strip(" \r\n"):
-                yield from blank
-                blank = []
+def stream_text(path, blank_end=False):
+    """Yields the lines of a UTF-8 file as they are, with their line ends; see `stream_lines`."""
+    with opened(path) as file:
+        yield from text_of(file, path, blank_end)
+
+
+def text_of(file, name, blank_end=False):
+    """Same as `stream_text` for an open binary file, such as the standard input; messages call it `name`."""
+    line_end = "\r"
+    for text in _texts(file, name, blank_end):
+        if "\n" in text:
+            line_end = "\n"
+        # Unlike a file's, the lines of `StringIO` end at this character alone.
+        yield from io.StringIO(text, newline=line_end)
+
+
+def without_end(line):
+    """Returns a line without its end: LF, CRLF, or CR."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _texts(file, name, blank_end):
+    """Yields the text of whole lines, block by block; without `blank_end`, blank lines wait for one that is not."""
+    waiting = ""
+    first_line = 1
+    for block in _blocks(file, name):
+        for content in _readable_first(block):
+            text = waiting + decoded(content, name, first_line)
+            first_line += content.count(b"\n")
+            waiting = ""
+            if not blank_end:
+                end = _end_of_content(text, "\n" if first_line > 1 else "\r")
+                text, waiting = text[:end], text[end:]
+                _check_length(len(waiting), name, first_line, "blank lines")
+            if text:
+                yield text
+
+
+def _readable_first(block):
+    """Yields a block, or the lines before the first one that is not UTF-8, and then the others."""
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        start = block.rfind(b"\n", 0, error.start) + 1
+        if start:
+            yield block[:start]
+        yield block[start:]
+    else:
+        yield block
+
+
+def _end_of_content(text, line_end):
+    """Returns where the last line that is not blank ends."""
+    content = text.rstrip(" \r\n")
+    if not content:
+        return 0
+    end = text.find(line_end, len(content))
+    return len(text) if end < 0 else end + 1
+
+
+def _blocks(file, name):
+    """Yields the bytes of whole lines, as soon as they are there: about a MiB, or a line that is longer."""
+    parts = []
+    first_line = 1
+    while block := file.read1(_BLOCK):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, block[:end]])
+            first_line += sum(part.count(b"\n") for part in parts) + block.count(b"\n")
+            parts = []
+        parts.append(block[end:])
+        _check_length(sum(map(len, parts)), name, first_line, "a line")
+    if rest := b"".join(parts):
+        yield rest
+
+
+def _check_length(size, name, line, what):
+    """Raises an error for a line that no text is: without a bound, a small file of gzip could take all memory."""
+    if size > LARGEST:
+        raise LongLineError(
+            f"{name}:{line}: {what} of more than {LARGEST >> 20} MiB. Expected shorter lines; a row of JSON or CSV is a "
+            "line, or few"
+        )
+
+
+def whole_text(path):
+    """Returns the text of a UTF-8 file; what is compressed has a bound."""
+    return decoded(whole(path), path)
+
+
+def whole(path):
+    """Returns the bytes of a file, uncompressed.
+
+    Gzip may expand to `LARGEST` bytes, or to a hundred times the size of the file: texts are compressed to a tenth.
+    """
+    size = 0
+    blocks = []
+    with opened(path) as file:
+        limit = max(LARGEST, 100 * os.fstat(file.fileno()).st_size)
+        while block := file.read(_BLOCK):
+            size += len(block)
+            if size > limit and isinstance(file, gzip.GzipFile):
+                raise ValueError(
+                    f"{path}: gzip that expands to more than {limit >> 20} MiB, a hundred times its size, and is read "
+                    "as a whole. If that is right, decompress it; lines of JSON or CSV are read one by one"
+                )
+            blocks.append(block)
+    return b"".join(blocks)
 
 
 def decoded(content, name, first_line=1):
@@ -71,15 +176,16 @@ def suffix(path):
 
 def first_bytes(path):
     """Returns the beginning of a file, uncompressed."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read(512)
 
 
 @contextlib.contextmanager
-def _opened(path):
+def opened(path):
+    """Yields a binary file, uncompressed; gzip that cannot be read is an error with the path."""
     with open(path, "rb") as raw:  # Once: it may be a pipe.
         try:
-            yield gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+            yield gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == GZIP else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
 

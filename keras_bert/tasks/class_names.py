@@ -21,6 +21,8 @@ REGRESSION = "Numbers that measure something are predicted by `task=regression`.
 
 def class_name(label):
     """Returns the class name of a label given as a string, number or bool."""
+    if isinstance(label, str):
+        return label.strip()
     if isinstance(label, bool | np.bool_):
         return "true" if label else "false"
     if isinstance(label, float | np.floating) and label.is_integer():

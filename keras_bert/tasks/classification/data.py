@@ -14,7 +14,17 @@ import pathlib
 import numpy as np
 
 from keras_bert.checks import check_choice
-from keras_bert.data.sources import Rows, as_list, cell, converted, finite_number, missing, source, text_cell
+from keras_bert.data.sources import (
+    Place,
+    Rows,
+    as_list,
+    cell,
+    convert_rows,
+    finite_number,
+    missing,
+    source,
+    text_cell,
+)
 from keras_bert.tasks.class_names import balance, class_ids, class_name, class_numbers, discover_labels
 from keras_bert.tasks.settings import setting
 from keras_bert.training.metrics import (
@@ -245,8 +255,10 @@ def _present(origin, columns, text, pair):
     wanted = [text, *([pair] if pair else [])]
     if not set(columns) & set(origin.names(wanted)):
         return []
-    rows = [row for _, row in origin.rows(wanted) if isinstance(row, dict)]
-    return columns if any(row.get(name) not in (None, -1, "-1") for row in rows for name in columns) else []
+    for _, row in origin.stream(wanted):
+        if isinstance(row, dict) and any(row.get(name) not in (None, -1, "-1") for name in columns):
+            return columns
+    return []
 
 
 def usual_columns(origin, wanted, pair=None):
@@ -269,7 +281,7 @@ def _with_classes(kind, columns, train, path):
     if kind == "regression":
         return None, train
     several, place = kind == "multi_label", cell(str(path), columns[0])
-    labels = _discover_several(columns, train.labels) if several else discover_labels(train.labels, place=place)
+    labels = _discover_several(columns, train.labels) if several else discover_labels(set(train.labels), place=place)
     places = {label: number for number, label in enumerate(labels)}
     ids = [tuple(sorted(map(places.get, row))) if several else places[row] for row in train.labels]
     return labels, dataclasses.replace(train, labels=ids)
@@ -321,21 +333,27 @@ def _read_examples(path, text_column, pair_column, label_columns, read_label, la
     `label_columns`; without any, the rows have no labels.
     """
     numbers = class_numbers(labels)
-    flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}
+    flags = {text_column: "text_column"}
+    if pair_column is not None:
+        flags[pair_column] = "pair_column"
+    flags |= dict.fromkeys(label_columns, "label_column")
     origin = source(path)
-    rows = origin.rows({column: flag for column, flag in flags.items() if column is not None})
 
     def row(place, record):
-        text, pair = (column and text_cell(place, record, column) for column in (text_column, pair_column))
-        return place, text, pair, read_label(place, record) if label_columns else None
+        text = text_cell(place, record, text_column)
+        pair = text_cell(place, record, pair_column) if pair_column else None
+        label = read_label(place, record) if label_columns else None
+        return text, pair, label
 
-    _, ids, results = zip(*converted(origin, rows, row, skip_bad_rows), strict=True)
-    places, text, pair, found = zip(*results, strict=True)
+    results, skipped = convert_rows(origin, origin.stream(flags), row, skip_bad_rows)
+    lines, ids, rows = zip(*results, strict=True)
+    text, pair, found = map(list, zip(*rows, strict=True))
     if numbers is not None and label_columns:  # Unknown labels are an error, also if unreadable rows are skipped.
+        places = (Place(origin, line) for line in lines)
         found = [class_ids(place, label, numbers) for place, label in zip(places, found, strict=True)]
-    return Examples(
-        text, pair if pair_column else None, found if label_columns else None, ids, skipped=len(rows) - len(ids)
-    )
+    pair = pair if pair_column else None
+    found = found if label_columns else None
+    return Examples(text, pair, found, list(ids), skipped=skipped)
 
 
 def _label(place, record, column, regression):
@@ -350,9 +368,10 @@ def _label(place, record, column, regression):
                 f"{cell(place, column)} must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
             )
         return label
-    if not class_name(label):
+    name = class_name(label)
+    if not name:
         raise ValueError(f"{cell(place, column)} is empty")
-    return class_name(label)
+    return name
 
 
 def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):

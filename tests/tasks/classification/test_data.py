@@ -32,6 +32,8 @@ FORMATS = [
 @pytest.mark.parametrize("change", [lambda text: text, lambda text: "\ufeff" + text.replace("\n", "\r\n")])
 def test_formats(tmp_path, name, content, texts, change):
     path = write(tmp_path / name, change(content))
+    if name == "a.csv" and "\r\n" in change(content):  # Within quotes, line ends stay as they are.
+        texts = [text.replace("\n", "\r\n") for text in texts]
     examples = read_table(path, "text", "other", "label", labels=["no", "yes"])
     assert examples == Examples(texts, ["x", "y z"], [1, 0], [0, 1])
     assert len(examples) == 2
