@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -28,6 +29,7 @@ from .early_checks import find_mistakes, is_first_worker
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
+_STARTING = "starting TensorFlow ..."
 _PLUGINS = []  # The modules of `--plugins`.
 # `learning_rate`, `learning_rate=0.1`; not a column of a file.
 _PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
@@ -99,12 +101,20 @@ def _of_interest(record):
 
 
 def start_tensorflow():
-    """Imports TensorFlow without the messages that it prints at every start."""
-    shown = "starting TensorFlow ...\r" if sys.stderr.isatty() else ""
-    print(shown, end="", file=sys.stderr, flush=True)
+    """Imports TensorFlow without the messages that it prints at every start, and says that it takes a while.
+
+    On a terminal the line vanishes; in a log, a pipe or a notebook it stays.
+    """
+    is_started = sys.modules.get("tensorflow") is not None
+    is_installed = importlib.util.find_spec("tensorflow") is not None
+    is_said = is_installed and not is_started
+    vanishes = sys.stderr.isatty()
+    if is_said:
+        print(_STARTING, end="\r" if vanishes else "\n", file=sys.stderr, flush=True)
     with quiet_start():
         import tensorflow  # noqa: F401
-    print(re.sub("[^\r]", " ", shown), end="", file=sys.stderr, flush=True)
+    if is_said and vanishes:
+        print(" " * len(_STARTING), end="\r", file=sys.stderr, flush=True)
 
 
 def import_plugins(plugins, verbose=False):

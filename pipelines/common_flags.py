@@ -79,6 +79,11 @@ class FinetuningFlags(Hyperparameters, Training):
         """Returns options of `load` for the models to start from; commands for other models have some."""
         return {}
 
+    def settings_of_runs(self, model, sequence_length, **changes):
+        """Returns settings that all runs share, of those in `Finetuning.common`; `changes` are hyperparameters."""
+        known = {"sequence_length": sequence_length} if sequence_length else {}
+        return {"model": model, **known, **self.fill(Hyperparameters, **changes).to_dict()}
+
     def choices(self, task):
         """Returns the grid of the runs; flags that are not given have the task's defaults."""
         return task.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
@@ -137,6 +142,11 @@ class TaskFlags(FinetuningFlags):
         files = [getattr(self, name) for name in ("train_file", "dev_file", "predict_file") if hasattr(self, name)]
         options = {"skip_bad_rows": self.skip_bad_rows} if hasattr(self, "skip_bad_rows") else {}
         return self.settings.read(*files, **options).first(self.max_train_examples)
+
+    def known_settings(self):
+        """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
+        model = self.models[0] if len(self.models) == 1 else None
+        return {self.output: self.settings_of_runs(model, self.settings.sequence_length)}
 
     def start(self):
         """Returns the `Start` of the runs."""

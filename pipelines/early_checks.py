@@ -11,6 +11,7 @@ from keras_bert.checkpoints import locations
 from keras_bert.checkpoints.folder import CONFIG, Folder
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
+from keras_bert.runs.unchanged_inputs import check_known_settings
 
 from .arguments import flag_fields
 
@@ -25,6 +26,7 @@ def find_mistakes(arguments, check=None):
     if check:
         check(arguments)
     _check_models(arguments)
+    _check_earlier_runs(arguments)
 
 
 def _check_places(arguments):
@@ -38,6 +40,12 @@ def _check_places(arguments):
     config = getattr(arguments, "config", None)
     if config and not (os.path.exists(config) or other_models.creating(config) or hasattr(arguments, "train_source")):
         named_config(config)  # Raises an error.
+
+
+def _check_earlier_runs(arguments):
+    """Raises an error for an output of runs with other settings, as far as these are known without the model."""
+    for folder, settings in getattr(arguments, "known_settings", dict)().items():
+        check_known_settings(folder, settings)
 
 
 def _check_models(arguments):
@@ -56,7 +64,9 @@ def _check_models(arguments):
 def check_files(name, paths):
     """Raises an error if a file or pipe does not exist; of the flag of this name, one or a list."""
     for path in [paths] if isinstance(paths, str) else paths or ():
-        if path and (not os.path.exists(path) or os.path.isdir(path)):
+        if path and os.path.isdir(path):
+            raise ValueError(f"--{name}={path} is a folder. Expected a file")
+        if path and not os.path.exists(path):
             raise ValueError(f"--{name}={path}: no such file")
 
 

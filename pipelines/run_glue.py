@@ -127,6 +127,31 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
         return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
 
     @property
+    def changes(self):
+        """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
+        return {"best": False} if self.folds else {}
+
+    def folder(self, name):
+        """Returns the folder of the results of a task."""
+        return self.output / name if len(self.tasks) > 1 else self.output
+
+    def known_settings(self):
+        """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
+        found = {}
+        for name in self.tasks:
+            shared = self.settings_of_runs(self.start(name), self.sequence_length, **self.changes)
+            found[self.folder(name)] = {"task": name, **shared}
+        if self.is_read_early:
+            for data in self.data:
+                found[self.folder(data.task.name)] |= {"content": data.fingerprints(), "labels": list(data.task.labels)}
+        return found
+
+    @property
+    def is_read_early(self):
+        """Whether the data can be read without TensorFlow, which those of TensorFlow Datasets need."""
+        return bool(self.data_dir) or self.tasks[0] in OWN
+
+    @property
     def models(self):
         """The models to start from that exist before the first run."""
         return [self.start(self.tasks[0])]
@@ -178,8 +203,11 @@ def check(arguments):
         for model in (pathlib.Path(arguments.teacher, name, "model") for name in arguments.tasks):
             if not model.is_dir():
                 raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
-    if arguments.data_dir or own:  # TensorFlow Datasets need TensorFlow.
+    if arguments.is_read_early:
         _ = arguments.data
+    else:
+        for name in arguments.tasks:
+            glue.check_available(glue.TASKS[name])
 
 
 def main(arguments):
@@ -190,13 +218,12 @@ def main(arguments):
     everything, several, writes = arguments.data, len(arguments.tasks) > 1, is_chief(strategy)
     if writes:
         write_text(output / "flags.txt", arguments.flagfile)
-    # Without dev data, there is no epoch to choose.
-    how = {"kind": CrossValidation, "best": False} if arguments.folds else {}
+    how = {"kind": CrossValidation} if arguments.folds else {}
     load, scores = functools.cache(load_model), {}
     for data in everything:
-        folder = output / data.task.name if several else output
+        folder = arguments.folder(data.task.name)
         task = _create_task(arguments, data, load, folder)
-        runs = arguments.runs(task, folder, strategy, **how)
+        runs = arguments.runs(task, folder, strategy, **how, **arguments.changes)
         runs.run()
         if writes:
             print(runs.finish())

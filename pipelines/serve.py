@@ -25,6 +25,8 @@ from .arguments import CommandArguments, flag
 
 _MODELS = ("*/*", "*/saved_model/*")  # Models, and outputs of commands.
 _CHECKPOINT, _CHECKPOINTS, _VERSION = "a checkpoint", "a folder of checkpoints", "one version of a model"
+_LAYOUT = "<model>/<version number>/saved_model.pb"
+_SHOWN = 5  # Files and folders that messages name.
 _OTHER_KINDS = {  # What a folder without models is, by a file in it.
     "saved_model.pb": _VERSION,
     "[0-9]*/saved_model.pb": "one model",
@@ -85,8 +87,35 @@ def _check_folder(folder):
         model = folder if kind == _CHECKPOINT else next(folder.glob("*/config.json")).parent
         export = f"{command.spelling('export_saved_model')} --model={model} --output_dir=saved_models/NAME"
         raise ValueError(f"{what}. Export it with `{export}`, and use --saved_models=saved_models")
+    if unnumbered := _unnumbered_model(folder):
+        version = unnumbered.parent
+        raise ValueError(
+            f"{what}: it has {unnumbered}, and {version.name} is no version number. Expected {_LAYOUT}, such as "
+            f"{version.with_name('1') / unnumbered.name}"
+        )
     if kind:
-        raise ValueError(f"{what}. Expected a folder of <model>/<version number>/saved_model.pb")
+        raise ValueError(f"{what}. Expected a folder of {_LAYOUT}")
+
+
+def _unnumbered_model(folder):
+    """Returns the file of a model whose folder is not a version number, or `None`."""
+    paths = sorted(folder.glob("*/*/saved_model.pb"))
+    return next((path for path in paths if not path.parent.name.isdecimal()), None)
+
+
+def _listed(folder):
+    """Returns the content of a folder in words, such as `notes.txt, old/ and 3 more`; folders end with a slash."""
+    names = sorted(f"{path.name}/" if path.is_dir() else path.name for path in folder.iterdir())
+    if not names:
+        return "nothing"
+    text = ", ".join(names[:_SHOWN])
+    left_out = len(names) - _SHOWN
+    return f"{text} and {left_out} more" if left_out > 0 else text
+
+
+def no_models(folder):
+    """Returns a line about a folder that has no model yet: what it has, and what was expected."""
+    return f"There is no model yet: {folder} has {_listed(folder)}. Expected {folder}/{_LAYOUT}"
 
 
 def _has_models(folder):
@@ -121,7 +150,7 @@ async def _serve(server, arguments):
     print(f"To try the models once they are loaded, open http://{shown}:{server.port} in a browser.", end=" ")
     print("Ctrl-C stops the server.", flush=True)
     if not _has_models(pathlib.Path(folder)):
-        print(f"There is no model yet: expected {folder}/<model>/<version number>/saved_model.pb", flush=True)
+        print(no_models(pathlib.Path(folder)), flush=True)
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()

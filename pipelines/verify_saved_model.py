@@ -15,6 +15,7 @@ a problem.
 """
 
 import os
+import pathlib
 import sys
 
 from keras_bert.tasks.classification.glue import TASKS
@@ -46,12 +47,31 @@ def check(arguments):
     directories, labelled = arguments.positional, arguments.labelled
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
+    for directory in [*directories, arguments.reference]:
+        if directory:
+            _check_saved_model(directory)
     arguments.only(labelled, "with --labelled", *_COLUMNS)
     arguments.only(not arguments.task, "without --task", *_COLUMNS)
     if labelled and not os.path.exists(labelled):
         raise ValueError(f"--labelled={labelled}: no such file or folder")
     if labelled and len(directories) > 1:
         raise ValueError(f"--labelled is for one SavedModel. Received: {len(directories)} directories")
+
+
+def _check_saved_model(directory):
+    """Raises an error for a folder without a SavedModel; a folder of versions is told the newest one."""
+    folder = pathlib.Path(directory).expanduser()
+    if (folder / "saved_model.pb").is_file():
+        return
+    if not folder.exists():
+        raise ValueError(f"{directory}: no such folder. Expected a SavedModel, such as saved_models/sst2/1")
+    if not folder.is_dir():
+        raise ValueError(f"{directory} is a file. Expected the folder of a SavedModel, such as saved_models/sst2/1")
+    inner = [path.parent for pattern in ("*", "saved_model/*") for path in folder.glob(f"{pattern}/saved_model.pb")]
+    versions = [path for path in inner if path.name.isdecimal()]
+    newest = max(versions, key=lambda path: int(path.name), default=None)
+    hint = f"Did you mean {newest}?" if newest else "Expected the folder of one version, such as saved_models/sst2/1"
+    raise ValueError(f"{directory} is no SavedModel, it has no saved_model.pb. {hint}")
 
 
 def main(arguments):

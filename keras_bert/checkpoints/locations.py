@@ -3,6 +3,7 @@
 Needs no Keras, so that commands find mistakes at once.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -51,8 +52,12 @@ def find(path_or_name):
 
 
 def hint(name):
-    """Returns a question about the most similar name on the shelves, or an empty string."""
+    """Returns a question about the most similar name on the shelves and beside the path, or an empty string."""
     known = [path.name for folder in _shelves() if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
+    beside = pathlib.Path(name).parent
+    if beside != pathlib.Path() and beside.is_dir():
+        with contextlib.suppress(OSError):
+            known += [str(path) for path in beside.iterdir() if path.is_dir()]
     return f". Did you mean {found}?" if (found := similar(name, known)) else ""
 
 

@@ -264,8 +264,7 @@ def source(path):
         return path
     path = pathlib.Path(path)
     suffix = text_files.suffix(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+    text_files.check_file(path)
     start = text_files.first_bytes(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"PAR1"):
         return Parquet(path)

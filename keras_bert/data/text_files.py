@@ -21,6 +21,14 @@ class LongLineError(ValueError):
     """A line is longer than `LARGEST`."""
 
 
+def check_file(path):
+    """Raises an error unless a path is that of a file."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder. Expected a file")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+
+
 def read_lines(path):
     """Returns (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines."""
     return list(stream_lines(path))

@@ -7,14 +7,14 @@ import json
 import logging
 import math
 import pathlib
-import re
 import shutil
 import statistics
 import time
 
 import numpy as np
 
-from keras_bert.files import difference, read_json, read_lines, write_json
+from keras_bert.files import read_json, read_lines, write_json
+from keras_bert.runs.unchanged_inputs import COMMON, check_same_settings
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress, is_share
 
@@ -152,7 +152,9 @@ class GridRuns:
         `common` are the settings that all runs share, such as the model; they must equal those of the folder's runs.
         """
         runs = self.directory / "runs"
-        self._check_common(runs / "common.json", common)
+        check_same_settings(self.directory, common, self.names)
+        if self.write and not (self.directory / COMMON).exists():
+            write_json(self.directory / COMMON, common)
         found = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
         self.results = found if self.counts_earlier else self._only(settings, found)
         done = [result["setting"] for result in self.results]
@@ -164,17 +166,6 @@ class GridRuns:
             _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
         self._settings = settings
         return left
-
-    def _check_common(self, path, common):
-        """Raises an error if the settings that all runs share differ from those in the file; writes a new one."""
-        if not path.exists():
-            if self.write:
-                write_json(path, common)
-        elif differs := difference(read_json(path), common):
-            differs = re.sub("`([^`]*)`", lambda name: f"`{self.names.get(name[1], name[1])}`", differs)
-            raise ValueError(
-                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
-            )
 
     def _only(self, settings, found):
         """Returns the results of runs with these settings; without the model of their best one, all run again."""

@@ -1,9 +1,14 @@
-"""What the runs of a folder started from: models and data, which must be the same when they resume."""
+"""What the runs of a folder started from: models, data and settings, which must be the same when they resume.
+
+Needs no Keras, so that commands find mistakes at once.
+"""
 
 import pathlib
+import re
 
-from keras_bert.files import read_json, write_json
+from keras_bert.files import difference, read_json, write_json
 
+COMMON = "runs/common.json"  # The settings that all runs of a folder share.
 _FILE = "origins.json"
 _HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
 
@@ -23,6 +28,31 @@ def check_unchanged(folder, origins, write=True):
             )
     if write and origins.keys() - before.keys():
         write_json(path, {**before, **origins})
+
+
+def check_same_settings(folder, settings, names=None):
+    """Raises an error if settings differ from those that the runs of a folder share; there may be no runs.
+
+    `names` are what messages call settings, by their names.
+    """
+    path = pathlib.Path(folder, COMMON)
+    if not path.exists():
+        return
+    differs = difference(read_json(path), settings)
+    if differs:
+        names = names or {}
+        differs = re.sub("`([^`]*)`", lambda name: f"`{names.get(name[1], name[1])}`", differs)
+        raise ValueError(
+            f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
+        )
+
+
+def check_known_settings(folder, known):
+    """Same as `check_same_settings` for some of the settings, before all of them are known."""
+    path = pathlib.Path(folder, COMMON)
+    if path.exists():
+        before = read_json(path)
+        check_same_settings(folder, {name: known.get(name, value) for name, value in before.items()})
 
 
 def differences(first, second):

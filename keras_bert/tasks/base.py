@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
 from keras_bert.heads.registry import head_named
+from keras_bert.imports import quiet_integers
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.logits import mean_logits
@@ -171,6 +172,7 @@ class Task(abc.ABC):
     predictions_file = "predictions.tsv"
 
     def __init__(self, data, start, settings):
+        quiet_integers()
         self.data, self.start, self.settings = data, start, settings
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
         self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest")

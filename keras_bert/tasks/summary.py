@@ -75,8 +75,12 @@ def warnings(summary):
     """Returns sentences about rows that are in several splits, or occur with different labels."""
     unit, found = summary["unit"], []
     for split, count in summary["overlap"].items():
-        if count:
-            total = next(iter(summary[split].values()))
+        if not count:
+            continue
+        total = next(iter(summary[split].values()))
+        if split == "test":  # Those to predict, which may have no scores.
+            found.append(f"{count:,} of {total:,} answered {unit} are also in train, so the model has seen them")
+        else:
             found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")

@@ -45,7 +45,7 @@ def create_strategy(
         return tf.distribute.get_strategy()
     if kind == "mirrored":
         if not tf.config.list_physical_devices("GPU"):
-            _LOG.info("no GPU was found: training runs on the CPU")
+            _LOG.warning("the strategy mirrored found no GPU: training runs on the CPU")
         return tf.distribute.MirroredStrategy(
             [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
         )

@@ -159,6 +159,8 @@ def open_config(name):
     """Returns the `TransformerConfig` of a size, such as "mini", or of a JSON file."""
     if name in TRANSFORMER_CONFIGS:
         return TRANSFORMER_CONFIGS[name]
+    if os.path.isdir(name):
+        raise ValueError(f"`config` must be a JSON file. Received: the folder {name}")
     if name.endswith(".json") and not os.path.isfile(name):
         raise ValueError(f"`config`: no such file: {name}")
     if not os.path.isfile(name):

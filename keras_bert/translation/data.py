@@ -14,7 +14,7 @@ import tempfile
 
 from keras_bert.data.sources import Source, converted
 from keras_bert.data.sources import source as source_of
-from keras_bert.data.text_files import decoded, first_bytes, split_lines, suffix
+from keras_bert.data.text_files import check_file, decoded, first_bytes, split_lines, suffix
 
 _LOG = logging.getLogger("keras_bert")
 _COLUMN = "translation"
@@ -153,7 +153,6 @@ def listed_lines(numbers):
 
 
 def _lines(path):
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+    check_file(path)
     lines = split_lines(decoded(path.read_bytes(), path))
     return lines if lines[-1] else lines[:-1]

@@ -1,6 +1,8 @@
 """What all commands share: `--help`, required flags, messages, Ctrl-C, the console command."""
 
+import os
 import pathlib
+import pty
 import re
 import subprocess
 import sys
@@ -108,3 +110,31 @@ def test_a_closed_pipe_is_no_error():
             program.stdout.close()
             assert program.stderr.read() == b""
             assert program.wait() == 0
+
+
+# A package in place of TensorFlow, which takes seconds to import.
+TENSORFLOW = """
+class config:
+    def list_physical_devices():
+        pass
+"""
+WITH_TENSORFLOW = RUN.format("print('done')").replace(", tensorflow=False", "")
+
+
+def test_a_log_says_that_tensorflow_starts(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{WITH_TENSORFLOW}"
+    done = python("-c", code)
+    assert (done.stdout, done.stderr) == ("done\n", "starting TensorFlow ...\n")
+    done = python("-c", f"{code.splitlines()[0]}\nimport tensorflow\n{WITH_TENSORFLOW}")
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+def test_on_a_terminal_the_line_vanishes(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
+    ours, theirs = pty.openpty()
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{WITH_TENSORFLOW}"
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    os.close(theirs)
+    assert os.read(ours, 1000) == b"starting TensorFlow ...\r" + b" " * 23 + b"\r"
+    os.close(ours)

@@ -11,7 +11,7 @@ from keras_bert.heads.answers import each_text, entities
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging.schemes import Entity
 from tests.conftest import SEED
-from tests.pipelines.programs import finetune, flags_of, read_json
+from tests.pipelines.programs import finetune, flags_of, read_json, run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -64,6 +64,16 @@ def arguments(made, output, suffix="txt", **changes):
     values = {name: f"{made}/{file}.{suffix}" for name, file in files.items()}
     values |= {"model": f"{made}/bert", "output_dir": f"{made}/{output}", "sequence_length": 12, "seed": SEED}
     return flags_of(values, **{"epochs": 1, "batch_size": 8, "learning_rate": "5e-3", **changes})
+
+
+# The data are read and tokenized, and nothing is trained.
+UNTRAINED = "import sys; from keras_bert.runs.finetuning import Finetuning; Finetuning.run = lambda self: sys.exit()"
+
+
+def test_the_start_has_no_lines_of_onednn(made):
+    """Without AVX-512, oneDNN says once in each process that it has no 64-bit integers."""
+    _, errors = run(PROGRAM, *arguments(made, "quiet"), before=UNTRAINED)
+    assert "oneDNN" not in errors
 
 
 @pytest.mark.kernels

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from keras_bert.serving import Client
+from pipelines.serve import no_models
 from tests.pipelines.programs import finish, mistake, start
 
 tf = pytest.importorskip("tensorflow")
@@ -132,6 +133,16 @@ def test_start_predict_and_stop(shelf, two_addresses, tmp_path):
     assert " rest:predict toy/1 rows=1 OK " in log
     assert "Traceback" not in log
     assert "deprecated" not in log
+
+
+def test_a_folder_without_models_is_named_with_its_content(tmp_path):
+    end = f"Expected {tmp_path}/<model>/<version number>/saved_model.pb"
+    assert no_models(tmp_path) == f"There is no model yet: {tmp_path} has nothing. {end}"
+    (tmp_path / "old").mkdir()
+    for name in "gfedcba":
+        (tmp_path / f"{name}.txt").touch()
+    found = "a.txt, b.txt, c.txt, d.txt, e.txt and 3 more"
+    assert no_models(tmp_path) == f"There is no model yet: {tmp_path} has {found}. {end}"
 
 
 def test_user_errors(tmp_path):

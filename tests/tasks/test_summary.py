@@ -39,7 +39,7 @@ def test_a_table():
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
         "1 of 3 dev rows are also in train, which raises the dev scores",
-        "2 of 3 test rows are also in train, which raises the test scores",
+        "2 of 3 answered rows are also in train, so the model has seen them",
         "2 training rows occur with different labels",
     ]
     summary["labels"] = dict.fromkeys("abcdefg", 1)

@@ -40,6 +40,13 @@ def test_unavailable_strategies(monkeypatch, kinds, config, message):
             create_strategy(kind)
 
 
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
+def test_replicas_on_the_cpu_are_said(caplog):
+    caplog.set_level("WARNING", "keras_bert")  # Without a level of one's own, only warnings are seen in Python.
+    assert create_strategy("mirrored").num_replicas_in_sync == len(tf.config.list_logical_devices("CPU"))
+    assert caplog.messages == ["the strategy mirrored found no GPU: training runs on the CPU"]
+
+
 def test_a_worker_that_does_not_respond(two_addresses, monkeypatch):
     cluster = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))

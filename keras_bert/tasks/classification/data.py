@@ -136,10 +136,23 @@ class Data:
     columns: tuple = ()  # Of a task with rows of its own, for the model card.
     submissions: pathlib.Path | None = None  # The folder of the files for the server of GLUE.
 
+    def __post_init__(self):
+        if self.folds is not None:
+            check_folds(self.train, self.folds)
+
     def first(self, count):
         """Returns the same data with the first `count` training rows, or all for `None`."""
         train = self.train.first(count)
         return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
+
+    def fingerprints(self):
+        """Returns hashes of the rows to train on, of those that select the best run and of those to predict."""
+        parts = {"train": self.train}
+        if not self.folds:
+            parts["dev"] = self.dev[self.task.name]
+        if self.test:
+            parts["test"] = next(iter(self.test.values()))
+        return {name: examples.fingerprint() for name, examples in parts.items()}
 
     def balance(self):
         """Returns a summary of the training labels, see `class_names.balance`."""
@@ -423,18 +436,27 @@ def _listed_labels(row_place, record, columns, is_json):
     return tuple(names)
 
 
+def _whole_texts(examples):
+    """Returns the texts of the rows, tuples for pairs."""
+    return examples.text if examples.pair is None else list(zip(examples.text, examples.pair, strict=True))
+
+
+def check_folds(examples, folds):
+    """Raises an error if there are not as many different texts as folds."""
+    count = len(set(_whole_texts(examples)))
+    if count < folds or folds < 2:
+        raise ValueError(f"`folds` must be from 2 to the number of different texts, {count}. Received: folds={folds}")
+
+
 def assign_folds(examples, folds, seed):
     """Returns the fold of each row, 1 to `folds`: an integer array.
 
     Each fold has the same share of each class, of each set of labels, or of low and high values for regression. Rows
     with the same text are in the same fold.
     """
-    texts = examples.text if examples.pair is None else list(zip(examples.text, examples.pair, strict=True))
+    check_folds(examples, folds)
+    texts = _whole_texts(examples)
     first = {text: row for row, text in reversed(list(enumerate(texts)))}
-    if len(first) < folds or folds < 2:
-        raise ValueError(
-            f"`folds` must be from 2 to the number of different texts, {len(first)}. Received: folds={folds}"
-        )
     rows, labels = np.random.default_rng(seed).permutation(sorted(first.values())).tolist(), examples.labels
     if isinstance(labels[0], tuple):
         labels = _rarest_first(labels)

@@ -5,7 +5,10 @@ Label ids match TensorFlow Datasets and Hugging Face, so that models trained els
 
 import dataclasses
 import logging
+import os
 import pathlib
+import threading
+import urllib.error
 import urllib.request
 
 import numpy as np
@@ -18,6 +21,8 @@ from keras_bert.tasks.classification.predictions import predict
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 
 _SOURCE = "https://dl.fbaipublicfiles.com"  # From where TensorFlow Datasets download GLUE.
+_ANSWER_S = 10  # Seconds in which it must answer.
+_BY_HAND = "Download the official files and pass their folder as `data_dir`"
 _LOG = logging.getLogger("keras_bert")
 # Id columns of MRPC, and coarse categories of the diagnostic set.
 _INDEX = ("index", "id")
@@ -170,6 +175,8 @@ def read_diagnostics(path):
     Returns `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
     """
     path = pathlib.Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder. Expected the file diagnostic-full.tsv of the GLUE diagnostics")
     if not path.is_file():
         raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
     rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
@@ -265,23 +272,66 @@ def _labels(task, path, rows):
     return [class_ids(f"{path}:{line}", row[task.label], numbers) for line, _, row in rows]
 
 
+def check_available(task):
+    """Raises an error if TensorFlow Datasets have no files of a task on this machine and no network to get them.
+
+    Needs no TensorFlow, so that a command without `data_dir` ends at once.
+    """
+    folder, name = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", _tfds_name(task)
+    if "://" in folder or any(pathlib.Path(folder).expanduser().glob(f"{name}/*/dataset_info.json")):
+        return
+    try:
+        _check_network()
+    except OSError as error:
+        raise ValueError(
+            f"{name} is not on this machine, and {_SOURCE}, from where it is downloaded, does not answer: "
+            f"{getattr(error, 'reason', error)}. {_BY_HAND}"
+        ) from None
+
+
+def _tfds_name(task):
+    return f"glue/{task.tfds or task.name}"
+
+
+def _check_network():
+    """Raises an `OSError` if the server of the data does not answer in time."""
+    errors = []
+
+    def ask():
+        try:
+            urllib.request.urlopen(_SOURCE, timeout=_ANSWER_S).close()
+        except urllib.error.HTTPError:  # The server is there.
+            errors.append(None)
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+
+    # The time-out does not hold for the look-up of the name, nor for all addresses together.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    error = errors[0] if errors else TimeoutError(f"no answer in {_ANSWER_S} seconds")
+    if error is not None:
+        raise error
+
+
 def read_tfds(task, split):
     """Reads a split from TensorFlow Datasets, in the official order."""
     _check_split(task, split)
-    name = f"glue/{task.tfds or task.name}"
+    name = _tfds_name(task)
     source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
     try:
         import tensorflow_datasets as tfds
 
         if not tfds.builder(name).is_prepared():  # It would try for minutes and print a hundred lines.
-            urllib.request.urlopen(_SOURCE, timeout=10).close()
+            _check_network()
         dataset, info = tfds.load(name, split=source, with_info=True)
         rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
     # TensorFlow Datasets raises errors of its own, of network libraries and of TensorFlow.
     except Exception as error:
         raise ValueError(
-            f"{name} could not be loaded from TensorFlow Datasets, {_SOURCE}: {error}. "
-            "Download the official files and pass their folder as `data_dir`"
+            f"{name} could not be loaded from TensorFlow Datasets, {_SOURCE}: {error}. {_BY_HAND}"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):
         raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")

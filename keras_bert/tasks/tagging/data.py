@@ -101,8 +101,7 @@ def _source(path):
     if isinstance(path, Source):
         return path
     path = pathlib.Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+    text_files.check_file(path)
     is_rows = text_files.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet")
     return source(path) if is_rows else Table(path)
 
