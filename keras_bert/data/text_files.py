@@ -123,8 +123,7 @@ def _check_length(size, name, line, what):
     """Raises an error for a line that no text is: without a bound, a small file of gzip could take all memory."""
     if size > LARGEST:
         raise LongLineError(
-            f"{name}:{line}: {what} of more than {LARGEST >> 20} MiB. Expected shorter lines; a row of JSON or CSV is a "
-            "line, or few"
+            f"{name}:{line}: {what} of more than {LARGEST >> 20} MiB. Expected shorter lines, with a text or a row each"
         )
 
 

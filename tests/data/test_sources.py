@@ -282,6 +282,14 @@ def test_foreign_metadata(tmp_path, written):
         fit.read_data(foreign, None, None, None, None, 1)
 
 
+def _error_of(path):
+    try:
+        source(path).rows(["text"])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def test_corrupt_parquet(tmp_path):
     """Each byte of a file is changed in turn: rows, or one line with the name of the file."""
     rows = [{"text": f"text {number} {number * 7}", "label": number % 3} for number in range(40)]
@@ -289,13 +297,14 @@ def test_corrupt_parquet(tmp_path):
         table(rows, {"label": {"names": ["a", "b", "c"], "_type": "ClassLabel"}}), tmp_path / "a.parquet"
     )
     content = (tmp_path / "a.parquet").read_bytes()
-    refused = 0
-    for place in range(4, len(content), 7):
-        path = write(tmp_path / "b.parquet", content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
-        try:
-            source(path).rows(["text"])
-        except ValueError as error:
-            refused += 1
-            assert str(error).startswith(f"{path}: Parquet that cannot be read"), error
-            assert "\n" not in str(error)
-    assert refused > 5
+    places = range(4, len(content), 7)
+    changed = [content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :] for place in places]
+    found = [_error_of(write(tmp_path / "b.parquet", content)) for content in changed]
+    errors = [error for error in found if error]
+    assert len(errors) > 5
+    assert not [
+        error
+        for error in errors
+        if not error.startswith(f"{tmp_path}/b.parquet: Parquet that cannot be read, after row ")
+    ]
+    assert not [error for error in errors if "\n" in error]
