@@ -1,9 +1,13 @@
 """Reads questions with choices: SWAG's CSV, other tables with a column for each choice, and rows of JSON.
 
 Rows may have different numbers of choices. An empty choice is absent: it keeps its place, and is never the answer. The
-right choice is named by its letter, or by its number from 0 or 1.
+right choice is named by its letter, by its number from 0 or 1, or by one of the names that the row gives its choices.
+
+A question about a context is the start of every choice, as in SWAG: the context is the text, which is truncated if the
+row is too long, and the question is kept.
 """
 
+import collections
 import dataclasses
 import functools
 import logging
@@ -14,10 +18,40 @@ from keras_bert.data.sources import Rows, cell, converted, readable, source
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.
-_TEXTS = ("question", "text")
-_LABELS = ("label", "answer", "key", "answerKey")
+# OpenBookQA has `question_stem`, HellaSwag `ctx`, PIQA `goal`, WinoGrande `sentence`, COPA `premise`.
+_TEXTS = ("question", "text", "question_stem", "ctx", "goal", "sentence", "premise")
+# Texts that a question is about: Social IQa and CosmosQA, RACE, COPA.
+_CONTEXTS = ("context", "article", "premise", "passage")
+_QUESTIONS = ("question", "question_stem")
+_LISTS = ("choices", "options", "endings", "answers")  # RACE has `options`, HellaSwag `endings`.
+TARGETS = ("label", "answer", "key", "answerKey")
+# The column of the right choice of rows from Python: its index, from 0.
+INDEX = "index of the right choice"
 _SWAG = ["sent1", "sent2", "ending0", "ending1"]
-_CHOICE = re.compile(r"((?i:choice|option|answer|ending)(?:[ _-]|(?![a-z])))?([0-9]{1,9}|[A-Za-z])")
+_HIDDEN = (None, "", -1, "-1")  # Labels of test data that are not public.
+# Columns of which the first rows of a data set have all, or those of one of these sets.
+COLUMNS = (
+    {"choices"},
+    {"question", "choices"},
+    {"question", "answerKey"},
+    {"question_stem", "choices"},
+    {"question", "context", "choices"},
+    {"article", "question", "options"},
+    {"ctx", "endings"},
+    {"ending0", "ending1"},
+    {"premise", "choice1", "choice2"},
+    {"context", "question", "answerA", "answerB"},
+    {"context", "question", "answer0", "answer1"},
+    {"goal", "sol1", "sol2"},
+    {"sentence", "option1", "option2"},
+)
+# What COPA asks in its column `question`.
+_ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+# Columns with parts of the texts that are read, or that tasks do not use: SWAG's, then HellaSwag's.
+_PARTS = {"startphrase", "gold-ending", "distractor-0", "distractor-1", "distractor-2", "distractor-3"}
+_PARTS |= {"ctx_a", "ctx_b", "activity_label"}
+_CHOICE = re.compile(r"((?i:choice|option|answer|ending|sol)(?:[ _-]|(?![a-z])))?([0-9]{1,9}|[A-Za-z])")
+_LOOKED_AT = 100  # Rows whose columns may have texts.
 _LETTER, _NUMBER = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]{1,9}")
 _FIX = "Give the number of the first choice: `first_label=0` or 1"
 
@@ -34,6 +68,7 @@ class ChoiceExamples(Rows):
     first_key: str = "A"  # The label of the first choice in the file: "A", "0" or "1".
     first_label: int | None = None  # The number of the first choice; `None` in files without numbers.
     swag: bool = False  # Whether the file has SWAG's columns.
+    aside: tuple = ()  # Columns with other texts, which are not read.
 
     content, places = ("text", "choices", "labels"), ("lines", "ids")
 
@@ -45,21 +80,23 @@ class ChoiceExamples(Rows):
 def read(path, text=None, choices=None, label=None, first_label=None, labeled=True, skip_bad_rows=None):
     """Reads `ChoiceExamples` from a source, or the file of a path.
 
-    SWAG's columns are recognized: the text is `sent1`, the choices are `sent2` with each of `ending0`, `ending1`, ... A
-    table without column names must have the text in its first column, the label in its last one, and the choices
-    between them.
+    SWAG's columns are recognized: the text is `sent1`, the choices are `sent2` with each of `ending0`, `ending1`, ...
+    Other rows with a context, such as `article`, and a question are read in the same way. A table without column names
+    must have the text in its first column, the label in its last one, and the choices between them.
 
     Args:
-        text: string, the column of the text. Defaults to `question` or `text`.
-        choices: list of the columns of the choices; for JSONL also the name of a list. Defaults to `choices`, or all
-            columns with names such as `A`, `choice1` and `option_b`, in the order of their letters or numbers.
+        text: string, the column of the text. Defaults to the first of the usual names: the context of a question, or
+            else `question`, `text`, ...
+        choices: list of the columns of the choices; for JSONL also the name of a list, or of a dict of lists `text` and
+            `label`, whose labels name the right choice. Defaults to `choices`, `options`, `endings` or `answers`, or
+            all columns with names such as `A`, `choice1` and `option_b`, in the order of their letters or numbers.
         label: string, the column of the right choice. Defaults to `label`, `answer`, `key` or `answerKey`.
         first_label: int, the number of the first choice, 0 or 1. Defaults to the one that the labels show.
         labeled: bool, whether labels are required. `False` reads them if there are any that are not empty or -1,
             `None` never.
         skip_bad_rows: int, maximum number of unreadable rows to skip with a warning; `None`: any bad row is an error.
     """
-    origin = source(path)
+    origin = _flattened(source(path))
     columns = _layout(origin, text, choices, label, labeled)
     flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
     flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
@@ -73,49 +110,130 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     texts, options, labels = map(list, zip(*rows, strict=True))
     first_key = "A" if letters or start is None else str(start)
     labels = None if columns.label is None else labels
-    swag = columns.before is not None
-    return ChoiceExamples(texts, options, labels, list(lines), list(ids), first_key, start, swag)
+    return ChoiceExamples(
+        text=texts,
+        choices=options,
+        labels=labels,
+        lines=list(lines),
+        ids=list(ids),
+        first_key=first_key,
+        first_label=start,
+        swag=columns.before == "sent2",
+        aside=() if columns.header else _left_aside(columns, raw_rows),
+    )
+
+
+def _flattened(origin):
+    """Returns a source whose rows have question and choices as columns.
+
+    The files of ARC, CommonsenseQA, OpenBookQA and QASC have `{"question": {"stem": ..., "choices": [...]}}`.
+    """
+    if not origin.typed:
+        return origin
+    first = next((row for _, row in origin.rows() if isinstance(row, dict)), {})
+    if not isinstance(first.get("question"), dict):
+        return origin
+
+    def flatten(place, row):
+        inner = row.get("question")
+        if not isinstance(inner, dict):
+            raise ValueError(f"{cell(place, 'question')} must be an object, as in other rows. Received: {inner!r:.80}")
+        others = {name: value for name, value in row.items() if name != "question"}
+        flat = {name: value for name, value in inner.items() if name != "stem"}
+        return {**others, **flat, "question": inner.get("stem")}
+
+    return origin.mapped(flatten)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """A row as it is in the file."""
+
+    text: str
+    choices: list
+    label: str | int | None  # `None` in files without labels.
+    names: list | None  # Those that the row gives its choices, for the label.
 
 
 def _question(columns, place, record):
-    """Returns the text of a row, its choices, and the label as it is in the file or `None`."""
+    """Returns the `_Question` of a row."""
     text = _string(columns.cell(place, columns.text), record[columns.text])
     if not text.strip():
         raise ValueError(f"{columns.cell(place, columns.text)} is empty")
-    choices = _choices(place, columns, record)
+    choices, names = _choices(place, columns, record)
     if columns.before:
         before = _string(columns.cell(place, columns.before), record[columns.before])
+        before = _ASKED.get(before, before)
         choices = [f"{before} {choice}".strip() if choice else "" for choice in choices]
     if sum(map(bool, choices)) < 2:
         raise ValueError(f"{place}: expected at least 2 choices, got {sum(map(bool, choices))}")
-    return text, choices, columns.label and record[columns.label]
+    label = None if columns.label is None else record[columns.label]
+    return _Question(text, choices, label, names)
 
 
 def _row(columns, start, place, record):
     """Returns the text of a row, its choices, and the index of the right one or `None`."""
-    text, choices, label = _question(columns, place, record)
+    question = _question(columns, place, record)
+    choices, label = question.choices, question.label
     if columns.label is None:
-        return text, choices, None
-    place, number = columns.cell(place, columns.label), _index_of(label, start)
+        return question.text, choices, None
+    place = columns.cell(place, columns.label)
+    if question.names is None:
+        number = _index_of(label, start)
+        expected = _described_keys(start, len(choices))
+    else:
+        number = question.names.index(_text(label)) if _text(label) in question.names else None
+        expected = f"one of {', '.join(question.names)}"
     if number is None or not 0 <= number < len(choices):
-        raise ValueError(f"{place} must be {_described_keys(start, len(choices))}. Received: {label!r:.80}")
+        raise ValueError(f"{place} must be {expected}. Received: {label!r:.80}")
     if not choices[number]:
         raise ValueError(f"{place} names an empty choice. Received: {label!r}")
-    return text, choices, number
+    return question.text, choices, number
 
 
 def _choices(place, columns, record):
-    """Returns the stripped choices of a record; JSON's `null` is an empty choice."""
+    """Returns the stripped choices of a record, and their names or `None`; JSON's `null` is an empty choice."""
+    columns_or_items = columns.choices
     values = [record[name] for name in columns.choices]
-    names = columns.choices
+    names = None
     if len(values) == 1:
-        if not isinstance(values[0], list):
-            raise ValueError(f"{cell(place, names[0])} must be a list of strings. Received: {values[0]!r:.80}")
-        values, names = values[0], [f"{names[0]}[{index}]" for index in range(len(values[0]))]
-    return [
-        "" if value is None else _string(columns.cell(place, name), value).strip()
-        for name, value in zip(names, values, strict=True)
-    ]
+        (column,) = columns.choices
+        values, names = _listed(cell(place, column), values[0])
+        columns_or_items = [f"{column}[{index}]" for index in range(len(values))]
+    texts = []
+    for name, value in zip(columns_or_items, values, strict=True):
+        texts.append("" if value is None else _string(columns.cell(place, name), value).strip())
+    return texts, names
+
+
+def _listed(place, value):
+    """Returns the choices in a cell, and their names or `None`: a list of texts, or texts with labels.
+
+    ARC, CommonsenseQA, OpenBookQA and QASC have `{"text": [...], "label": [...]}` on the hub, and a list of objects
+    with `text` and `label` in their own files.
+    """
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "text" in part for part in value):
+        value = {"text": [part["text"] for part in value], "label": [part.get("label") for part in value]}
+    if isinstance(value, dict) and isinstance(value.get("text"), list):
+        texts, names = value["text"], value.get("label")
+        if not isinstance(names, list) or len(names) != len(texts) or len({*map(str, names)}) < len(names):
+            raise ValueError(f"{place} must have a different `label` for each `text`. Received: {value!r:.80}")
+        return texts, list(map(_text, names))
+    if not isinstance(value, list):
+        raise ValueError(f"{place} must be a list of strings. Received: {value!r:.80}")
+    return value, None
+
+
+def _left_aside(columns, raw_rows):
+    """Returns the columns with texts that are not read: most of their values have several words."""
+    used = {columns.text, columns.before, columns.label, *columns.choices, *_PARTS, *TARGETS}
+    counts = collections.Counter()
+    records = [record for _, record in raw_rows[:_LOOKED_AT] if isinstance(record, dict)]
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, str) and len(value.split()) > 1 and name not in used:
+                counts[name] += 1
+    return tuple(name for name, count in counts.items() if 2 * count > len(records))
 
 
 def _string(place, value):
@@ -124,15 +242,26 @@ def _string(place, value):
     return value
 
 
+def tell_aside(origin, examples):
+    """Warns of columns with texts that are not read."""
+    if examples.aside:
+        names = ", ".join(f"`{name}`" for name in examples.aside)
+        _LOG.warning("%s: %s not read, name the column of the text with `text_column`", origin, names)
+
+
 def _are_hidden(origin, raw_rows, columns):
     """Whether no row has a label, as in test data whose labels are not public."""
-    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(origin, raw_rows, columns))
+    found = readable(origin, raw_rows, functools.partial(_question, columns))
+    return all(question.label in _HIDDEN for _, question in found)
 
 
 def _labels(origin, raw_rows, columns):
     """Yields (line, label, number of the last choice) of the rows that can be read; reading reports the others."""
-    for line, (_, choices, label) in readable(origin, raw_rows, functools.partial(_question, columns)):
-        yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
+    for line, question in readable(origin, raw_rows, functools.partial(_question, columns)):
+        last = max(number for number, choice in enumerate(question.choices, 1) if choice)
+        # A number that the row itself explains says nothing about others.
+        if question.names is None or _LETTER.fullmatch(_text(question.label)):
+            yield line, question.label, last
 
 
 def _numbering(origin, raw_rows, columns, start, skip_bad_rows):
@@ -153,7 +282,7 @@ class _Layout:
     text: str
     choices: list
     label: str | None  # `None` in files without labels.
-    before: str | None = None  # The column of SWAG with the start of every choice.
+    before: str | None = None  # The column with the start of every choice.
     first_label: int | None = None  # The number of the first choice, if the layout defines it.
     header: list | None = None  # Names for the columns of a table without column names.
 
@@ -166,19 +295,23 @@ def _layout(origin, text, choices, label, labeled):
     """Returns the `_Layout` of a source, see `read`."""
     given = [name for name in (text, *(choices or ()), label) if name]
     names = origin.names(() if origin.typed else given or _TEXTS[:1])
+    is_index = label is None and INDEX in names
     if not names:
         raise ValueError(f"{origin}: no rows")
     if not origin.typed and not given and _has_no_header(names):
         return _without_header(origin, len(names) - 2, labeled)
-    label = label or next((name for name in _LABELS if name in names), _LABELS[0])
+    label = label or next((name for name in (INDEX, *TARGETS) if name in names), TARGETS[0])
     label = label if labeled or (labeled is False and label in names) else None
     if set(_SWAG) <= set(names) and text is None and choices is None:
         endings = _sequence(origin, [name for name in names if re.fullmatch("ending[0-9]+", name)])
         return _Layout("sent1", endings, label, before="sent2", first_label=0)
-    text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
+    before = None
+    if text is None:
+        text, before = _text_columns(names)
     if choices is None:
         named = [name for name in names if _CHOICE.fullmatch(name) and name not in (text, label)]
-        choices = ["choices"] if "choices" in names else _sequence(origin, named)
+        lists = [name for name in _LISTS if name in names]
+        choices = lists[:1] or _sequence(origin, named)
     else:
         choices = _ordered(origin, choices)
     choices = [name for name in choices if name not in (text, label)]
@@ -188,7 +321,16 @@ def _layout(origin, text, choices, label, labeled):
             f"{' or `choices`' if origin.typed else ''}. It has: {', '.join(map(repr, names))}. Name them with "
             "`choice_columns`"
         )
-    return _Layout(text, choices, label)
+    return _Layout(text, choices, label, before=before, first_label=0 if is_index else None)
+
+
+def _text_columns(names):
+    """Returns the column of the text, and that of the question about it or `None`."""
+    context = next((name for name in _CONTEXTS if name in names), None)
+    question = next((name for name in _QUESTIONS if name in names), None)
+    if context and question:
+        return context, question
+    return next((name for name in _TEXTS if name in names), _TEXTS[0]), None
 
 
 def _ordered(origin, names):
@@ -232,7 +374,7 @@ def _in_order(names):
 def _has_no_header(first):
     """Whether the first row of a table is a question: it ends with a label, and its cells are not names of columns."""
     names = [name for name in first if _CHOICE.fullmatch(name)]
-    usual = {*_TEXTS, *_LABELS, *_SWAG} & set(first)
+    usual = {*_TEXTS, *TARGETS, *_SWAG} & set(first)
     return len(first) >= 4 and _is_key(first[-1]) and len(usual) < 2 and not _in_order(names)
 
 

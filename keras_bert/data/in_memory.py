@@ -10,7 +10,18 @@ from keras_bert.data.sources import as_list
 
 _ROW_TARGETS = {"label", "answers", "tags", "ner_tags", "ner", "spans", "entities", "score"}  # Of rows with targets.
 _TARGETS = {"label", "labels", "target", "targets", "class", "score", "tags"}  # Columns of forgotten targets.
+_LABELS = ("label", "labels")  # Columns of a frame that are never texts, beside that of the named targets.
 _DICTS = {"question", "choices"}  # A frame with one of these columns has dicts of texts.
+# Usual names of the columns of pairs of texts: those of classification, and of queries and passages.
+CLASSIFIED_PAIRS = (
+    ("text", "pair"),
+    ("sentence1", "sentence2"),  # GLUE on the hub: MRPC, RTE, STS-B, WNLI.
+    ("premise", "hypothesis"),  # MNLI
+    ("question1", "question2"),  # QQP
+    ("question", "sentence"),  # QNLI
+)
+QUERIES = ("query", "question", "anchor", "premise", "sentence1", "text")
+PASSAGES = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
 
 
 def listed(values):
@@ -19,11 +30,11 @@ def listed(values):
 
 
 def data_set_rows(texts, targets=None, columns=()):
-    """Returns the rows of a data set with targets, dicts by column, or `None` for other data.
+    """Returns the rows of a data set, dicts by column, or `None` for other data.
 
-    These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, and a list of dicts that have targets, or
-    all of one of the sets of `columns`. `targets` may be the column of the labels. Numbers of classes become their
-    names.
+    These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, a list of dicts that have targets, or
+    all of one of the sets of `columns`, and a data frame with all of one of these sets. `targets` may be a list, or the
+    column of the targets, which the rows must have. Numbers of classes become their names.
     """
     if hasattr(texts, "to_pylist") and hasattr(texts, "schema"):
         rows = sources.arrow_rows(texts)
@@ -31,20 +42,53 @@ def data_set_rows(texts, targets=None, columns=()):
         names = sources.class_names({"info": {"features": texts.features.to_dict()}})
         rows = [sources.named(row, names) for row in texts]
     elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets, columns):
-        rows = texts if targets is None or isinstance(targets, str) else None
+        rows = texts
+    elif is_frame(texts) and _has_known_columns(texts, targets, columns):
+        rows = _frame_dicts(texts)
     else:
-        rows = None
-    if rows and isinstance(targets, str) and targets != "label":
-        if targets not in rows[0]:
-            raise ValueError(f"the rows have no column {targets!r}. They have: {', '.join(map(repr, rows[0]))}")
-        rows = [{**row, "label": row.get(targets)} for row in rows]
+        return None
+    if rows and isinstance(targets, str) and targets not in rows[0]:
+        raise ValueError(f"the rows have no column {targets!r}. They have: {', '.join(map(repr, rows[0]))}")
     return rows
 
 
 def _has_targets(row, targets, columns):
     if isinstance(targets, str):
         return targets in row
-    return bool(_ROW_TARGETS & row.keys()) or any(names <= row.keys() for names in columns)
+    if targets is not None:
+        return True
+    return bool(_ROW_TARGETS & row.keys()) or any(names <= row.keys() for names in columns if len(names) > 1)
+
+
+def _has_known_columns(frame, targets, columns):
+    """Whether a frame has the columns of a set, besides the column of its `targets`, and other columns.
+
+    A single column is that of the set only if it has lists: a text may be called `tokens`, too.
+    """
+    _check_no_targets(frame, targets, "texts")
+    if not len(frame) or (isinstance(targets, str | int) and targets not in frame.columns):
+        return False  # For which there are messages.
+    names = [name for name in frame.columns if not (isinstance(targets, str | int) and name == targets)]
+    if len(names) < 2 or known_pair(names):
+        return False
+    for known in columns:
+        if known <= set(names):
+            (first, *others) = known
+            if others or not isinstance(_plain(as_list(frame[first])[0]), str):
+                return True
+    return False
+
+
+def _check_no_targets(frame, targets, place):
+    """Raises for a frame with a column of targets that no one has named."""
+    named = _TARGETS & set(map(str, frame.columns))
+    if targets is None and named:
+        name = sorted(named)[0]
+        others = [name for name in frame.columns if str(name) not in named]
+        raise ValueError(
+            f"`{place}` has a column {name!r}. Name the column of the targets, fit(frame, {name!r}), or leave it out, "
+            f"predict(frame[{others!r:.100}])"
+        )
 
 
 def read(texts, targets=None, place="texts"):
@@ -69,14 +113,9 @@ def read(texts, targets=None, place="texts"):
                 f"targets must be a list, or the name of a column of `{place}`, a data frame. Received: {targets!r} "
                 f"for {columns or type(texts).__name__}"
             )
-        names = [name for name in texts.columns if name != targets]
-        texts, targets = texts[names], texts[targets]
-    if targets is None and is_frame(texts) and (named := _TARGETS & set(map(str, texts.columns))):
-        name, others = sorted(named)[0], [name for name in texts.columns if str(name) not in named]
-        raise ValueError(
-            f"`{place}` has a column {name!r}. Name the column of the targets, fit(frame, {name!r}), or leave it out, "
-            f"predict(frame[{others!r:.100}])"
-        )
+        texts, targets = texts[text_columns(texts, targets)], texts[targets]
+    if is_frame(texts):
+        _check_no_targets(texts, targets, place)
     rows = _frame_rows(texts) if is_frame(texts) else list(map(_plain, as_list(texts)))
     if getattr(texts, "ndim", 1) == 2 and not is_frame(texts):  # An array of pairs; lists of strings are words.
         rows = [tuple(row) for row in rows]
@@ -88,9 +127,7 @@ def read(texts, targets=None, place="texts"):
         )
     if targets is None:
         return rows, None
-    targets = _targets(targets)
-    if len(targets) != len(rows):
-        raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
+    targets = targets_of(rows, targets, place)
     if not isinstance(rows[0], dict):
         _check_labels(targets)
     for name in texts.columns if is_frame(texts) and isinstance(rows[0], tuple) else ():
@@ -99,6 +136,14 @@ def read(texts, targets=None, place="texts"):
                 f"the column {name!r} of `{place}` has the targets. Expected texts, or fit(frame, {name!r})"
             )
     return rows, targets
+
+
+def targets_of(rows, targets, place="texts"):
+    """Returns targets of any form as a list, which must have one for each of the rows."""
+    targets = _targets(targets)
+    if len(targets) != len(rows):
+        raise ValueError(f"`{place}` has {len(rows):,} rows, but there are {len(targets):,} targets. Expected the same")
+    return targets
 
 
 def _check_form(texts, place):
@@ -121,12 +166,42 @@ def is_frame(values):
     return hasattr(values, "columns") and hasattr(values, "__getitem__")
 
 
+def text_columns(frame, target=None):
+    """Returns the columns of a frame that are texts, given that of the targets: all others, in the order of pairs."""
+    names = list(frame.columns)
+    if target is not None:
+        names = [name for name in names if name != target and name not in _LABELS]
+    return known_pair(names) or names
+
+
+def known_pair(names):
+    """Returns two names of columns in the order of a pair; `None` for names that no layout of pairs has."""
+    if len(names) != 2 or set(names) == {"question", "context"}:  # The latter are a question and where its answer is.
+        return None
+    for first, second in (names, names[::-1]):
+        if (first, second) in CLASSIFIED_PAIRS or (first in QUERIES and second in PASSAGES):
+            return [first, second]
+    return None
+
+
+def _frame_dicts(frame):
+    """Returns the rows of a frame as dicts by column."""
+    names = list(map(str, frame.columns))
+    columns = [list(map(_plain, as_list(frame[name]))) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def _frame_rows(frame):
     names = list(frame.columns)
+    is_pair = len(names) == 2 and not _DICTS & set(names)
+    ordered = known_pair(names)
+    if ordered:
+        names = ordered
+        is_pair = True
     columns = [list(map(_plain, as_list(frame[name]))) for name in names]
     if len(names) == 1:
         return columns[0]
-    if len(names) == 2 and not _DICTS & set(names):
+    if is_pair:
         for name, column in zip(names, columns, strict=True):
             if isinstance(column[0] if column else None, int | float):
                 raise ValueError(

@@ -13,6 +13,9 @@ from keras_bert.data.sources import Rows, source
 from keras_bert.data.text_files import valid_text
 from keras_bert.files import fingerprint
 
+ANSWERS = ("answers", "answer", "answer_text")  # Columns of rows, of which the first one counts.
+START = "answer_start"  # Also the column of the position of an answer that is a string.
+
 
 @dataclasses.dataclass(frozen=True)
 class Questions(Rows):

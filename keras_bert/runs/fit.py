@@ -99,16 +99,44 @@ def task_rows(task, place, texts, targets):
 
 
 def _data_set(texts, targets):
-    """Returns the rows of a data set that have their targets, in the columns of any task; `None` for other data."""
-    # A single column may be part of a text.
-    columns = [names for task in registry.TASKS for names in task.columns if len(names) > 1]
+    """Returns the rows of a data set, in the columns of any task; `None` for other data."""
+    columns = [names for task in registry.TASKS for names in task.columns]
     return in_memory.data_set_rows(texts, targets, columns)
 
 
-def infer_rows(rows):
-    """Returns the task of rows of a data set, dicts by column: by their columns, or else by their labels."""
-    found = next((task for task in registry.TASKS if any(names <= rows[0].keys() for names in task.columns)), None)
-    return found or infer([str(rows[0])[:50]], [row.get("label") for row in rows])
+def _with_targets(task, place, rows, targets):
+    """Returns the rows of a data set, dicts by column, with their targets where the task reads them.
+
+    `targets` are a list, the name of a column, or `None` for those that the task finds.
+    """
+    if targets is None:
+        return rows
+    if isinstance(targets, str):
+        return [task.with_named_target(row, targets) for row in rows]
+    return task_rows(task, place, rows, in_memory.targets_of(rows, targets, place))
+
+
+def infer_rows(rows, targets=None):
+    """Returns the task of rows of a data set, dicts by column: by their columns, or else by their targets.
+
+    `targets` are as in `_with_targets`. Where they are elsewhere, the columns of other targets do not count.
+    """
+    first, sizes = rows[0], {}
+    for task in registry.TASKS:
+        unused = set() if targets is None else {*task.target_columns} - {targets if isinstance(targets, str) else None}
+        fitting = [len(names) for names in task.columns if names <= first.keys() and not names & unused]
+        sizes[task] = max(fitting, default=0)
+    best = max(sizes, key=sizes.__getitem__)  # The first one of the largest.
+    if sizes[best]:
+        return best
+    if targets is None or isinstance(targets, str):
+        found = [row.get(targets or "label") for row in rows]
+    else:
+        found = in_memory.targets_of(rows, targets)
+        for task in registry.TASKS:
+            if task.recognizes(first, found):
+                return task
+    return infer([str(first)[:50]], found)
 
 
 def infer(texts, targets):
@@ -160,23 +188,28 @@ def read_data(texts, targets, task, validation, split, seed):
     elif split is not None:
         train, dev = _split(*train, split, seed)
     are_pairs = in_memory.is_frame(texts) and isinstance(train[0][0], tuple)
-    names = [repr(name) for name in texts.columns if name != column] if are_pairs else []
-    facts = {"texts": f"pairs of the columns {' and '.join(names)}"} if are_pairs else {}
+    facts = {}
+    if are_pairs:
+        first, second = in_memory.text_columns(texts, column)
+        facts["texts"] = f"pairs of the columns {first!r} and {second!r}"
     source = Memory("texts", task_rows(task, "texts", *train))
     return FitData(
         task, source, source if dev is train else Memory("validation", task_rows(task, "validation", *dev)), facts
     )
 
 
-def _of_rows(rows, column, task, validation, split, seed):
+def _of_rows(rows, targets, task, validation, split, seed):
     """Returns the `FitData` of rows of a data set, which the task reads as those of a file."""
-    task = registry.task_named(task) if task else infer_rows(rows)
-    train = dev = rows
+    task = registry.task_named(task) if task else infer_rows(rows, targets)
+    train = dev = _with_targets(task, "texts", rows, targets)
     if validation is not None:
-        dev = _data_set(in_memory.listed(validation), column)
-        if dev is None:
+        column = targets if isinstance(targets, str) else None
+        texts, own = validation if isinstance(validation, tuple) and len(validation) == 2 else (validation, column)
+        dev = _data_set(in_memory.listed(texts), own)
+        if dev is None or (own is None and targets is not None):
             kind = type(validation).__name__
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
+        dev = _with_targets(task, "validation", dev, own)
     elif split is not None:
         (train, _), (dev, _) = _split(rows, None, split, seed)
     source = Memory("texts", train)
@@ -340,6 +373,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         if targets is None and task.needs_targets:
             raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
         rows = task_rows(task, "texts", texts, targets)
+    else:
+        rows = _with_targets(task, "texts", rows, targets)
     labels = _classes(bert) if head_named(bert.head).has_classes else None
     if unknown := options.keys() - set(keywords(task.Settings)):
         known = sorted(keywords(task.Settings))

@@ -125,7 +125,10 @@ class Task(abc.ABC):
         expects: string, the texts and targets that it takes, for messages.
         Settings: class of its settings, a frozen dataclass of fields made by `setting`: the flags of its command, the
             keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
-        columns: tuple of sets of names of columns; rows with all columns of a set are recognized as those of this task.
+        columns: tuple of sets of names of columns; rows with all columns of a set are recognized as those of this task,
+            if no other task has a larger set.
+        target_columns: tuple of the names of columns in which `read` finds the targets of rows. Rows whose targets are
+            elsewhere have them in the first one, see `with_target`.
         needs_targets: bool, whether rows without targets teach nothing. Defaults to `True`.
         needs_train: bool, whether the training data decide more than the classes, so that `evaluate` needs as many rows
             of them. Defaults to `True`.
@@ -164,6 +167,7 @@ class Task(abc.ABC):
     Settings: type
     needs_targets = needs_train = True
     columns: tuple = ()
+    target_columns: tuple = ("label",)
     compares_start, can_pack = False, False
     options: Any = types.MappingProxyType({})
     learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
@@ -191,6 +195,21 @@ class Task(abc.ABC):
     def row(cls, place, text, target):
         """Returns a text and its target of Python as a row, a dict by column; `place` is what messages call them."""
         raise NotImplementedError
+
+    @classmethod
+    def with_target(cls, row, target):
+        """Returns a row of a data set, a dict by column, with a target where `read` finds it, and no other target."""
+        others = {name: value for name, value in row.items() if name not in cls.target_columns}
+        return {**others, cls.target_columns[0]: target}
+
+    @classmethod
+    def with_named_target(cls, row, column):
+        """Returns a row of a data set whose target is in a column that the user named, and no other target."""
+        others = {name: value for name, value in row.items() if name != column}
+        if column not in cls.target_columns:
+            return cls.with_target(others, row.get(column))
+        others = {name: value for name, value in others.items() if name not in cls.target_columns}
+        return {**others, column: row.get(column)}
 
     @classmethod
     def read(cls, train, dev, settings, labels=None):

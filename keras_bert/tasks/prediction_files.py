@@ -33,6 +33,7 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     path = source(path)
     if "choices" in allowed[0]:
         read = multiple_choice.read(path, text_column, choice_columns, labeled=None)
+        multiple_choice.tell_aside(path, read)
         return [{"text": text, "choices": choices} for text, choices in zip(read.text, read.choices, strict=True)]
     if choice_columns:
         raise ValueError(f"`choice_columns` requires a multiple-choice model. Received: {','.join(choice_columns)}")

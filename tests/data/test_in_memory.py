@@ -1,5 +1,7 @@
 """Texts and targets of all forms, the tasks that follow from them, and what is refused."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
 from keras_bert.data.sources import Memory
 from keras_bert.exporting.answerer import read_rows
+from keras_bert.runs import fit
 from keras_bert.runs.fit import infer, task_rows
 from keras_bert.tasks import registry
 
@@ -218,4 +221,104 @@ def test_rows_with_targets_of_their_own():
     rows = [{"first": "a", "second": "b", "in_order": True}]
     assert in_memory.data_set_rows(rows) is None
     assert in_memory.data_set_rows(rows, columns=[{"first", "in_order"}]) == rows
-    assert in_memory.data_set_rows(rows, [1], columns=[{"first", "in_order"}]) is None
+    assert in_memory.data_set_rows(rows, [1], columns=[{"first", "in_order"}]) == rows
+
+
+class DataSet(list):
+    """A list of rows with the attributes of a `datasets.Dataset`."""
+
+    column_names = ()
+    features = types.SimpleNamespace(to_dict=dict)
+
+
+# For each task: rows, whose layout finds other targets; the named column, which no layout knows; what is read of it.
+WORDS_OF = {"id": ["1", "2"], "tokens": [["a", "b"], ["c"]]}
+PASSAGES_OF = {"query": ["a", "b"], "passage": ["c", "d"]}
+NAMED = {
+    "tagging": (
+        {**WORDS_OF, "ner_tags": [["B-X", "O"], ["O"]], "word_classes": [["N", "V"], ["N"]]},
+        "word_classes",
+        lambda read: read.tags,
+        [["N", "V"], ["N"]],
+    ),
+    "spans": (
+        {"text": ["a b", "c"], "entities": [[(0, 1, "X")], [(0, 1, "X")]], "marks": [[(2, 3, "Y")], []]},
+        "marks",
+        lambda read: [[(span.type, span.start) for span in row] for row in read.entities],
+        [[("Y", 2)], []],
+    ),
+    "questions": (
+        {"question": ["q", "r"], "context": ["a b a", "c d"], "answers": ["a", "c"], "long": ["a b", "d"]},
+        "long",
+        lambda read: read.golds,
+        [["a b"], ["d"]],
+    ),
+    "scores": (
+        {**PASSAGES_OF, "id": [0, 1], "score": [0.0, 0.5], "likeness": [1.0, 0.25]},
+        "likeness",
+        lambda read: read.scores,
+        [1.0, 0.25],
+    ),
+    "inference": (
+        {**PASSAGES_OF, "id": [0, 1], "label": ["contradiction"] * 2, "relation": ["entailment"] * 2},
+        "relation",
+        lambda read: (read.kind, read.queries),
+        ("pairs", ["a", "b"]),
+    ),
+    "choices": (
+        {"question": ["q", "r"], "choices": [["a", "b"], ["c", "d"]], "label": ["A", "A"], "gold": ["B", "A"]},
+        "gold",
+        lambda read: read.labels,
+        [1, 0],
+    ),
+    "classes": (
+        {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": ["x", "y"], "kind": ["v", "u"]},
+        "kind",
+        lambda read: (read.text, read.labels),
+        (["a", "b"], [1, 0]),
+    ),
+}
+TASKS_OF = {"spans": "tagging", "scores": "embedding", "inference": "embedding", "choices": "multiple_choice"}
+TASKS_OF |= {"tagging": "tagging", "questions": "questions", "classes": "classification"}
+NAMED = {name: case for name, case in NAMED.items() if TASKS_OF[name] in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_targets_are_read_in_every_form(name):
+    """Also beside a column that the layout of the task takes for the targets, and as a list."""
+    arrow = pytest.importorskip("pyarrow")
+    columns, target, read, expected = NAMED[name]
+    cls = registry.task_named(TASKS_OF[name])
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    forms = [rows, iter(rows), DataSet(rows)]
+    if name != "spans":  # Arrow has no lists of strings and numbers.
+        forms.append(arrow.Table.from_pydict(columns))
+        forms += [make(columns) for make in frames()]
+    without = [{column: value for column, value in row.items() if column != target} for row in rows]
+    for form, targets in [*((form, target) for form in forms), (rows, columns[target]), (without, columns[target])]:
+        data = fit.read_data(form, targets, None if cls.name != "embedding" else "embedding", None, None, 1)
+        assert data.task is cls, type(form)
+        found = cls.read(data.train, data.dev, cls.Settings())
+        train = found.train[0] if isinstance(found.train, list) else found.train
+        assert read(train) == expected, type(form)
+
+
+def test_rows_and_a_list_of_targets_of_another_length():
+    with pytest.raises(ValueError, match="`texts` has 1 rows, but there are 2 targets"):
+        fit.read_data(DataSet([{"text": "a", "label": "x"}]), ["x", "y"], None, None, None, 1)
+
+
+@pytest.mark.parametrize("names", [("premise", "hypothesis"), ("question", "sentence"), ("query", "passage")])
+def test_names_win_over_the_order_of_columns(names):
+    """Frames have the pairs that rows with the same columns have; unknown names stay in their order."""
+    values = {names[0]: ["a", "b"], names[1]: ["c", "d"]}
+    for make in frames():
+        for order in (names, names[::-1]):
+            frame = make({name: values[name] for name in order})
+            assert in_memory.read(frame)[0] == [("a", "c"), ("b", "d")]
+            assert read_rows(frame)[0][1] == {"text": "b", "pair": "d"}
+            labelled = make({**{name: values[name] for name in order}, "kind": ["x", "y"]})
+            data = fit.read_data(labelled, "kind", "classification", None, None, 1)
+            assert next(row for _, row in data.train.values) == {"text": "a", "pair": "c", "label": "x"}
+        unknown = make({"b": ["c", "d"], "a": ["a", "b"]})
+        assert in_memory.read(unknown)[0] == [("c", "a"), ("d", "b")]

@@ -14,6 +14,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.checks import check_choice
+from keras_bert.data.in_memory import CLASSIFIED_PAIRS
 from keras_bert.data.sources import (
     Place,
     Rows,
@@ -43,11 +44,8 @@ _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "
 # Usual names of the columns of the text, and of its pair if there is one: of several rows, the first one whose columns
 # a source has counts. What other programs and the hub call them is a row here.
 TEXTS = (
-    ("text",),
-    ("sentence1", "sentence2"),  # GLUE on the hub: MRPC, RTE, STS-B, WNLI.
-    ("premise", "hypothesis"),  # MNLI
-    ("question1", "question2"),  # QQP
-    ("question", "sentence"),  # QNLI
+    ("text",),  # Its pair has no usual name in files.
+    *CLASSIFIED_PAIRS[1:],
     ("sentence",),  # CoLA, SST-2
 )
 OWN = ("classification", "multi_label", "regression")

@@ -96,6 +96,8 @@ class ClassificationTask(Task):
             return {"text": text[0], "pair": text[1], "label": target}
         if isinstance(text, str):
             return {"text": text, "label": target}
+        if isinstance(text, dict):
+            return cls.with_target(text, target)
         raise ValueError(f"{place} must be a string, or a tuple of two. Received: {text!r:.100}")
 
     @classmethod

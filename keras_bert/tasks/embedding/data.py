@@ -15,14 +15,14 @@ import dataclasses
 import re
 
 from keras_bert.data import squad
+from keras_bert.data.in_memory import PASSAGES, QUERIES
 from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_number, readable, source, text_cell
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.settings import setting
 
-# Default names of the columns, the first one that a file has.
-_TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
-_PAIRS = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
+# Default names of the columns, the first one that a file has; those of texts are `QUERIES` and `PASSAGES`.
 _SCORE, _LABELS = "score", ("label", "gold_label")
+TARGETS = (_SCORE, *_LABELS)
 _NEGATIVE = re.compile(r"negatives?[ _-]?[0-9]*")
 _RANGES = {1.0: (0.0, 1.0), 5.0: (0.0, 5.0)}
 # The names of NLI's classes; MNLI's files have words, others the numbers of the Hugging Face hub.
@@ -177,8 +177,8 @@ def _columns(path, text, pair, score):
         names = list(dict.fromkeys(name for _, names in rows for name in names))
     else:
         names = path.names(given)
-    text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
-    pair = pair or next((name for name in _PAIRS if name in names and name != text), _PAIRS[0])
+    text = text or next((name for name in QUERIES if name in names), QUERIES[0])
+    pair = pair or next((name for name in PASSAGES if name in names and name != text), PASSAGES[0])
     negatives = sorted((name for name in names if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
     if negatives and not score and _SCORE in names:
         raise ValueError(
@@ -189,6 +189,16 @@ def _columns(path, text, pair, score):
         return {"text": text, "pair": pair, "score": score}, []
     label = next((name for name in _LABELS if name in names and not negatives), None)
     return {"text": text, "pair": pair, **({"label": label} if label else {})}, negatives
+
+
+def check_named_target(names, column):
+    """Raises for rows with wrong passages, which are triplets, if the user named a column of scores or labels."""
+    negatives = [name for name in names if _NEGATIVE.fullmatch(name)]
+    if negatives:
+        raise ValueError(
+            f"the columns {column!r} and {negatives[0]!r} exclude each other: triplets have no targets. Expected rows "
+            "without one of them"
+        )
 
 
 def _kind(passages):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_bert.data.choices import ChoiceExamples, key_names, read
+from keras_bert.data.choices import ChoiceExamples, key_names, read, tell_aside
 from keras_bert.data.sources import TaskData, source
 from keras_bert.tasks.settings import setting
 
@@ -20,15 +20,17 @@ class ChoiceSettings:
     label_column: str = setting(
         None, "Column with the right choice; default: `label`, `answer`, `key` or `answerKey`.", of_files=True
     )
-    first_label: str = setting(
-        None, "Number of the first choice; default: as the labels show.", values=["0", "1"], of_files=True
-    )
+    first_label: str = setting(None, "Number of the first choice; default: as the labels show.", values=["0", "1"])
     sequence_length: int = setting(128, "Maximum number of tokens of a text with one choice.", least=5)
 
     def read(self, train, dev, test=None, skip_bad_rows=None):
         """Returns the `Data` of files or sources."""
         columns = {"text": self.text_column, "choices": self.choice_columns, "label": self.label_column}
-        first = None if self.first_label is None else int(self.first_label)
+        first = self.first_label
+        if first is not None:
+            if str(first) not in ("0", "1"):
+                raise ValueError(f"`first_label` must be 0 or 1. Received: first_label={first!r}")
+            first = int(first)
         return read_all(train, dev, test, **columns, first_label=first, skip=skip_bad_rows)
 
 
@@ -68,5 +70,9 @@ def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, l
     dev = train if same else read(dev_file, **columns, first_label=first_label, skip_bad_rows=skip)
     test_file = predict_file and source(predict_file)
     test = test_file and read(test_file, **columns, first_label=first_label, labeled=False)
+    tell_aside(train_file, train)
+    for origin, examples in ((dev_file, dev), (test_file, test)):
+        if examples is not None and examples.aside != train.aside:
+            tell_aside(origin, examples)
     files = {"train": train_file, "dev": dev_file, **({"test": test_file} if test_file else {})}
     return Data(train, dev, test, {split: file.name for split, file in files.items()}, dev_file.typed)

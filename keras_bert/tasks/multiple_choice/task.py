@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.choices import COLUMNS, INDEX, TARGETS
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
 from keras_bert.reports import page
@@ -18,7 +19,7 @@ from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
-from keras_bert.tasks.multiple_choice.data import ChoiceSettings, read_all
+from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
 from keras_bert.training.progress import announced
@@ -32,7 +33,7 @@ class MultipleChoiceTask(Task):
 
     name, head, Settings = "multiple_choice", MultipleChoice.name, ChoiceSettings
     expects = "dicts with text and choices, with the index of the right choice"
-    metric, columns = "accuracy", ({"choices"}, {"ending0", "ending1"})
+    metric, columns, target_columns = "accuracy", COLUMNS, TARGETS
     learning_rates, batch_size = (2e-5,), 16  # As in the paper.
 
     def __init__(self, data, start, settings):
@@ -48,19 +49,20 @@ class MultipleChoiceTask(Task):
 
     @classmethod
     def recognizes(cls, text, targets):
-        return isinstance(text, dict) and "choices" in text
+        return isinstance(text, dict) and any(names <= text.keys() for names in cls.columns)
 
     @classmethod
     def row(cls, place, text, target):
-        if not isinstance(text, dict) or not {"text", "choices"} <= set(text):
+        if not cls.recognizes(text, None):
             raise ValueError(f"{place} must be a dict with `text` and `choices`. Received: {text!r:.100}")
-        if isinstance(target, str) and isinstance(text["choices"], list) and target in text["choices"]:
+        if isinstance(target, str) and isinstance(text.get("choices"), list) and target in text["choices"]:
             target = text["choices"].index(target)
-        return {"text": text["text"], "choices": text["choices"], "label": target}
+        others = {name: value for name, value in text.items() if name not in cls.target_columns}
+        return {**others, INDEX: target}
 
     @classmethod
     def read(cls, train, dev, settings, labels=None):
-        return read_all(train, dev, first_label=0)
+        return settings.read(train, dev)
 
     def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):

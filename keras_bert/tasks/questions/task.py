@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.data.bucketing import Batches
+from keras_bert.data.squad import ANSWERS, START
 from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
@@ -30,6 +31,7 @@ class QuestionAnsweringTask(Task):
     name, head, Settings = "questions", QuestionAnswering.name, QuestionSettings
     expects = "dicts with question and context, with answers"
     metric, columns, predictions_file = "f1", ({"question", "context"},), "test/predictions.json"
+    target_columns = ANSWERS
 
     def __init__(self, data, start, settings):
         version_2 = settings.version_2 or data.dev.version_2 or any(part.version_2 for part in data.train)
@@ -47,13 +49,19 @@ class QuestionAnsweringTask(Task):
 
     @classmethod
     def recognizes(cls, text, targets):
-        return isinstance(text, dict) and "question" in text
+        return isinstance(text, dict) and {"question", "context"} <= set(text)
 
     @classmethod
     def row(cls, place, text, target):
         if not isinstance(text, dict) or not {"question", "context"} <= set(text):
             raise ValueError(f"{place} must be a dict with `question` and `context`. Received: {text!r:.100}")
-        return {**text, "answers": target}
+        return cls.with_target(text, target)
+
+    @classmethod
+    def with_named_target(cls, row, column):
+        if column not in cls.target_columns and any(name in row for name in cls.target_columns):
+            row = {name: value for name, value in row.items() if name != START}  # Where the other answer is.
+        return super().with_named_target(row, column)
 
     @classmethod
     def read(cls, train, dev, settings, labels=None):

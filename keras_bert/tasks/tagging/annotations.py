@@ -18,6 +18,7 @@ _LOG = logging.getLogger("keras_bert")
 _WORDS = ("tokens", "words")
 _TAGS = ("tags", "ner_tags", "ner", "labels", "pos_tags", "pos", "upos", "chunk_tags")
 _SPANS = ("spans", "entities", "ents", "label", "labels")
+TARGETS = tuple(dict.fromkeys((*_TAGS, *_SPANS)))
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels")
 PREDICTED = "predicted"
 
@@ -61,7 +62,7 @@ def read(origin, word_column=None, tag_column=None, labels=None):
     places = list(map(origin.place, lines))
     records = list(map(_unwrapped, places, values))
     # Prodigy and spaCy have lists of objects beside the text.
-    source = word_column or next((key for key in _WORDS if _are(str, records[0].get(key))), "text")
+    source = word_column or _source(records[0])
     if source not in records[0]:
         expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
         raise ValueError(f"{places[0]}: expected the key {expected}. It has: {', '.join(map(repr, records[0]))}")
@@ -85,6 +86,16 @@ def read(origin, word_column=None, tag_column=None, labels=None):
             rows = zip(found, texts, strict=True)
             content["entities"] = [_spans(place, record, name, text) for (place, record), text in rows]
     return Records(origin=origin, lines=lines, documents=list(range(len(lines))), **content, **form)
+
+
+def _source(record):
+    """Returns the key of the words, or of the text, of a record."""
+    return next((key for key in _WORDS if _are(str, record.get(key))), "text")
+
+
+def target_name(record):
+    """Returns the usual key of the tags of words, or of the spans of a text, of a record."""
+    return _TAGS[0] if _source(record) in _WORDS else _SPANS[0]
 
 
 def _check_keys(origin, found, name, names):

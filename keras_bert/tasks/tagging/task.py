@@ -16,7 +16,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.tagging import data, features, metrics, schemes
+from keras_bert.tasks.tagging import annotations, data, features, metrics, schemes
 from keras_bert.tasks.tagging.data import TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
@@ -34,6 +34,7 @@ class TaggingTask(Task):
     name, head, Settings = "tagging", TokenClassification.name, TaggingSettings
     expects = "lists of words with tags, or texts with spans (start, end, label)"
     can_pack, columns = True, ({"tokens"}, {"words"}, {"text", "spans"}, {"text", "entities"})
+    target_columns = annotations.TARGETS
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
@@ -68,7 +69,14 @@ class TaggingTask(Task):
             return {"tokens": text, "tags": target}
         if isinstance(text, str):
             return {"text": text, "spans": target or []}
+        if isinstance(text, dict):
+            return cls.with_target(text, target)
         raise ValueError(f"{place} must be a list of words, or a string. Received: {text!r:.100}")
+
+    @classmethod
+    def with_target(cls, row, target):
+        kept = {name: value for name, value in row.items() if name not in cls.target_columns}
+        return {**kept, annotations.target_name(row): target}
 
     @classmethod
     def read(cls, train, dev, settings, labels=None):

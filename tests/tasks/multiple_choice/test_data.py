@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.runs import fit
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice import task
 from tests.tasks.files import write as write_file
@@ -62,6 +63,111 @@ def test_layouts(tmp_path, name, lines):
     assert (read.text, read.labels, read.counts()) == (["q", "r"], [3, 1], [3, 2])
     assert [[choice for choice in row if choice] for row in read.choices] == [["x", "y", "z"], ["u", "v"]]
     assert read.choices[0] == ["x", "y", "", "z"]
+
+
+# Rows as the data sets of the hub have them, or as their own files do: the text, the choices, the right one.
+HUB = {
+    "Social IQa": (
+        {"context": "Ann ran.", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c", "label": "3"},
+        ("Ann ran.", ["Why? a", "Why? b", "Why? c"], 2),
+    ),
+    "CosmosQA": (
+        {"id": "1", "context": "A b.", "question": "Q?", **{f"answer{n}": f"x{n}" for n in range(4)}, "label": 0},
+        ("A b.", ["Q? x0", "Q? x1", "Q? x2", "Q? x3"], 0),
+    ),
+    "COPA": (
+        {"premise": "It rained.", "choice1": "a.", "choice2": "b.", "question": "effect", "idx": 3, "label": 0},
+        ("It rained.", ["What happened as a result? a.", "What happened as a result? b."], 0),
+    ),
+    "RACE": (
+        {"example_id": "h1.txt", "article": "A b.", "question": "Q _ .", "options": ["x", "y"], "answer": "B"},
+        ("A b.", ["Q _ . x", "Q _ . y"], 1),
+    ),
+    "ARC": (
+        {"id": "1", "question": "Q?", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": "2"},
+        ("Q?", ["x", "y"], 1),
+    ),
+    "CommonsenseQA": (
+        {
+            "answerKey": "E",
+            "question": {"stem": "Q?", "choices": [{"label": "C", "text": "x"}, {"label": "E", "text": "y"}]},
+        },
+        ("Q?", ["x", "y"], 1),
+    ),
+    "OpenBookQA": (
+        {"question_stem": "Q is", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "A"},
+        ("Q is", ["x", "y"], 0),
+    ),
+    "HellaSwag": (
+        {
+            "ctx_a": "A b.",
+            "ctx_b": "he",
+            "ctx": "A b. he",
+            "activity_label": "Some act",
+            "endings": ["x", "y"],
+            "label": "0",
+        },
+        ("A b. he", ["x", "y"], 0),
+    ),
+    "PIQA": ({"goal": "G h", "sol1": "x", "sol2": "y z", "label": 0}, ("G h", ["x", "y z"], 0)),
+    "WinoGrande": ({"sentence": "A _ b.", "option1": "x", "option2": "y", "answer": "2"}, ("A _ b.", ["x", "y"], 1)),
+    "ReClor": (
+        {"context": "A b.", "question": "Q?", "answers": ["x", "y"], "label": 0},
+        ("A b.", ["Q? x", "Q? y"], 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_layouts_of_data_sets_are_read_whole(tmp_path, name, caplog):
+    """From lines of JSON, rows in Python without a word about the task, and tables, if they have no lists."""
+    row, (text, options, label) = HUB[name]
+    sources = [write(tmp_path, "a.jsonl", row)]
+    if not any(isinstance(value, list | dict) for value in row.values()):
+        cells = [str(value) for value in row.values()]
+        sources += [write(tmp_path, "a.csv", ",".join(row), ",".join(cells))]
+        sources += [write(tmp_path, "a.tsv", "\t".join(row), "\t".join(cells))]
+    if name != "ReClor":  # Its columns could be those of a question about a context.
+        data = fit.read_data([row], None, None, None, None, 1)
+        assert data.task is task.MultipleChoiceTask
+        sources.append(data.train)
+    for source in sources:
+        read = choices.read_all(source, source).train
+        assert (read.text, read.choices, read.labels) == ([text], [options], [label])
+    assert caplog.messages == []
+
+
+def test_other_texts_are_told_once(tmp_path, caplog):
+    rows = [{"question": "Q?", "choices": ["a", "b"], "label": "A", "support": "A b c.", "id": "a1"}] * 2
+    path = write(tmp_path, "a.jsonl", *rows)
+    choices.read_all(path, path, path)
+    expected = f"{path}: `support` not read, name the column of the text with `text_column`"
+    assert caplog.messages == [expected]
+    assert choices.read(path, text="support").choices[0] == ["a", "b"]
+
+
+def test_numbers_of_rows_in_python_are_judged_as_those_of_files(tmp_path):
+    """A list of targets has indices; a column of rows says itself where it starts, or `first_label` does."""
+    named = [{"question": "q", "choices": list("xyz"), "label": number} for number in (1, 3, 2)]
+    for given, first in ((named, None), (named, 1), (named[::2], "1")):
+        data = fit.read_data(given, None, None, None, None, 1)
+        settings = choices.ChoiceSettings(first_label=first)
+        expected = [row["label"] - 1 for row in given]
+        assert data.task.read(data.train, data.dev, settings).train.labels == expected
+    data = fit.read_data(named[::2], "label", None, None, None, 1)
+    with pytest.raises(ValueError, match=r"texts\[0\]: `label` has neither 0 nor the .* `first_label=0` or 1"):
+        data.task.read(data.train, data.dev, choices.ChoiceSettings())
+    with pytest.raises(ValueError, match="`first_label` must be 0 or 1. Received: first_label=2"):
+        data.task.read(data.train, data.dev, choices.ChoiceSettings(first_label=2))
+    texts = [{"text": "q", "choices": list("xyz")}] * 2
+    for targets, first, expected in (([1, "y"], None, [1, 1]), ([1, 1], 1, [0, 0])):
+        data = fit.read_data(texts, targets, None, None, None, 1)
+        assert data.task.read(data.train, data.dev, choices.ChoiceSettings(first_label=first)).train.labels == expected
+    data = fit.read_data(texts, [1, 3], None, None, None, 1)
+    with pytest.raises(
+        ValueError, match=r"texts\[1\]: `index of the right choice` must be A to C or 0 to 2. Received: 3"
+    ):
+        data.task.read(data.train, data.dev, choices.ChoiceSettings())
 
 
 def test_choices_of_swag_in_another_order(tmp_path):
