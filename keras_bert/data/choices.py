@@ -130,7 +130,7 @@ def _flattened(origin):
     """
     if not origin.typed:
         return origin
-    first = next((row for _, row in origin.rows() if isinstance(row, dict)), {})
+    first = next((row for _, row in origin.stream() if isinstance(row, dict)), {})
     if not isinstance(first.get("question"), dict):
         return origin
 
