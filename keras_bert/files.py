@@ -5,6 +5,7 @@ import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -202,13 +203,72 @@ def write_text(path, text):
         temporary.write_bytes(text.encode("utf-8", "replace"))
 
 
-def write_json(path, value):
-    """Writes a readable JSON file; strings that UTF-8 cannot encode are escaped and read back unchanged."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
+def json_text(value, *, measured=False, **options):
+    """Returns a value as JSON, in which `NaN` and `Infinity` never stand: they are no JSON, and parsers stop there.
+
+    Args:
+        value: nested dicts, lists, strings and numbers.
+        measured: bool, whether numbers that are not finite are written as `null`, such as the score of a run that
+            diverged or the answer of a model; see `as_numbers`. Defaults to `False`: they are refused, as in settings
+            and in whatever else must be read back unchanged.
+        **options: those of `json.dumps`. `ensure_ascii` defaults to `False`.
+    """
+    options = {"ensure_ascii": False, **options}
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        found = _not_finite(value)
+        if found is None:  # Another error, such as a circular reference.
+            raise
+    if not measured:
+        place, number = found
+        raise ValueError(f"JSON has no numbers but finite ones. Received: {place}={number}")
+    return json.dumps(with_nulls(value), allow_nan=False, **options)
+
+
+def _not_finite(value, place=""):
+    """Returns the place and the value of the first number that is not finite, or `None`."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place or "value", value)
+    if isinstance(value, dict):
+        parts = [(f"{place}.{name}" if place else str(name), part) for name, part in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [(f"{place}[{index}]", part) for index, part in enumerate(value)]
+    else:
+        parts = []
+    found = (_not_finite(part, name) for name, part in parts)
+    return next((each for each in found if each is not None), None)
+
+
+def with_nulls(value):
+    """Returns nested values with `None` in place of numbers that are not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: with_nulls(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_nulls(part) for part in value]
+    return value
+
+
+def as_numbers(values):
+    """Returns a dict of measured numbers as they were before `json_text` wrote them: `None` is NaN."""
+    return {name: math.nan if value is None else value for name, value in values.items()}
+
+
+def write_json(path, value, *, measured=False):
+    """Writes a readable JSON file; strings that UTF-8 cannot encode are escaped and read back unchanged.
+
+    For `measured` and numbers that are not finite, see `json_text`.
+    """
+    try:
+        text = json_text(value, measured=measured, indent=1)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     try:
         text.encode()
     except UnicodeEncodeError:
-        text = json.dumps(value, indent=1)
+        text = json_text(value, measured=measured, indent=1, ensure_ascii=True)
     write_text(path, text + "\n")
 
 
@@ -229,13 +289,13 @@ def read_object(path):
 
 
 def read_lines(path):
-    """Reads a file with a JSON value in each line."""
-    return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+    """Reads a file with a JSON object of measured numbers in each line, see `as_numbers`."""
+    return [as_numbers(json.loads(line)) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def fingerprint(value):
     """Returns a short hash of a JSON value."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+    return hashlib.sha256(json_text(value, ensure_ascii=True).encode()).hexdigest()[:16]
 
 
 def file_hash(path):

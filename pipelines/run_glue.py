@@ -262,7 +262,7 @@ def _write_together(output, scores, task):
     _, tables = compared(task, scores)
     table = "\n".join(["# GLUE\n", *(tables or [leaderboard.table(scores)]), leaderboard.averages(scores)])
     write_text(output / "results.md", table)
-    write_json(output / "results.json", scores)
+    write_json(output / "results.json", scores, measured=True)
     print(table)
 
 

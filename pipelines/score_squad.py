@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 
+from keras_bert.files import json_text
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 
@@ -31,7 +32,8 @@ def main(arguments):
     no_answer = _read(arguments.na_prob, int | float) if arguments.na_prob else None
     _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count as 0")
     _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) match no question in the file")
-    print(json.dumps(squad_metrics.score(questions, predictions, no_answer, arguments.na_prob_thresh), indent=2))
+    scores = squad_metrics.score(questions, predictions, no_answer, arguments.na_prob_thresh)
+    print(json_text(scores, indent=2, ensure_ascii=True))
 
 
 def _read(path, kind):

@@ -14,7 +14,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -22,7 +21,7 @@ import unicodedata
 
 from keras_bert.data import sources as files
 from keras_bert.data.squad import checked_object, field
-from keras_bert.files import replacing
+from keras_bert.files import json_text, replacing
 from pipelines import command
 from pipelines.arguments import CommandArguments, flag
 
@@ -92,7 +91,7 @@ def convert(qa, evidence, output, max_words=400, sources=None):
     with replacing(output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write('{"version": "1.1", "data": [')
         for number, article in enumerate(_articles(documents, evidence, max_words, counts)):
-            file.write(("," if number else "") + "\n" + json.dumps(article))
+            file.write(("," if number else "") + "\n" + json_text(article, ensure_ascii=True))
         file.write("\n]}\n")
         _check_kept(evidence, counts, max_words)
     return counts

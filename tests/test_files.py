@@ -1,12 +1,16 @@
-"""Atomic writes of files and folders."""
+"""Atomic writes of files and folders; JSON."""
 
+import ast
+import json
+import math
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from keras_bert.files import adding_to, difference, read_json, write_json, write_text
+from keras_bert.files import adding_to, difference, json_text, read_json, read_lines, write_json, write_text
 
 # What follows runs without this process, whose threads do not fork.
 FORKS = """
@@ -193,3 +197,74 @@ def test_json_keeps_every_string(tmp_path):
 )
 def test_hashes_are_not_shown(before, now, expected):
     assert difference({"content": before}, {"content": now}) == expected
+
+
+NUMBERS = {"a": [1.5, math.nan], "b": ({"c": -math.inf}, "NaN"), "d": 1e308}
+
+
+def strictly(text):
+    """Parses JSON as other programs do, which know no NaN and no Infinity."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_has_finite_numbers_alone(tmp_path):
+    expected = {"a": [1.5, None], "b": [{"c": None}, "NaN"], "d": 1e308}
+    assert strictly(json_text(NUMBERS, measured=True)) == expected
+    write_json(tmp_path / "scores.json", NUMBERS, measured=True)
+    assert strictly((tmp_path / "scores.json").read_text()) == expected
+    for value, found in ((NUMBERS, r"a\[1\]=nan"), ({"x": {"y": math.inf}}, "x.y=inf"), (-math.inf, "value=-inf")):
+        with pytest.raises(ValueError, match=f"^JSON has no numbers but finite ones. Received: {found}$"):
+            json_text(value)
+    with pytest.raises(ValueError, match=r"config.json: JSON has no numbers but finite ones. Received: b\[0\].c=-inf"):
+        write_json(tmp_path / "config.json", {"b": NUMBERS["b"]})
+    assert not (tmp_path / "config.json").exists()
+    circle = []
+    circle.append(circle)
+    with pytest.raises((ValueError, RecursionError)):
+        json_text(circle)
+
+
+def test_lines_of_measured_numbers(tmp_path):
+    lines = [{"step": 1, "loss": math.nan, "time": {"rows": 2.0}}, {"step": 2, "loss": 0.5}]
+    (tmp_path / "log").write_text("".join(f"{json_text(line, measured=True)}\n" for line in lines))
+    first, second = read_lines(tmp_path / "log")
+    assert math.isnan(first.pop("loss"))
+    assert (first, second) == ({"step": 1, "time": {"rows": 2.0}}, lines[1])
+
+
+# Calls of `json` that write no file: messages, a check of characters, and what TensorFlow Serving writes in responses.
+NO_FILES = {
+    "keras_bert/text/tokenizer_json.py": 2,
+    "keras_bert/data/sources.py": 1,
+    "keras_bert/data/in_memory.py": 1,
+    "keras_bert/serving/server/rest.py": 1,
+    "keras_bert/serving/rest_client.py": 1,
+}
+
+
+def test_all_json_is_written_by_one_function():
+    """So that no file ever holds `NaN` or `Infinity`. Who calls `json` refuses them as well, or writes no file."""
+    root = pathlib.Path(__file__).parents[1]
+    found = {}
+    for folder in ("keras_bert", "pipelines", "research"):
+        for path in (root / folder).rglob("*.py"):
+            count = sum(map(may_write_nan, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+            if count:
+                found[path.relative_to(root).as_posix()] = count
+    assert found == NO_FILES
+
+
+def may_write_nan(node):
+    """Whether a part of a program writes JSON, or imports what does, without refusing numbers that are not finite."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "json"
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    writes = node.func.attr in ("dump", "dumps", "JSONEncoder", "to_json", "iterencode")
+    of_json = isinstance(node.func.value, ast.Name) and node.func.value.id == "json"
+    finite = any(keyword.arg == "allow_nan" and keyword.value.value is False for keyword in node.keywords)
+    return writes and of_json and not finite

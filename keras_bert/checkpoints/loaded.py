@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, check_sizes, fill, slots
 from keras_bert.checks import check_count
-from keras_bert.files import add_array
+from keras_bert.files import add_array, json_text
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
@@ -236,7 +236,7 @@ def model_identity(metadata, config, arrays):
         "config": _changed(config),
         **_changed(metadata.replace(vocabulary=None)),
     }
-    return json.loads(json.dumps(facts))  # As they are read back: tuples are lists.
+    return json.loads(json_text(facts))  # As they are read back: tuples are lists.
 
 
 def _changed(settings):

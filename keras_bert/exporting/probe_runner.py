@@ -5,11 +5,13 @@
 Both are JSON files. The requests are a list of `{"directory": ..., "calls": [[signature, inputs], ...]}`, where inputs
 are `{"shape": ..., "values": ...}` by name, with flattened values. The answers, in the same order, contain
 `signatures`, the names of the outputs of each, and `answers`, with `dtype`, `shape` and `values` by name of the output;
-or `error`, for a SavedModel or for a call. A character of a string represents a byte (Latin-1).
+or `error`, for a SavedModel or for a call. A character of a string represents a byte (Latin-1), `null` a number that is
+not finite.
 """
 
 import gc
 import json
+import math
 import pathlib
 import sys
 
@@ -26,7 +28,8 @@ def main(requests, answers):
     gc.freeze()
     gc.enable()
     jobs = json.loads(pathlib.Path(requests).read_text())
-    pathlib.Path(answers).write_text(json.dumps([answer(**job) for job in jobs]))
+    found = [answer(**job) for job in jobs]
+    pathlib.Path(answers).write_text(json.dumps(found, allow_nan=False))
 
 
 def answer(directory, calls):
@@ -64,8 +67,10 @@ def _plain(tensor):
     values = tensor.numpy().ravel()
     if tensor.dtype == tf.string:
         values = [value.decode("latin-1") for value in values]
+    elif tensor.dtype.is_floating:
+        values = [value if math.isfinite(value) else None for value in values.astype(np.float64).tolist()]
     else:
-        values = (values.astype(np.float64) if tensor.dtype.is_floating else values).tolist()
+        values = values.tolist()
     return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list(), "values": values}
 
 

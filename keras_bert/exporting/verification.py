@@ -12,6 +12,7 @@ import tempfile
 import numpy as np
 
 from keras_bert.exporting import assets
+from keras_bert.files import json_text
 
 _HERE = pathlib.Path(__file__).parent
 # Relative to the largest value of an output. The graph rounds differently than the eager model: over all heads, this
@@ -96,7 +97,7 @@ def ask(requests):
         return []
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = pathlib.Path(folder, "requests.json"), pathlib.Path(folder, "answers.json")
-        asked.write_text(json.dumps(requests))
+        asked.write_text(json_text(requests, ensure_ascii=True))
         command = [sys.executable, "-I", str(_HERE / "probe_runner.py"), str(asked), str(answered)]
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
         done = subprocess.run(command, capture_output=True, env=environment, check=False)

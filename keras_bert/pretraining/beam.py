@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from keras_bert.corpus import documents
+from keras_bert.files import json_text
 from keras_bert.pretraining import generation, sentence_pairs, token_store
 from keras_bert.pretraining.example_builder import ExampleBuilder
 from keras_bert.pretraining.record_files import MANIFEST
@@ -196,7 +197,7 @@ def _write_manifest(header, sizes, counts, lengths, output, names, settings):
     paths = [file_systems.join(output, name) for name in names]
     files = [(name, lengths.get(path, 0), size(path)) for name, path in zip(names, paths, strict=True)]
     manifest = generation.make_manifest(header, sizes, files, counts, settings)
-    _write(file_systems.join(output, MANIFEST), json.dumps(manifest, indent=1) + "\n")
+    _write(file_systems.join(output, MANIFEST), json_text(manifest, indent=1, ensure_ascii=True) + "\n")
 
 
 def _read(path):

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import documents, lines, processes
-from keras_bert.files import read_json, write_json
+from keras_bert.files import json_text, read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
 from keras_bert.pretraining.example_builder import LENGTH_BINS, ExampleBuilder
 from keras_bert.pretraining.record_files import MANIFEST, content_hash
@@ -128,7 +128,7 @@ def _begin(output, header):
 
 def check_settings(output, stored, header):
     """Raises an error if the folder is from another run."""
-    expected = json.loads(json.dumps(header))
+    expected = json.loads(json_text(header))
     if differing := [name for name in expected if stored.get(name) != expected[name]]:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "

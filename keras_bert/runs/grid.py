@@ -13,12 +13,13 @@ import time
 
 import numpy as np
 
-from keras_bert.files import read_json, read_lines, write_json
+from keras_bert.files import as_numbers, json_text, read_json, read_lines, write_json
 from keras_bert.runs.unchanged_inputs import COMMON, check_same_settings
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress, is_share
 
 _RESULT, _SECONDS = "result.json", "seconds.json"
+STATISTICS = ("mean", "deviation", "lowest", "highest")  # Of the scores over the seeds of a setting.
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -67,7 +68,7 @@ def seed_statistics(results, metric):
     """
     groups = {}
     for result in results:
-        groups.setdefault(json.dumps(without_seed(result["setting"])), []).append(result["scores"][metric])
+        groups.setdefault(json_text(without_seed(result["setting"])), []).append(result["scores"][metric])
     rows = [
         {
             "setting": json.loads(setting),
@@ -80,6 +81,12 @@ def seed_statistics(results, metric):
         for setting, values in groups.items()
     ]
     return sorted(rows, key=lambda row: _descending(row["mean"]))
+
+
+def _read_result(path):
+    """Returns the result of a finished run; the scores of one that diverged are NaN, which JSON does not have."""
+    result = read_json(path)
+    return {**result, "scores": as_numbers(result["scores"])}
 
 
 def without_seed(setting):
@@ -155,7 +162,7 @@ class GridRuns:
         check_same_settings(self.directory, common, self.names)
         if self.write and not (self.directory / COMMON).exists():
             write_json(self.directory / COMMON, common)
-        found = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
+        found = [_read_result(path) for path in runs.glob(f"*/{_RESULT}")]
         self.results = found if self.counts_earlier else self._only(settings, found)
         done = [result["setting"] for result in self.results]
         left = [setting for setting in settings if setting not in done]
@@ -220,7 +227,7 @@ class GridRuns:
         self.results.append({"setting": setting, **result})
         gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
         if self.write:
-            write_json(self.folder(setting) / _RESULT, self.results[-1])
+            write_json(self.folder(setting) / _RESULT, self.results[-1], measured=True)
 
     def finish(self):
         """Sorts the results and adds NaN for scores that only other runs have. Raises an error if all runs diverged."""

@@ -1,15 +1,15 @@
 """The model card of a fine-tuned model: README.md with metadata, in the form of the Hugging Face hub."""
 
 import html
-import json
 import platform
 import re
 
 import keras
 import tensorflow as tf
 
+from keras_bert.files import json_text
 from keras_bert.reports.page import base_name, is_hub_name
-from keras_bert.tasks.summary import baselines, headline
+from keras_bert.tasks.summary import headline
 from keras_bert.version import __version__
 
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
@@ -95,7 +95,7 @@ def _yaml_item(item, indent):
 def _scalar(value):
     """Returns a string or number as YAML; strings other than names are quoted as in JSON, which YAML includes."""
     is_name = re.fullmatch(r"[a-zA-Z][\w./-]+", str(value)) and str(value).lower() not in _RESERVED
-    text = str(value) if is_name else json.dumps(value, ensure_ascii=False)
+    text = str(value) if is_name else json_text(value, measured=True)
     return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in text)  # YAML refuses some.
 
 
@@ -110,12 +110,12 @@ def escaped(text):
 
 
 def _scores(summary, evaluated_on, scores):
-    found = baselines(summary)
-    heads = [f"{evaluated_on}, in percent", "this model", *(escaped(text) for text, _ in found)]
-    rows = {}
-    for name in scores:
-        parts = [scores, *(majority for _, majority in found)]
-        rows[name.replace("_", " ")] = " | ".join(f"{100 * part[name]:.2f}" for part in parts if name in part)
+    majority = summary["majority"]
+    heads = [f"{evaluated_on}, in percent", "this model", *([escaped(summary["baseline"])] if majority else [])]
+    rows = {
+        name.replace("_", " "): " | ".join(f"{100 * part[name]:.2f}" for part in (scores, majority) if name in part)
+        for name in scores
+    }
     return _table(heads, rows)
 
 

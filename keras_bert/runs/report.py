@@ -10,7 +10,6 @@ from keras_bert.runs import grid
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
-_STATISTICS = ("mean", "deviation", "lowest", "highest")
 
 
 def write_report(path, head, metric, results, run_curves, sections, errors=()):

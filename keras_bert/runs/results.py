@@ -51,7 +51,7 @@ class Results:
             "no_better_than_majority": warning is not None,
             **grid_runs.to_json(),
         }
-        write_json(self.output / "results.json", self.results)
+        write_json(self.output / "results.json", self.results, measured=True)
         title, (statistics, runs) = f"{task.title}, {self.finetuning.evaluated_on}", self._tables()
         listed = (f"- {model_card.escaped(f'{name}: {text}')}" for name, text in facts.items())
         lines = [f"# {model_card.escaped(title)}", "", *listed, ""]

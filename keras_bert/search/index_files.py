@@ -15,7 +15,7 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.files import read_json, replacing, write_json
+from keras_bert.files import json_text, read_json, replacing, write_json
 
 FACTS = "index.json"
 FORMAT = 2
@@ -112,7 +112,7 @@ def write_passages(directory, number, passages):
 def passage_line(passage):
     """Returns a passage as a line of JSON."""
     values = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return json_text(values).encode("utf-8", "replace") + b"\n"
 
 
 def open_offsets(directory, number, facts):

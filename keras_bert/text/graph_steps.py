@@ -62,7 +62,7 @@ class SequenceNormalizer:
 
 def sequence_normalizer(values):
     """Returns the `SequenceNormalizer` of a dict; the last ones are kept, since their tables take a second."""
-    return _kept(json.dumps(values))
+    return _kept(json.dumps(values, allow_nan=False))
 
 
 @functools.lru_cache(maxsize=8)

@@ -323,7 +323,7 @@ def to_json(vocabulary, lowercase):
         },
         **write(vocabulary, lowercase, added),
     }
-    return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _entry(index, token):

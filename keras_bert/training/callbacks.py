@@ -1,6 +1,5 @@
 """Callbacks of a training run: TensorBoard, Weights & Biases, MLflow, and those of Keras."""
 
-import json
 import os
 import pathlib
 import socket
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_report_to
-from keras_bert.files import read_json, write_json
+from keras_bert.files import json_text, read_json, write_json
 
 # Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
@@ -219,7 +218,7 @@ def flat_settings(settings, prefix=""):
         if isinstance(value, dict):
             flat |= flat_settings(value, prefix if name == "config" else f"{prefix}{name}.")
         else:
-            flat[prefix + name] = json.dumps(value) if isinstance(value, list | tuple) else value
+            flat[prefix + name] = json_text(value, ensure_ascii=True) if isinstance(value, list | tuple) else value
     return flat
 
 

@@ -137,7 +137,7 @@ def _read(path, keys):
 
 def weights_fingerprint(model, **settings):
     """Returns a hash of the weights of a model and of further settings, JSON values."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, allow_nan=False).encode())
     for weight in model.weights:
         if not weight.path.endswith("seed_generator_state"):
             add_array(digest, np.asarray(weight))

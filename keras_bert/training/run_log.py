@@ -1,8 +1,8 @@
 """Logs a run: progress line, `metrics.jsonl`, callbacks."""
 
-import json
 import pathlib
 
+from keras_bert.files import as_numbers, json_text
 from keras_bert.training.callbacks import flat_settings
 
 
@@ -15,7 +15,8 @@ class RunLog:
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
         state = state or {"pending": [], "size": 0, "total": None}
-        self._total, self._every, self._pending, self._earlier_total = total, every, [*state["pending"]], state["total"]
+        self._total, self._every, self._earlier_total = total, every, state["total"]
+        self._pending = [as_numbers(line) for line in state["pending"]]
         self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
         self._results = {}  # Of the evaluation after this epoch.
         if directory is not None:
@@ -82,7 +83,8 @@ class RunLog:
 
     def _write(self, step, kind, numbers):
         if self._file:
-            self._file.write((json.dumps({"step": step, "kind": kind, **numbers}) + "\n").encode())
+            line = json_text({"step": step, "kind": kind, **numbers}, measured=True, ensure_ascii=True)
+            self._file.write(f"{line}\n".encode())
             self._file.flush()
 
     def state(self):

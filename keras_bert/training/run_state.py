@@ -12,7 +12,7 @@ import shutil
 import keras
 import tensorflow as tf
 
-from keras_bert.files import difference, read_json, replacing, write_json
+from keras_bert.files import as_numbers, difference, read_json, replacing, with_nulls, write_json
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.progress import announced
 from keras_bert.training.schedule import FunctionSchedule
@@ -137,6 +137,7 @@ class RunState:
             )
         if snapshot:
             vars(self).update(snapshot["state"])
+            self.result = as_numbers(self.result)
             self._needed = [self._best_step]
             if self.best is not None and self._best_step not in self._best_weights.steps():
                 raise ValueError(
@@ -193,7 +194,7 @@ class RunState:
         self.log = log
         state = {name: getattr(self, name) for name in ("best", "worse", "done", "interrupted", "result", "log")}
         with announced("saving", show=self._snapshots.write):
-            self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
+            self._snapshots.save(step, self._variables, {"state": with_nulls(state), "settings": self._settings})
         self._needed = [self._best_step, *self._needed[:1]]  # The two snapshots that are kept.
         self._best_weights.keep_only(*self._needed)
 

@@ -82,7 +82,7 @@ class PretrainedModels:
         run.save()
         remove_snapshots(folder)
         self.check_unchanged(recipe)
-        write_json(self._result(recipe), results)
+        write_json(self._result(recipe), results, measured=True)
 
     def _check_kept(self, folder, kept):
         """Starts again if a model to keep is missing, since the process was killed while it was written."""

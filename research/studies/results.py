@@ -25,7 +25,8 @@ def write_results(runner, output, seconds=0.0):
     lines = [f"Models: {models}. Pre-training: {phases}.{held_out}", *differences, *notes]
     table = tables.markdown(heads, [*ours, *published])
     text = "\n".join([f"# {definition.title}\n", table, *(f"- {line}" for line in lines)])
-    write_json(output / "results.json", {"study": definition.title, "scores": scores, "perplexities": perplexities})
+    results = {"study": definition.title, "scores": scores, "perplexities": perplexities}
+    write_json(output / "results.json", results, measured=True)
     write_text(output / "results.md", text + "\n")
     settings = {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup}
     for row in definition.rows:

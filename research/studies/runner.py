@@ -5,7 +5,7 @@ import logging
 import math
 import pathlib
 
-from keras_bert.files import difference, file_hash, read_json, write_json
+from keras_bert.files import as_numbers, difference, file_hash, read_json, write_json
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -122,7 +122,7 @@ class StudyRunner:
             "heading": column.heading(),
             "majority": (task.summary["majority"] or {}).get(column.metric),
         }
-        write_json(self._scores(row, column.name), {**best, **facts})
+        write_json(self._scores(row, column.name), {**best, **facts}, measured=True)
 
     def _is_finished(self, row, column):
         """Returns whether the scores are final; `None` if there are none."""
@@ -166,7 +166,7 @@ class StudyRunner:
             for name in self._order():
                 path, column = self._scores(row, name), columns.get(name)
                 if path.exists() and (column is None or self._is_finished(row, column)):
-                    found.setdefault(row.key, {})[name] = read_json(path)
+                    found.setdefault(row.key, {})[name] = _read_scores(path)
         return found
 
     def headings(self, scores):
@@ -189,6 +189,13 @@ class StudyRunner:
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
         rows = [row for row in self.definition.rows if row.recipe and row.key in self.shown and row.share == 1]
         return {row.key: self.models.perplexity(row.recipe) for row in rows if self.models.is_finished(row.recipe)}
+
+
+def _read_scores(path):
+    """Returns the scores of a row and a task; of runs that diverged they are NaN, which JSON does not have."""
+    scores = read_json(path)
+    statistics = {name: scores[name] for name in grid.STATISTICS}
+    return {**scores, **as_numbers(statistics)}
 
 
 def _is_on_features(row, column):

@@ -6,11 +6,10 @@ A span is a list `[start, end, label]` or an object with `start` and `end` (or `
 
 import dataclasses
 import itertools
-import json
 import logging
 
 from keras_bert.data.text_files import valid_text
-from keras_bert.files import write_json, write_text
+from keras_bert.files import json_text, write_json, write_text
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.tasks.tagging.sentences import Sentences
 
@@ -40,7 +39,7 @@ class Records(Sentences):
         if path.suffix.lower() == ".json":
             write_json(path, rows)
             return
-        write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+        write_text(path, "".join(f"{json_text(row)}\n" for row in rows))
 
     def _form(self, found):
         first = next((span for record in self.records for span in record.get(self.name) or ()), None)
