@@ -14,6 +14,7 @@ from keras_bert.models.encoder import describe_encoder
 from keras_bert.text.answer_settings import placeholders
 
 TEXT, PAIR = ("text",), ("text", "pair")
+HEAD_DROPOUT = "head_dropout"  # The layer that several heads have.
 # Values of transformers' `problem_type`.
 MULTI_LABEL, SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 _PROBLEMS = ("regression", SINGLE_LABEL, MULTI_LABEL)
@@ -24,7 +25,8 @@ class Head:
 
     Attributes:
         name: str.
-        layer: str, the layer that only models with this head have; of several, the last one in `HEADS` counts.
+        layer: str, the layer that only models with this head have, and so none of the encoder or of another head; of
+            several, the last one in `HEADS` counts.
         reads: tuple of what it reads of the encoder: "pooled", the "masked" positions, or the whole "sequence".
         build: function from the encoder and the options of the head, such as `num_classes` and `dropout`, to the model.
         run: function from the layers by name, the outputs of the encoder and the inputs of the model to its outputs,
@@ -81,6 +83,11 @@ class Head:
 
     def __init_subclass__(cls):
         cls.takes_pair = cls.takes_pair or cls.requires_pair
+
+    def layer_names(self) -> set:
+        """Returns the names of the layers that its models have beside those of the encoder, as far as it tells them."""
+        stored = {path.partition(".")[0] for path in self.tensors}
+        return {self.layer, *stored, *self.onnx}
 
     def described(self, layers: dict) -> dict:
         """Returns the options of `build` that the layers of a model tell."""
@@ -202,13 +209,13 @@ def classes_of(tensors):
 
 
 def dense_head(encoder, units, dropout, name, kind=Dense):
-    """Returns the dropout layer and the float32 dense layer of a head by name."""
+    """Returns the dropout layer, `HEAD_DROPOUT`, and the float32 dense layer of a head by name."""
     check_count("num_classes", units)
     encoding = describe_encoder(encoder)
     rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
     return {
-        "head_dropout": Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
+        HEAD_DROPOUT: Dropout(rate, dtype=encoding.dtype, name=HEAD_DROPOUT),
         name: kind(int(units), kernel_initializer=initializer, dtype="float32", name=name),
     }
 

@@ -8,12 +8,21 @@ from keras_bert.checks import check_choice
 from keras_bert.heads import answers
 from keras_bert.heads.classification import Classification
 from keras_bert.heads.embedding import Embedding, Vectors
-from keras_bert.heads.head import Head
+from keras_bert.heads.head import HEAD_DROPOUT, Head
 from keras_bert.heads.multiple_choice import MultipleChoice
 from keras_bert.heads.pretraining import NextSentence, Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.heads.tokens import ReplacedTokenDetection, TokenClassification
-from keras_bert.models.description import BUILDERS, Description, check_model, hint, layers_of, nested_encoder, read
+from keras_bert.models.description import (
+    BUILDERS,
+    Description,
+    check_model,
+    hint,
+    is_encoder_layer,
+    layers_of,
+    nested_encoder,
+    read,
+)
 from keras_bert.models.encoder import small_encoder
 from keras_bert.models.graph_comparison import Family, family_of
 
@@ -60,10 +69,25 @@ def register_head(head: type[Head] | Head) -> type[Head] | Head:
             raise ValueError(
                 f"`{name}` of a head must be new. Received: {name}={getattr(new, name)!r}, which {_place(taken)} has"
             )
+    _check_layer(new.layer, others)
     HEADS[:] = [*others, new]
     if new.outputs:
         answers.add_outputs(new.outputs, new.answer)
     return head
+
+
+def _check_layer(name, others):
+    """Raises for the name of a layer that models without the head have, too."""
+    if is_encoder_layer(name):
+        owner = "the encoder has"
+    elif name == HEAD_DROPOUT:
+        owner = "classifiers have"
+    else:
+        owner = next((f"{_place(other)} has" for other in others if name in other.layer_names()), None)
+    if owner is not None:
+        raise ValueError(
+            f"`layer` of a head must be a layer that only its models have. Received: layer={name!r}, which {owner}"
+        )
 
 
 def _place(head):
@@ -121,4 +145,6 @@ def _rebuild(description, model):
     return head.build(encoder, **head.options({"dropout": description.config.head_dropout, **description.options}))
 
 
-_BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint)
+_OURS = frozenset(head.name for head in HEADS)
+# Only our builders note their models: one that has the layer of a user's head is always compared with that head's.
+_BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint, noted=lambda description: description.head in _OURS)

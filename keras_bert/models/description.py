@@ -13,7 +13,8 @@ from keras_bert.config import BertConfig
 from keras_bert.models import graph_comparison
 
 # What a prefix, the name of an encoder, precedes.
-_ENCODER_LAYER = r"(?=(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler)$)"
+_LAYER = r"(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler)"
+_ENCODER_LAYER = f"(?={_LAYER}$)"
 
 BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"
 # Keras' own message prints all texts and names no way out. A subclass of `keras.Model` would say it better, but the
@@ -83,6 +84,11 @@ def hint(model):
     if models := other_models.named(model.name):
         return f" A {model.name} that Keras loaded: pass it to {models.module}.describe first."
     return ""
+
+
+def is_encoder_layer(name):
+    """Returns whether a layer of an encoder has this name."""
+    return re.fullmatch(_LAYER, name) is not None
 
 
 def layers_of(model):

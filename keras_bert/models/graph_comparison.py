@@ -40,6 +40,7 @@ class Family:
     read: Callable  # From these layers to the description of the model.
     rebuild: Callable  # From a description and the model to what the builder makes, best of the smallest sizes.
     hint: Callable = lambda model: ""  # From a model to a sentence for the message that it is another one.
+    noted: Callable = lambda description: True  # Whether the builders of such models note them, see `built`.
 
     def built(self, model):
         """Notes that a builder of the family just made a model."""
@@ -59,7 +60,8 @@ class Family:
                 description = self.read(layers)
             except (KeyError, AttributeError) as error:
                 raise OtherGraphError(f"The layer {error} is missing, or of another class") from None
-            check_built(model, layers, lambda: self.rebuild(description, model))
+            kind = None if self.noted(description) else description.head
+            check_built(model, layers, lambda: self.rebuild(description, model), kind)
         except OtherGraphError as error:
             raise self.refusal(model, error) from None
         _FAMILIES.setdefault(model, self)
@@ -96,17 +98,18 @@ def check_functional(model):
 
 def built(model, layers):
     """Notes that a builder just made a model, which then need not be compared until a setting changes."""
-    _SETTINGS[model] = _settings(layers)
+    _SETTINGS[model] = None, _settings(layers)
     return model
 
 
-def check_built(model, layers, build):
+def check_built(model, layers, build, kind=None):
     """Raises `OtherGraphError` unless a model is the one that a builder makes, apart from sizes, weights and dtypes.
 
     `layers` are those of the model, by the names that the builder gives them; `build` returns what the builder makes,
-    best of the smallest sizes.
+    best of the smallest sizes. `kind` is the name of a head whose builder notes nothing: what other builders noted of
+    the model does not count.
     """
-    settings = _settings(layers)
+    settings = kind, _settings(layers)
     if _SETTINGS.get(model) == settings:
         return
     state = random.getstate()

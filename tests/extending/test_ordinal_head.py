@@ -208,6 +208,43 @@ def test_options_of_another_head(folder, tmp_path):
         keras_bert.load(tmp_path / "model").model()
 
 
+def with_layer(user, name):
+    """A head that is known by a layer that other models have, too."""
+
+    class Twice(user.Ordinal):
+        pass
+
+    Twice.name, Twice.layer = "twice", name
+    return Twice
+
+
+def test_a_built_in_classifier_is_saved_whole(user, config, pieces, tmp_path):
+    """Whatever was refused before; and a head that came in another way is compared with the models of our builders."""
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config), num_classes=2)
+    with pytest.raises(ValueError, match="`layer` of a head"):
+        keras_bert.register_head(with_layer(user, "pooler"))
+    keras_bert.save(model, tmp_path / "model", pieces, labels=["no", "yes"])
+    bert = keras_bert.load(tmp_path / "model")
+    assert (bert.head, bert.labels) == ("classification", ["no", "yes"])
+    kernels = [each.get_layer("classifier").kernel for each in (bert.model(), model)]
+    np.testing.assert_array_equal(*map(to_numpy, kernels))
+
+    class Unseen(user.Ordinal):
+        name, layer = "unseen", "head_dropout"
+
+        def described(self, layers):
+            return {"num_classes": 2, "spread": 1.0}
+
+    HEADS.append(Unseen())
+    try:
+        with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
+            keras_bert.save(model, tmp_path / "other", pieces, labels=["no", "yes"])
+    finally:
+        HEADS.pop()
+    assert not (tmp_path / "other").exists()
+    assert keras_bert.describe(model).head == "classification"
+
+
 def test_what_cannot_be_registered(user):
     class Other(user.Ordinal):
         name = "other"
@@ -221,6 +258,13 @@ def test_what_cannot_be_registered(user):
         (keras_bert.Head, "`head` must have a `name`"),
         (Other, "`layer` of a head must be new. Received: layer='cutpoints', which ordinal_head.Ordinal has"),
         (Classification, "`name` of a head must be new. Received: name='classification', which keras_bert.heads.class"),
+        *(
+            (with_layer(user, name), f"a layer that only its models have. Received: layer='{name}', which the encoder")
+            for name in ("pooler", "token_embedding", "block_0", "block_11", "attention_mask")
+        ),
+        (with_layer(user, "embeddings"), "layer='embeddings', which keras_bert.heads.embedding.Vectors has"),
+        (with_layer(user, "head_dropout"), "layer='head_dropout', which classifiers have"),
+        (with_layer(user, "unit_length"), "layer='unit_length', which keras_bert.heads.embedding.Embedding has"),
     ):
         with pytest.raises(ValueError, match=message):
             keras_bert.register_head(head)

@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert.checkpoints import google
 from keras_bert.checkpoints.tensors import slots
 from keras_bert.heads import registry
+from keras_bert.models.description import is_encoder_layer
 from tests.conftest import HEADS, to_numpy
 
 # The heads of several rows of `HEADS`.
@@ -82,6 +83,14 @@ def check_googles_format(model, description, folder, is_supported):
     for slot in slots(description):
         np.testing.assert_array_equal(checkpoint.tensors.pop(slot.name).read(), slot.value())
     assert not checkpoint.tensors
+
+
+def test_the_layers_of_our_heads(build):
+    """`register_head` refuses their names; it knows all that models have beside those of the encoder."""
+    known = {registry.HEAD_DROPOUT}.union(*(head.layer_names() for head in registry.HEADS))
+    for name in HEADS:
+        added = {layer for layer in keras_bert.describe(build(name)).layers if not is_encoder_layer(layer)}
+        assert added <= known, name
 
 
 def test_every_row_is_tested():
