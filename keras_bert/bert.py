@@ -13,6 +13,7 @@ from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, with_words
 from keras_bert.checks import hint
+from keras_bert.heads.answers import flat
 from keras_bert.heads.registry import describe, head_named, register_head
 from keras_bert.models.encoder import build_encoder, run_encoder
 from keras_bert.models.tuning import check_no_lora
@@ -60,7 +61,8 @@ class LoadedBert(LoadedModels):
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
         has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
         has_pair_layers: `False`; `True` for other models, whose `classifier` takes `pair` to build layers for pairs.
-        results: dict, the setting, scores and history of the run of `fit` that trained the model, or `None`.
+        results: dict, the setting, scores and history of the run of `fit` that trained the model, or `None`;
+            `evaluated_on` tells whether the scores are of "validation" or of the "training data".
     """
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
@@ -168,9 +170,9 @@ class LoadedBert(LoadedModels):
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
-            as_frame: bool, whether to return a pandas data frame with a row for each text. It has the index of a Series
-                or frame, for `frame.join(answers)`; for lists, the texts are the first columns. Defaults to
-                `False`.
+            as_frame: bool, whether to return a pandas data frame with a row for each text, and `score_<class>` for each
+                class in place of `scores`. It has the index of a Series or frame, for `frame.join(answers)`; for lists,
+                the texts are the first columns. Defaults to `False`.
             **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
                 or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
                 those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
@@ -178,6 +180,11 @@ class LoadedBert(LoadedModels):
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
             are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
+            All have `tokens` and `tokens_read`, the number of tokens of the text, and how many of them the model read:
+            fewer if the text was cut, which a log message counts too. Both include the other text of a pair, a prompt,
+            [CLS] and each [SEP], so that `tokens` is the `sequence_length` that reads all; of several choices or
+            candidate labels, they are those of the longest one. Where `tokens` are the tokens themselves, as in
+            replaced token detection, the number is `text_tokens`.
 
             - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); multi-label:
               `labels`, those whose score is at least its threshold, and `scores`
@@ -215,7 +222,8 @@ class LoadedBert(LoadedModels):
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
         Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
-        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`.
+        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`; a log message counts
+        the texts that were cut.
 
         Args:
             prompt: str, put before each text, "" for none. Defaults to the checkpoint's default prompt, if it has one.
@@ -327,7 +335,8 @@ class LoadedBert(LoadedModels):
                 which also weights the loss on `validation`.
 
         Returns:
-            A new `LoadedBert`, trained; `results` has the scores and the history.
+            A new `LoadedBert`, trained; `results` has the `scores`, the `history`, and what the scores are
+            `evaluated_on`: "validation", or without one the "training data".
 
         Example:
             reviews = bert.fit(texts, labels, validation=(dev_texts, dev_labels), epochs=3)
@@ -496,12 +505,14 @@ def _as_frame(answers, texts):
         raise ModuleNotFoundError(
             "`as_frame` needs pandas, which is not installed. Install it with `pip install pandas`", name="pandas"
         ) from None
+    if isinstance(answers, dict):
+        texts, answers = [texts], [answers]
+    rows = [flat(answer) for answer in answers]
     if isinstance(texts, pandas.Series | pandas.DataFrame):
-        return pandas.DataFrame(answers, texts.index)
-    if not isinstance(texts, str | tuple | dict | list):  # Arrays, tensors, datasets.
-        return pandas.DataFrame(answers)
-    given, rows = ([texts], [answers]) if isinstance(answers, dict) else (texts, answers)
-    return pandas.DataFrame([{**_columns(text), **row} for text, row in zip(given, rows, strict=True)])
+        return pandas.DataFrame(rows, texts.index)
+    if not isinstance(texts, list):  # Arrays, tensors, datasets.
+        return pandas.DataFrame(rows)
+    return pandas.DataFrame([{**_columns(text), **row} for text, row in zip(texts, rows, strict=True)])
 
 
 def _columns(text):

@@ -9,21 +9,18 @@ counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM
 """
 
 import functools
-import json
-import logging
 import pathlib
 
 import numpy as np
 
 import keras_bert
-from keras_bert.files import replacing
+from keras_bert.files import json_text, replacing
+from keras_bert.heads.answers import embedding
 from keras_bert.metadata import answer_length
 from keras_bert.text.answer_settings import chosen_prompt
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
-
-_CHUNK = 4096  # Number of texts to tokenize at a time.
 
 
 class Arguments(CommandArguments):
@@ -75,12 +72,8 @@ def main(arguments):
     model, options = (bert.model(), {}) if bert.projection else (bert.encoder, options)
     signature = build_signatures(model, preprocessor, **options)["serving_default"]
     asked = ["text"], [{"text": text} for text in prompted], arguments.batch_size
-    vectors = np.stack(answer_rows(lambda output, *_: output["embedding"], signature, *asked))
-    parts = [prompted[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK)]
-    cut = sum(int(np.sum(preprocessor.tokenizer(part).row_lengths() > length - 2)) for part in parts)
-    if cut:
-        told = "texts of more than %d tokens, truncated: %d of %d"
-        logging.getLogger("keras_bert").warning(told, length, cut, len(texts))
+    answers = answer_rows(embedding, signature, *asked, most=bert.config.max_position_embeddings)
+    vectors = np.stack([answer["embedding"] for answer in answers])
     _write(pathlib.Path(arguments.output), texts, vectors)
     print(f"wrote {len(texts):,} vectors of {vectors.shape[1]} numbers to {arguments.output}")
 
@@ -93,7 +86,7 @@ def _write(path, texts, vectors):
         with open(temporary, "w", encoding="utf-8") as file:
             for text, vector in zip(texts, vectors, strict=True):
                 numbers = [round(float(value), 7) for value in vector]
-                file.write(json.dumps({"text": text, "embedding": numbers}, ensure_ascii=False) + "\n")
+                file.write(json_text({"text": text, "embedding": numbers}, measured=True) + "\n")
 
 
 if __name__ == "__main__":

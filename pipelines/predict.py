@@ -15,7 +15,8 @@ The default is the standard input.
 
 With `--output`, writes a file in the format of its name: `.csv` and `.tsv` with all columns of `--input`, the fields of
 `LoadedBert.predict` and the score of each class; otherwise a line of JSON for each text, with the same columns. A field
-with the name of a column is called `predicted_...`. Without `--output`, prints a table of labels and probabilities, or
+with the name of a column is called `predicted_...`. `tokens_read` is below `tokens` where the model did not read all of
+a text; a message counts these texts. Without `--output`, prints a table of labels and probabilities, or
 of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other heads lines to read for arguments, and
 JSON for files. With `--server` (TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model.
 """
@@ -35,6 +36,7 @@ from keras_bert.data.text_files import decoded, suffix
 from keras_bert.files import replacing
 from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client
+from keras_bert.text.token_counts import CutTexts, told_once
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -150,12 +152,18 @@ def _single_label(label, exception):
 
 
 def main(arguments):
-    from keras_bert.tasks import prediction_files
-
     allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
     rows = arguments.questions if arguments.question else _rows(arguments, allowed)
     if allowed is not None and tuple(rows[0]) not in allowed:
         raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
+    with told_once():
+        _answer(arguments, rows, predict)
+
+
+def _answer(arguments, rows, predict):
+    """Prints or writes the answers to all rows."""
+    from keras_bert.tasks import prediction_files
+
     size = arguments.batch_size * _CHUNK
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
     if not arguments.output:
@@ -256,13 +264,15 @@ def _check_served_labels(model, labels, signatures):
 
 def _ask(arguments, client, names, rows, signature=None):
     """Returns the answers of a server to rows with inputs of these names."""
-    answers = []
+    answers, cut = [], CutTexts("questions" if "question" in names else "texts")
     for part in rectangles(rows, arguments.batch_size):
         inputs = {name: [row[name] for row in part] for name in names}
         outputs = client.predict(arguments.model, inputs, signature=signature)
         outputs = {name: np.asarray(values) for name, values in outputs.items()}
         convert = other_models.answering(outputs) or of_outputs(outputs)
         answers += each_text(convert, outputs, part, arguments.n_best)
+        cut.add(outputs)
+    cut.tell()
     return answers
 
 

@@ -23,6 +23,7 @@ from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.tasks import registry
 from keras_bert.text.answer_settings import chosen_prompt
+from keras_bert.text.token_counts import CutTexts
 from keras_bert.training.progress import is_live, quiet_tensorflow, track
 
 _LOG = logging.getLogger("keras_bert")
@@ -70,7 +71,7 @@ class Answerer:
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
-        answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best)
+        answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -91,7 +92,8 @@ class Answerer:
         labels = _candidates(candidate_labels, zero_shot.multi_label, self._head)
         rows = [{**row, "labels": labels} for row in rows]
         signatures = self._build(sequence_length, self._head.takes_pair, **options)
-        answers = answer_rows(classes, signatures["zero_shot"], ("text", "labels"), rows, batch_size)
+        signature = signatures["zero_shot"]
+        answers = answer_rows(classes, signature, ("text", "labels"), rows, batch_size, most=self._most)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -103,8 +105,8 @@ class Answerer:
         signature = self._build(sequence_length, vectors=not self._head.embeds, **_grouping())["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
-        for numbers, part in _batches(rows, batch_size):
-            vectors[numbers] = _call(signature, ("text",), part)["embedding"]
+        for numbers, _, found in _outputs(signature, ("text",), rows, batch_size, self._most):
+            vectors[numbers] = found["embedding"]
         return vectors[0] if is_single else vectors
 
     def export(self, directory, sequence_length=None, **options):
@@ -136,6 +138,11 @@ class Answerer:
         """Returns the rows with the prompt before each text."""
         before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
         return [{"text": before + row["text"]} for row in rows] if before else rows
+
+    @property
+    def _most(self):
+        """The longest sequence that the model reads."""
+        return self._bert.config.max_position_embeddings
 
     @property
     def _options(self):
@@ -217,14 +224,27 @@ def _candidates(labels, multi_label, head):
     return names
 
 
-def answer_rows(answer, signature, names, rows, batch_size, n_best=None):
-    """Returns the answers of a signature to rows; `answer` is that of a `Head`."""
+def answer_rows(answer, signature, names, rows, batch_size, n_best=None, most=None):
+    """Returns the answers of a signature to rows, see `_outputs`; `answer` is that of a `Head`."""
     answers = [None] * len(rows)
-    for numbers, part in _batches(rows, batch_size):
-        found = each_text(answer, _call(signature, names, part), part, n_best)
+    for numbers, part, outputs in _outputs(signature, names, rows, batch_size, most):
+        found = each_text(answer, outputs, part, n_best)
         for number, each in zip(numbers, found, strict=True):
             answers[number] = each
     return answers
+
+
+def _outputs(signature, names, rows, batch_size, most=None):
+    """Yields the numbers and the rows of batches, and the outputs of a signature; tells at the end what was cut.
+
+    `most` is the longest sequence that the model reads, `None` if it is not known.
+    """
+    cut = CutTexts("questions" if "question" in names else "texts", most)
+    for numbers, part in _batches(rows, batch_size):
+        outputs = _call(signature, names, part)
+        cut.add(outputs)
+        yield numbers, part, outputs
+    cut.tell()
 
 
 def read_rows(texts, words=False):

@@ -9,12 +9,19 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, read_object
+from keras_bert.config import OTHER_SETTINGS
+from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, fingerprint, json_text, read_object
+from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.version import __version__
 
 FOLDER, FACTS = MODEL_FACTS.split("/")
 PROBES = "probes.json"
-_MODEL = ("head", "multi_label", "labels", "pair", "vocabulary", "config")  # The facts that make another model.
+# The facts that make another model: all that answers depend on, but for weights and the options of an export. An export
+# of an earlier version lacks the last ones.
+_MODEL = ("head", "multi_label", "labels", "pair", "vocabulary", "config", "lowercase", "tokenizer", "graph")
+# Settings of training, on which no answer depends.
+_NOT_OF_GRAPH = ("multi_label", "sequence_length")  # Options of heads that are a fact of their own, or of an export.
+_TRAINING = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "initializer_range")
 # A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",
@@ -44,7 +51,9 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
         "precision": description.dtype,
         "lowercase": preprocessor.lowercase,
         "vocabulary": {"pieces": len(preprocessor.vocabulary), "sha256": preprocessor.vocabulary.sha256},
+        "tokenizer": _tokenizer_facts(preprocessor),
         "config": description.config.to_huggingface(),
+        "graph": _graph_facts(description),
         "versions": {
             "keras_bert": __version__,
             "keras": keras.__version__,
@@ -54,14 +63,63 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
     }
 
 
+def _tokenizer_facts(preprocessor):
+    """Returns the settings of a preprocessor that ids depend on, without defaults, besides casing and length."""
+    vocabulary = preprocessor.vocabulary.get_config()
+    settings = dict(vocabulary) if isinstance(vocabulary, dict) else {}
+    settings.pop("pieces", None)
+    for name in ("unigram", "normalizer", "pre_tokenizer"):  # Which may have as many numbers as there are pieces.
+        if name in settings:
+            settings[name] = fingerprint(settings[name])
+    strip_accents = settings.pop("strip_accents", None)
+    own = preprocessor.get_config() if isinstance(preprocessor, TextPreprocessor) else {}
+    if own.get("strip_accents") is not None:
+        strip_accents = own["strip_accents"]
+    if strip_accents not in (None, preprocessor.lowercase):
+        settings["strip_accents"] = strip_accents
+    if own.get("keep_special_tokens"):
+        settings["keep_special_tokens"] = sorted(own["keep_special_tokens"])
+    if own.get("truncation", "longest_first") != "longest_first":
+        settings["truncation"] = own["truncation"]
+    return settings
+
+
+def _graph_facts(description):
+    """Returns what the graph of a model depends on besides `config.json`, without defaults."""
+    graph = {}
+    for name, default in OTHER_SETTINGS.items():
+        value = getattr(description.config, name, default)
+        if value != default:
+            graph[name] = value
+    for name, default in (("causal", False), ("positions", "learned")):
+        value = getattr(description, name, default)
+        if value != default:
+            graph[name] = value
+    options = getattr(description, "options", None) or {}
+    graph["head"] = {name: value for name, value in options.items() if name not in _NOT_OF_GRAPH}
+    return graph
+
+
+def _of_model(facts):
+    """Returns those of the facts of an export that make another model."""
+    chosen = {name: facts[name] for name in _MODEL if name in facts}
+    chosen["config"] = {name: value for name, value in facts.get("config", {}).items() if name not in _TRAINING}
+    return chosen
+
+
 def check_same_model(directory, about):
-    """Raises an error if a folder has a SavedModel of another model than that of these facts, whatever its weights."""
+    """Raises an error if a folder has a SavedModel of another model than that of these facts.
+
+    It may have other weights, and its export other options, such as `sequence_length` and `thresholds`.
+    """
     if not (directory / "saved_model.pb").is_file():
         return
     path, found = directory / MODEL_FACTS, "not one of `export`"
     if path.is_file():
-        before, now = read_object(path), json.loads(json.dumps({name: about[name] for name in _MODEL}))
-        found = difference({name: before.get(name) for name in _MODEL}, now)
+        before = _of_model(read_object(path))
+        now = json.loads(json_text(_of_model(about), default=_plain))
+        # An earlier version of this package stored fewer facts.
+        found = difference(before, {name: now[name] for name in now if name in before})
     if found:
         raise ValueError(
             f"`directory` has the SavedModel of another model: {found:.200}. Expected another folder, such as the next "
@@ -79,12 +137,27 @@ def write(directory, signatures, about, graphs=None):
     functions = graphs or {name: function.python_function for name, function in signatures.items()}
     probes = {name: _probe(name, function, functions[name]) for name, function in signatures.items()}
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
-    # Options may be NumPy scalars.
-    text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
+    text = json_text(about, indent=1, default=_plain)
     (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="replace")
-    plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
-    (folder / PROBES).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / PROBES).write_text(_probes_text(probes) + "\n", encoding="utf-8")
     _write_warmup(directory / WARMUP_REQUESTS, probes)
+
+
+def _plain(value):
+    """Returns an option as Python has it: it may be a NumPy scalar or array."""
+    return value.tolist()
+
+
+def _probes_text(probes):
+    """Returns the probes as JSON; raises an error for answers that are not finite."""
+    plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
+    try:
+        return json_text(plain)
+    except ValueError as error:
+        raise ValueError(
+            "the model's answers to the texts of the probes are not finite. Expected a model whose weights are finite: "
+            f"its training may have diverged. {error}"
+        ) from None
 
 
 def ops(directory):

@@ -90,7 +90,10 @@ def export(
 ) -> None:
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
-    Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
+    Inputs are batches of strings; every output starts with the batch dimension. All signatures on texts, but `classify`
+    and `regress`, have the outputs `tokens` and `tokens_read`: how many tokens each text has, and how many of them the
+    model reads, see `LoadedBert.predict`; where `tokens` are strings, the former are `text_tokens`. `serving_default`
+    of each head:
 
     - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `value`,
       after the model's `score_activation`, see `build_classifier`. `classify` and `regress` take `tf.Example`s. With
@@ -124,7 +127,8 @@ def export(
         model: a model from one of the builders.
         preprocessor: a `TextPreprocessor`.
         directory: output directory; TensorFlow Serving expects a number as its last component. An older SavedModel
-            of the same model is replaced, also of other weights; other files are refused.
+            of the same model is replaced, also of other weights, of another dropout, or with other options, such as
+            `sequence_length` of the preprocessor; other files are refused.
         labels: list or array of class or tag names, in the order of the logits; numbers are converted to strings.
         pair: bool, whether a classifier or a regression model takes two texts. Defaults to `False`.
         example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
@@ -135,8 +139,8 @@ def export(
             precision of the model.
         calibration: list of texts, or of tuples of the inputs of `serving_default`, for `precision="int8"`. The ranges
             of the activations are those of these texts, otherwise those of each batch. Defaults to `None`.
-        overwrite: bool, whether the SavedModel of another model, with another config, vocabulary, head or labels, is
-            replaced, too. Defaults to `False`.
+        overwrite: bool, whether the SavedModel of another model, with another config, vocabulary, tokenizer, head or
+            labels, is replaced, too. Defaults to `False`.
         add_signatures: function that returns more signatures, a dict of `tf.function`s by name, given those of the
             head. Defaults to `None`.
         **options: options of the head, see above.

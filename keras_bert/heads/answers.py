@@ -5,6 +5,8 @@ Without Keras, so that a program that asks a server starts at once.
 
 import numpy as np
 
+from keras_bert.text.token_counts import split_counts, with_counts
+
 CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _NONE = -1e30  # Lower scores of spans mean "none".
 
@@ -12,10 +14,31 @@ _NONE = -1e30  # Lower scores of spans mean "none".
 def each_text(answer, outputs, rows, n_best=None):
     """Returns the answers to texts, `rows`, from the outputs of a signature for all of them.
 
-    Without `n_best`, answers to questions have no list, and a mask all tokens.
+    Without `n_best`, answers to questions have no list, and a mask all tokens. The numbers of tokens come last, if
+    there are any: older exports have none.
     """
-    parts = ({name: values[index] for name, values in outputs.items()} for index in range(len(rows)))
-    return [answer(output, row, n_best) for output, row in zip(parts, rows, strict=True)]
+    outputs, counts = split_counts(outputs)
+    answers = []
+    for index, row in enumerate(rows):
+        found = answer({name: values[index] for name, values in outputs.items()}, row, n_best)
+        if counts:
+            found = with_counts(found, {name: int(values[index]) for name, values in counts.items()})
+        answers.append(found)
+    return answers
+
+
+def flat(answer):
+    """Returns an answer with a field `score_...` for each class in place of the dict `scores`, for tables."""
+    scores = answer.get("scores")
+    if not isinstance(scores, dict):
+        return answer
+    columns = {}
+    for name, value in answer.items():
+        if name == "scores":
+            columns.update({f"score_{label}": score for label, score in scores.items()})
+        else:
+            columns[name] = value
+    return columns
 
 
 def of_outputs(names):
@@ -86,7 +109,12 @@ def _probabilities(output):
     scores = np.append(scores, output.get("null_score", -np.inf)).astype("float64")
     powers = np.where(scores > _NONE, np.exp(scores - scores.max()), 0.0)
     best = powers[0 if output["start"] >= 0 else -1]
-    return powers * (output["probability"] / best) if best else powers / powers.sum()
+    if best:
+        return powers * (output["probability"] / best)
+    total = powers.sum()
+    if not total:  # A context without a token, and no score of no answer.
+        return powers
+    return powers / total
 
 
 def fills(output, row, n_best):

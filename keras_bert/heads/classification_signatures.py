@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras_bert.heads.zero_shot import with_nli
 from keras_bert.text.answer_settings import THRESHOLD, checked_thresholds, cuts, placeholders
 from keras_bert.text.signatures import in_groups, texts, traced_once
+from keras_bert.text.token_counts import with_counts
 
 
 def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
@@ -18,7 +19,7 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
         probabilities = tf.nn.softmax(scores)
         return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
 
-    scores = _scores(model, preprocessor, rows_together)
+    scores = _counted_scores(model, preprocessor, rows_together)
     signatures = _classifier(scores, model, labels, pair, logits, decide)
     if zero_shot is None:
         return signatures
@@ -43,7 +44,7 @@ def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, r
     def decide(scores, _):
         return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
-    return _classifier(_scores(model, preprocessor, rows_together), model, labels, pair, logits, decide)
+    return _classifier(_counted_scores(model, preprocessor, rows_together), model, labels, pair, logits, decide)
 
 
 def _classifier(scores_of, model, labels, pair, logits, decide):
@@ -54,10 +55,13 @@ def _classifier(scores_of, model, labels, pair, logits, decide):
     labels = labels or placeholders(model.output["logits"].shape[-1])
 
     def answer(inputs):
-        scores = scores_of(inputs)
+        scores, counts = scores_of(inputs)
         # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
         repeated = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])
-        return {**decide(scores, tf.constant(labels)), "labels": repeated, **({"logits": scores} if logits else {})}
+        answers = {**decide(scores, tf.constant(labels)), "labels": repeated}
+        if logits:
+            answers["logits"] = scores
+        return with_counts(answers, counts)
 
     def classify(inputs):
         answers = answer(_from_examples(inputs["inputs"], pair))
@@ -69,12 +73,15 @@ def _classifier(scores_of, model, labels, pair, logits, decide):
 def regressor(model, preprocessor, pair, description, rows_together=8, logits=False):
     """Returns the signatures of a regression model; `regress` takes `tf.Example`s."""
     is_sigmoid = description.score_activation == "sigmoid"  # Scores between 0 and 1.
-    scores_of = _scores(model, preprocessor, rows_together)
+    scores_of = _counted_scores(model, preprocessor, rows_together)
 
     def answer(inputs):
-        found = scores_of(inputs)
+        found, counts = scores_of(inputs)
         scores = tf.nn.sigmoid(found) if is_sigmoid else found
-        return {"value": scores[:, 0], **({"logits": found} if logits else {})}
+        answers = {"value": scores[:, 0]}
+        if logits:
+            answers["logits"] = found
+        return with_counts(answers, counts)
 
     def regress(inputs):
         return {"outputs": answer(_from_examples(inputs["inputs"], pair))["value"]}
@@ -82,14 +89,18 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 
 
-def _scores(model, preprocessor, rows_together):
-    """Returns a function from texts to logits, which all signatures share."""
+def _counted_scores(model, preprocessor, rows_together):
+    """Returns a function from texts to logits and the numbers of tokens, which all signatures share."""
     classes = model.output["logits"].shape[-1]
 
     def logits(inputs):
         return model(inputs, training=False)["logits"]
 
-    return traced_once(lambda inputs: in_groups(logits, preprocessor(inputs), [classes], rows_together))
+    def counted_scores(inputs):
+        inputs, counts = preprocessor.counted(inputs)
+        return in_groups(logits, inputs, [classes], rows_together), counts
+
+    return traced_once(counted_scores)
 
 
 def _names(pair):

@@ -8,6 +8,7 @@ from keras_bert.layers import SentencePooling
 from keras_bert.layers.head_layers import checked_pooling
 from keras_bert.text.answer_settings import check_prompts, chosen_prompt
 from keras_bert.text.signatures import in_groups, texts, traced_once
+from keras_bert.text.token_counts import with_counts
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
@@ -19,7 +20,7 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
     def vectors(inputs):
         return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
 
-    return _signatures(lambda strings: in_groups(vectors, preprocessor(strings), [width], rows_together))
+    return _signatures(_counted(vectors, preprocessor, width, rows_together))
 
 
 def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None):
@@ -33,7 +34,7 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
     def vectors(inputs):
         return model(inputs, training=False)["embedding"]
 
-    embed_all = traced_once(lambda strings: in_groups(vectors, preprocessor(strings), [width], rows_together))
+    embed_all = traced_once(_counted(vectors, preprocessor, width, rows_together))
 
     def embed(strings, prompt=default):
         return embed_all(tf.strings.join([prompt, strings]) if prompt else strings)
@@ -42,13 +43,28 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
     return signatures if zero_shot is None else {**signatures, "zero_shot": with_vectors(zero_shot, embed)}
 
 
+def _counted(vectors, preprocessor, width, rows_together):
+    """Returns a function from strings to vectors and the numbers of tokens; `vectors` is one of model inputs."""
+
+    def embed(strings):
+        inputs, counts = preprocessor.counted(strings)
+        return in_groups(vectors, inputs, [width], rows_together), counts
+
+    return embed
+
+
 def _signatures(embed, prompts=None):
     """Returns `serving_default`, the same as `embed`, and one signature for each of the prompts by name."""
-    own = texts(lambda inputs: {"embedding": embed(inputs["text"])}, "text")
-    named = {
-        f"embed_{name}": texts(lambda inputs, prompt=prompt: {"embedding": embed(inputs["text"], prompt)}, "text")
-        for name, prompt in (prompts or {}).items()
-    }
+
+    def signature(*prompt):
+        def answer(inputs):
+            embedding, counts = embed(inputs["text"], *prompt)
+            return with_counts({"embedding": embedding}, counts)
+
+        return texts(answer, "text")
+
+    own = signature()
+    named = {f"embed_{name}": signature(prompt) for name, prompt in (prompts or {}).items()}
     return {"serving_default": own, "embed": own, **named}
 
 

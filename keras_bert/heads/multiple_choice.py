@@ -7,6 +7,7 @@ from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
+from keras_bert.text.token_counts import with_counts
 
 
 def build_multiple_choice(encoder: keras.Model, dropout: float | None = None) -> keras.Model:
@@ -79,9 +80,10 @@ class MultipleChoice(Head):
 
         def chooser(model, preprocessor):
             def answer(text, choices):
-                inputs = preprocessor.with_choices(text, not_empty(choices, "choices"))
+                inputs, counts = preprocessor.counted_choices(text, not_empty(choices, "choices"))
                 logits = model(inputs, training=False)["logits"]
-                return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+                answers = {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+                return with_counts(answers, counts)
 
             return {"serving_default": text_with_lists(answer, "choices")}
 

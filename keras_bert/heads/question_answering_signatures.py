@@ -8,6 +8,7 @@ from keras_bert.text import packing
 from keras_bert.text.answer_settings import checked_null_threshold
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import best_spans, max_context, run_windows, span_probabilities
+from keras_bert.text.token_counts import READ, TOKENS, with_counts
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
@@ -31,8 +32,13 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
 
     def answer(inputs):
         context = inputs["context"]
-        question = packing.cut(tokenizer(inputs["question"]), max_question_length)
+        whole_question = tokenizer(inputs["question"])
+        question = packing.cut(whole_question, max_question_length)
         ids, starts, ends = tokenizer.with_offsets(context)
+        counts = {
+            TOKENS: preprocessor.token_counts(whole_question, ids)[TOKENS],
+            READ: preprocessor.token_counts(question, ids)[TOKENS],  # All of the context, in windows.
+        }
         windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
         logits = outputs["start_logits"], outputs["end_logits"]
         spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, count=max(top, CANDIDATES))
@@ -55,7 +61,9 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         if top > 1:
             best.update(many, probabilities=span_probabilities(spans.score[:, :top]))
         best["probability"] = tf.where(found[:, 0], shares[:, 0], shares[:, -1])
-        return best if null_threshold is None else {**best, "null_score": spans.null_score}
+        if null_threshold is not None:
+            best["null_score"] = spans.null_score
+        return with_counts(best, counts)
 
     return {"serving_default": texts(answer, "question", "context")}
 

@@ -8,6 +8,7 @@ from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts, traced_once
 from keras_bert.text.spans import half_stride, max_context, run_windows
+from keras_bert.text.token_counts import READ, TOKENS, with_counts
 
 
 def tagger(model, preprocessor, labels, stride=None):
@@ -36,14 +37,16 @@ def tagger(model, preprocessor, labels, stride=None):
         probabilities = probabilities_of(ids)
         first = preprocessor.tokenizer.word_starts(ids.values)
         last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
-        return tagged((text, *select(first, starts), *select(last, ends), tf.boolean_mask(probabilities, first)))
+        words = tagged((text, *select(first, starts), *select(last, ends), tf.boolean_mask(probabilities, first)))
+        return with_counts(words, _all_read(preprocessor, ids))
 
     def answer_words(inputs):
         """Tags the words between spaces; those without pieces are outside of entities."""
         text = inputs["text"]
         words = tf.strings.split(text, " ")
         pieces = words.with_values(preprocessor.tokenizer(words.values))
-        probabilities = probabilities_of(pieces.merge_dims(1, 2))
+        ids = pieces.merge_dims(1, 2)
+        probabilities = probabilities_of(ids)
         sizes = pieces.values.row_lengths()
         nothing = tf.one_hot([outside], len(labels))
         first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
@@ -52,7 +55,8 @@ def tagger(model, preprocessor, labels, stride=None):
         ends = tf.cumsum(lengths.values) - tf.gather(
             tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True), lengths.value_rowids()
         )
-        return tagged((text, words.with_values(ends - lengths.values), words.with_values(ends - 1), probabilities))
+        starts, ends = words.with_values(ends - lengths.values), words.with_values(ends - 1)
+        return with_counts(tagged((text, starts, ends, probabilities)), _all_read(preprocessor, ids))
 
     return {"serving_default": texts(answer, "text"), "words": texts(answer_words, "text")}
 
@@ -77,6 +81,12 @@ def _tagged(text, starts, ends, probabilities, labels):
         "entity_scores": mean_scores(scores, found).to_tensor(0.0),
         "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
     }
+
+
+def _all_read(preprocessor, ids):
+    """Returns the numbers of tokens of texts that are read as a whole, in windows; `ids` are those of their pieces."""
+    tokens = preprocessor.token_counts(ids)[TOKENS]
+    return {TOKENS: tokens, READ: tokens}
 
 
 def logits_of_pieces(model, preprocessor, ids, stride):
@@ -123,7 +133,7 @@ def replaced_token_detector(model, preprocessor, stride=None):
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
         scores = ids.with_values(tf.sigmoid(logits_of_pieces(model, preprocessor, ids, stride))).to_tensor(0.0)
-        return {
+        pieces = {
             "tokens": slices(text, starts, ends),
             "replaced": scores > 0.5,
             "scores": scores,
@@ -131,6 +141,7 @@ def replaced_token_detector(model, preprocessor, stride=None):
             "ends": dense_offsets(ends),
             "token_count": tf.cast(ids.row_lengths(), tf.int32),
         }
+        return with_counts(pieces, _all_read(preprocessor, ids))
 
     return {"serving_default": texts(answer, "text")}
 
@@ -145,7 +156,7 @@ def mask_filler(model, preprocessor, top=5):
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 
     def fill(inputs):
-        inputs = preprocessor(inputs)
+        inputs, counts = preprocessor.counted(inputs)
         masked = inputs["token_ids"] == mask
         count = tf.reduce_sum(tf.cast(masked, tf.int32), 1)
         width = tf.reduce_max(tf.pad(count, [[0, 1]]))
@@ -155,11 +166,12 @@ def mask_filler(model, preprocessor, top=5):
             logits = logits[..., : len(pieces)]
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top)
         there = tf.sequence_mask(count, width)[..., None]
-        return {
+        fills = {
             "tokens": tf.where(there, tf.gather(pieces, ids), ""),
             "probabilities": tf.where(there, probabilities, 0.0),
             "mask_count": count,
         }
+        return with_counts(fills, counts)
 
     signatures = {"serving_default": texts(fill, "text")}
     if "nsp_logits" in model.output:
@@ -171,9 +183,10 @@ def follower(model, preprocessor):
     """Returns the next sentence prediction signature: `text`, `pair` -> `probability`."""
 
     def answer(inputs):
-        inputs = preprocessor(inputs)
+        inputs, counts = preprocessor.counted(inputs)
         if "mask_positions" in model.input:
             inputs["mask_positions"] = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
-        return {"probability": tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]}
+        follows = tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]
+        return with_counts({"probability": follows}, counts)
 
     return {"serving_default": texts(answer, "text", "pair")}

@@ -8,6 +8,7 @@ from keras_bert.checks import is_finite
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.text.signatures import not_empty, text_with_lists
+from keras_bert.text.token_counts import with_counts
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -52,8 +53,8 @@ class ZeroShot:
 def with_nli(settings, logits, names):
     """Returns the signature of a classifier of pairs.
 
-    `logits` maps texts and hypotheses `(rows,)` to logits `(rows, classes)`; `names` are those of the classes, or
-    `None`.
+    `logits` maps texts and hypotheses `(rows,)` to logits `(rows, classes)` and the numbers of tokens; `names` are
+    those of the classes, or `None`.
     """
     check_settings(settings)
     if settings.temperature != ZeroShot.temperature:
@@ -65,17 +66,25 @@ def with_nli(settings, logits, names):
 
     def decide(text, labels):
         shape = tf.shape(labels)
-        rows = logits(tf.repeat(text, shape[1]), tf.reshape(settings.of(labels), [-1]))
+        rows, counts = logits(tf.repeat(text, shape[1]), tf.reshape(settings.of(labels), [-1]))
         scores = tf.reshape(rows[:, entailment], shape)
+        # Those of the text with its longest hypothesis.
+        counts = {
+            name: tf.reduce_max(tf.where(labels == "", 0, tf.reshape(count, shape)), axis=1)
+            for name, count in counts.items()
+        }
         if settings.multi_label:
-            return tf.sigmoid(scores - tf.reshape(rows[:, contradiction], shape))
-        return _softmax(scores, labels)
+            return tf.sigmoid(scores - tf.reshape(rows[:, contradiction], shape)), counts
+        return _softmax(scores, labels), counts
 
     return _signature(settings, decide)
 
 
 def with_vectors(settings, embed):
-    """Returns the signature of a sentence encoder; `embed` is a function from strings to vectors `(rows, width)`."""
+    """Returns the signature of a sentence encoder.
+
+    `embed` is a function from strings to vectors `(rows, width)` and the numbers of tokens.
+    """
     check_settings(settings)
     if settings.multi_label:
         raise ValueError(
@@ -85,10 +94,11 @@ def with_vectors(settings, embed):
 
     def decide(text, labels):
         each, places = tf.unique(tf.reshape(labels, [-1]))  # Rows mostly have the same labels.
-        texts, hypotheses = (tf.math.l2_normalize(embed(strings), -1) for strings in (text, settings.of(each)))
-        cosines = tf.matmul(texts, hypotheses, transpose_b=True)
+        texts, counts = embed(text)
+        hypotheses, _ = embed(settings.of(each))
+        cosines = tf.matmul(tf.math.l2_normalize(texts, -1), tf.math.l2_normalize(hypotheses, -1), transpose_b=True)
         scores = tf.gather(cosines, tf.reshape(places, tf.shape(labels)), batch_dims=1)
-        return _softmax(scores / settings.temperature, labels)
+        return _softmax(scores / settings.temperature, labels), counts
 
     return _signature(settings, decide)
 
@@ -127,10 +137,12 @@ def _signature(settings, decide):
 
     def answer(text, labels):
         labels = not_empty(labels, "labels")
-        probabilities = tf.where(labels == "", 0.0, decide(text, labels))
+        probabilities, counts = decide(text, labels)
+        probabilities = tf.where(labels == "", 0.0, probabilities)
         if settings.multi_label:
-            return {"predicted": probabilities >= THRESHOLD, "probabilities": probabilities, "labels": labels}
-        best = tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)
-        return {"label": best, "probabilities": probabilities, "labels": labels}
+            chosen = {"predicted": probabilities >= THRESHOLD}
+        else:
+            chosen = {"label": tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)}
+        return with_counts({**chosen, "probabilities": probabilities, "labels": labels}, counts)
 
     return text_with_lists(answer, "labels")

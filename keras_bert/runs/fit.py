@@ -285,7 +285,9 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
-        return _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
+        trained = _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
+        trained.results["evaluated_on"] = "validation" if data.held_out else "training data"
+        return trained
 
 
 def _check_precision(precision):

@@ -1,13 +1,14 @@
 """The hits of many queries, and their order by a cross-encoder, a model that reads query and passage together."""
 
 import itertools
-import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert.files import json_text
 from keras_bert.search.data import Passage
+from keras_bert.text.token_counts import told_once
 from keras_bert.training.progress import track
 
 if TYPE_CHECKING:  # Commands read names of models without Keras.
@@ -18,6 +19,7 @@ _TOGETHER = 16  # Queries whose pairs are computed together.
 _ASKED = 1024  # Queries that are searched together: each part reads the whole index once.
 
 
+@told_once()
 def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = None, batch_size: int = 32) -> list:
     """Reorders the hits of `SearchIndex.search` by the scores of a cross-encoder.
 
@@ -121,7 +123,7 @@ def warn_of_unknown(index, queries, relevance):
 
 def json_line(query, hits):
     """Returns a `Query` and its hits as JSON."""
-    return json.dumps({"id": query.id, "query": query.text, "hits": hits}, ensure_ascii=False)
+    return json_text({"id": query.id, "query": query.text, "hits": hits}, measured=True)
 
 
 def readable(hit):

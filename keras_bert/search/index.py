@@ -22,6 +22,7 @@ from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index_files import IndexFacts
 from keras_bert.similarity import unit
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
+from keras_bert.text.token_counts import told_once
 from keras_bert.training.progress import announced, track
 
 SIMILARITIES = ("cosine", "dot")
@@ -190,6 +191,7 @@ def model_facts(bert):
     return {name: value for name, value in facts.items() if name not in _WITHOUT_INFLUENCE}
 
 
+@told_once()
 def build_index(
     bert: LoadedBert,
     passages: Any,

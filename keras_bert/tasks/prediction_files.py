@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-import json
+import math
 import types
 
 import numpy as np
@@ -10,12 +10,15 @@ import numpy as np
 from keras_bert.data import choices as multiple_choice
 from keras_bert.data.sources import converted, source
 from keras_bert.data.text_files import as_text, is_blank
+from keras_bert.files import json_text
+from keras_bert.heads.answers import flat
 from keras_bert.tasks.classification.predictions import (
     multi_label_table,
     predictions_table,
     probabilities_table,
     quoted,
 )
+from keras_bert.text.token_counts import without_counts
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -98,22 +101,24 @@ def _fitting(parts, allowed):
 
 def table(answers):
     """Returns tab-separated lines with a header for answers with classes or a single number; `None` for others."""
-    first = answers[0]
+    first = without_counts(answers[0])
     if isinstance(first.get("scores"), dict):
         labels, probabilities = list(first["scores"]), np.array([list(answer["scores"].values()) for answer in answers])
         if "label" in first:
             return probabilities_table(probabilities, labels)
         chosen = [[label in answer["labels"] for label in labels] for answer in answers]
         return multi_label_table(chosen, labels, probabilities)
-    if len(first) == 1 and isinstance(next(iter(first.values())), float):
-        return [next(iter(first)), *predictions_table(np.array([list(answer.values()) for answer in answers]), [])[1:]]
+    name = next(iter(first))
+    if len(first) == 1 and isinstance(first[name], float):
+        numbers = np.array([[answer[name]] for answer in answers])
+        return [name, *predictions_table(numbers, [])[1:]]
     return None
 
 
 def json_line(row, answer, keep=False):
     """Returns a text and its answer as JSON; unless `keep`, without the context of a question, which may be long."""
     values = _merged({name: value for name, value in row.items() if keep or name != "context"}, _rounded(answer))
-    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return json_text(values, measured=True).encode("utf-8", "replace").decode()
 
 
 def write(path, parts, delimiter=None):
@@ -128,7 +133,7 @@ def write(path, parts, delimiter=None):
             )
         return
     # Columns of the user stay as they are.
-    rows = (_merged(_cells(record or row), _as_texts(_cells(_rounded(_flat(answer))))) for record, row, answer in parts)
+    rows = (_merged(_cells(record or row), _as_texts(_cells(_rounded(flat(answer))))) for record, row, answer in parts)
     with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
         first = next(rows)
         # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
@@ -148,22 +153,17 @@ def _merged(columns, answer):
     return merged
 
 
-def _flat(answer):
-    """Returns an answer with a field `score_...` for each class."""
-    scores = answer.get("scores")
-    if not isinstance(scores, dict):
-        return answer
-    kept = {name: value for name, value in answer.items() if name != "scores"}
-    return {**kept, **{f"score_{label}": score for label, score in scores.items()}}
-
-
 def _cells(columns):
-    """Returns columns as cells of a table: lists and dicts as JSON."""
+    """Returns columns as cells of a table: lists and dicts as JSON, numbers that are not finite as nothing."""
     nested = (dict, list, bool, type(None))
-    return {
-        name: json.dumps(cell, ensure_ascii=False) if isinstance(cell, nested) else cell
-        for name, cell in columns.items()
-    }
+    cells = {}
+    for name, cell in columns.items():
+        if isinstance(cell, nested):
+            cell = json_text(cell, measured=True)
+        elif isinstance(cell, float) and not math.isfinite(cell):
+            cell = ""
+        cells[name] = cell
+    return cells
 
 
 def _as_texts(cells):

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checks import is_count
 from keras_bert.text import packing
+from keras_bert.text.token_counts import READ, TOKENS
 from keras_bert.text.unigram import build_tokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -73,6 +74,8 @@ class TextPreprocessor(keras.layers.Layer):
         texts = tf.TensorSpec([None], tf.string)
         self._single = tf.function(self._pack_single, input_signature=[texts], autograph=False)
         self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
+        self._counted_single = tf.function(self._count_single, input_signature=[texts], autograph=False)
+        self._counted_pair = tf.function(self._count_pair, input_signature=[texts, texts], autograph=False)
 
     def _check(self):
         least = 2 + self.vocabulary.pair_separators
@@ -114,10 +117,39 @@ class TextPreprocessor(keras.layers.Layer):
         return self.pack(self.tokenizer(texts))
 
     def _pack_pair(self, texts, pairs):
+        return self.pack(*self._tokens_of_pair(texts, pairs))
+
+    def _count_single(self, texts):
+        tokens = self.tokenizer(texts)
+        return self.pack(tokens), self.token_counts(tokens)
+
+    def _count_pair(self, texts, pairs):
+        tokens = self._tokens_of_pair(texts, pairs)
+        return self.pack(*tokens), self.token_counts(*tokens)
+
+    def _tokens_of_pair(self, texts, pairs):
         check = tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
         with tf.control_dependencies([check]):  # Otherwise an error of packing may come first.
             pairs = tf.identity(pairs)
-        return self.pack(self.tokenizer(texts), self.tokenizer(pairs))
+        return self.tokenizer(texts), self.tokenizer(pairs)
+
+    def counted(self, inputs):
+        """Returns the model inputs of strings `(batch,)` or of pairs of them, and their `token_counts`."""
+        inputs = as_strings(inputs)
+        if "pair" in inputs:
+            return self._counted_pair(inputs["text"], inputs["pair"])
+        return self._counted_single(inputs["text"])
+
+    def token_counts(self, first, second=None):
+        """Returns how many tokens texts have, and how many of them `pack` keeps, see `text.token_counts`.
+
+        `first` and `second` are ragged ids `(batch, tokens)`. Returns a dict of int32 `(batch,)`.
+        """
+        lengths = first.row_lengths() + 2
+        if second is not None:
+            lengths += second.row_lengths() + self.vocabulary.pair_separators
+        tokens = tf.cast(lengths, tf.int32)
+        return {TOKENS: tokens, READ: tf.minimum(tokens, self.sequence_length)}
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
@@ -168,13 +200,22 @@ class TextPreprocessor(keras.layers.Layer):
         Returns:
             The model inputs, `(batch, choices, length)`.
         """
+        return self.counted_choices(text, choices)[0]
+
+    def counted_choices(self, text, choices):
+        """Same as `with_choices`; also returns the `token_counts` of each text with its longest choice."""
         choices = _to_strings(choices, "choices")
         text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
         inputs = as_strings({"text": text, "pair": choices})
         first, second = (self.tokenizer(tf.reshape(strings, [-1])) for strings in inputs.values())
         packed = self.pack(first, second)
-        packed["padding_mask"] = tf.where(second.row_lengths()[:, tf.newaxis] > 0, packed["padding_mask"], 0)
-        return {name: _unflatten(ids, choices) for name, ids in packed.items()}
+        is_there = second.row_lengths() > 0
+        packed["padding_mask"] = tf.where(is_there[:, tf.newaxis], packed["padding_mask"], 0)
+        counts = {
+            name: tf.reduce_max(tf.reshape(tf.where(is_there, count, 0), tf.shape(choices)), axis=1)
+            for name, count in self.token_counts(first, second).items()
+        }
+        return {name: _unflatten(ids, choices) for name, ids in packed.items()}, counts
 
     def from_words(self, words):
         """Packs sentences of words, for tagging.

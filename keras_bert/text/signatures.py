@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.spans import require
+from keras_bert.text.token_counts import with_counts
 
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
 
@@ -38,8 +39,10 @@ def responder(respond, model, preprocessor, labels, pair, description):
         labels = labels or placeholders(description.num_classes)
 
     def answer(inputs):
-        outputs = model(preprocessor(inputs), training=False)
-        return respond({name: value for name, value in outputs.items() if not isinstance(value, list)}, labels)
+        inputs, counts = preprocessor.counted(inputs)
+        outputs = model(inputs, training=False)
+        answers = respond({name: value for name, value in outputs.items() if not isinstance(value, list)}, labels)
+        return with_counts(answers, counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
 

@@ -67,7 +67,8 @@ class LoadedTransformer:
         Returns:
             A list with a dict for each text; for one string, its dict: `translation` and `score`, the sum of the log
             probabilities divided by the length penalty; with `n_best` also `translations`, best first; `truncated` if
-            the end of the text was cut off.
+            the end of the text was cut off; `tokens` and `tokens_read`, the number of tokens of the text, with its end,
+            and how many of them the model read.
 
         Example:
             keras_bert.translation.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]

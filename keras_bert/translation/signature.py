@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.text.signatures import texts, traced_once
+from keras_bert.text.token_counts import READ, TOKENS, with_counts
 from keras_bert.translation.decoding import Beam, beam_search
 
 _MORE = 50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
@@ -13,7 +14,8 @@ class Translator:
 
     `beam` defaults to 4 beams with the paper's length penalty, of which the best `n_best` are returned: `translation`
     `(texts,)`, the best one; `translations` and `scores` `(texts, n_best)`; `truncated` `(texts,)`, whether the end of
-    a text was cut off because it is longer than the model's positions.
+    a text was cut off because it is longer than the model's positions; `tokens` and `tokens_read` `(texts,)`, how many
+    tokens a text has, with `[END]`, and how many of them the model reads.
 
     Example:
         translator = Translator(Decoder(model), LosslessTokenizer("vocab.txt"))
@@ -37,23 +39,25 @@ class Translator:
         self._searched = traced_once(self._search)
 
     def __call__(self, texts):
-        _, _, truncated, targets = self._searched(texts)
+        _, _, counts, targets = self._searched(texts)
         best = targets["ids"][:, : self.n_best]
         translations = tf.ensure_shape(self.decode(best), [None, self.n_best])
-        return {
+        found = {
             "translation": translations[:, 0],
             "translations": translations,
             "scores": targets["scores"][:, : self.n_best],
-            "truncated": truncated,
+            "truncated": counts[TOKENS] > counts[READ],
         }
+        return with_counts(found, counts)
 
     def encode(self, texts):
-        """Returns padded ids and mask of the sources, `(texts, length)`, and whether they were cut off."""
+        """Returns padded ids and mask of the sources, `(texts, length)`, and the numbers of tokens, with `[END]`."""
         ids = self.tokenizer(texts)
-        truncated = ids.row_lengths() >= self._longest
+        tokens = tf.cast(ids.row_lengths() + 1, tf.int32)
         ids = ids[:, : self._longest - 1]
         ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.end_id)], axis=1)
-        return ids.to_tensor(0), tf.ones_like(ids).to_tensor(0), truncated
+        counts = {TOKENS: tokens, READ: tf.minimum(tokens, self._longest)}
+        return ids.to_tensor(0), tf.ones_like(ids).to_tensor(0), counts
 
     def decode(self, ids):
         """Returns the texts of generated ids `(texts, n, length)`, -1 after the end."""
@@ -64,7 +68,7 @@ class Translator:
 
     def _search(self, texts):
         """Returns what `encode` returns, and the translations: ids and scores."""
-        ids, mask, truncated = self.encode(texts)
+        ids, mask, counts = self.encode(texts)
         lengths = tf.reduce_sum(mask, axis=1)
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
         targets = beam_search(
@@ -82,16 +86,17 @@ class Translator:
             "ids": tf.where(empty[:, None, None], -1, targets["ids"]),
             "scores": tf.where(empty[:, None], 0.0, targets["scores"]),
         }
-        return ids, mask, truncated, targets
+        return ids, mask, counts, targets
 
     def align(self, texts):
         """Translates texts and shows what each piece of a translation reads.
 
         Returns `translation`; `source_tokens` `(texts, source length)` and `target_tokens` `(texts, target length)`,
-        texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`.
+        texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`; `tokens` and
+        `tokens_read`.
         """
         count = tf.shape(texts)[0]
-        ids, mask, _, targets = self._searched(tf.concat([texts, [""]], 0))  # So that there is at least one.
+        ids, mask, counts, targets = self._searched(tf.concat([texts, [""]], 0))  # So that there is at least one.
         best = targets["ids"][:, 0]
         written = tf.cast(best >= 0, tf.int32)
         longest = tf.maximum(tf.reduce_max(tf.reduce_sum(written, axis=1)), 1)
@@ -101,12 +106,13 @@ class Translator:
         attention = self.decoder.cross_attention(ids, mask, shifted, written)
         attention *= tf.cast(written[:, :, None] * mask[:, None], attention.dtype)
         pieces = tf.constant(self.tokenizer.vocabulary.pieces)
-        return {
+        found = {
             "translation": self.decode(tf.where(written > 0, best, -1)[:, None])[:count, 0],
             "source_tokens": tf.where(mask > 0, tf.gather(pieces, ids), "")[:count],
             "target_tokens": tf.where(written > 0, tf.gather(pieces, best), "")[:count],
             "attention": attention[:count],
         }
+        return with_counts(found, {name: values[:count] for name, values in counts.items()})
 
 
 def translator_signatures(decoder, tokenizer, beam=None, n_best=1):

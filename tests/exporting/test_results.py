@@ -19,6 +19,7 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads.answers import each_text, of_outputs  # noqa: E402
 from keras_bert.heads.registry import head_named  # noqa: E402
+from keras_bert.text.token_counts import told_once  # noqa: E402
 from keras_bert.training.progress import track  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
@@ -92,6 +93,84 @@ def assert_same(value, expected):
         assert value == expected
     else:
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
+
+
+LENGTHS = {
+    # Of the table: the outputs of the head, `sequence_length`, the texts, and their tokens counted by hand.
+    "classification": (6, ["a b", "a b c d e", ""], [4, 7, 2], [4, 6, 2]),
+    "regression": (7, [("a", "b"), ("a b c", "d e f")], [5, 9], [5, 7]),
+    "multi_label": (6, ["a b c d"], [6], [6]),
+    "encoder": (5, ["a b c d", "a"], [6, 3], [5, 3]),
+    "next_sentence": (6, [("a b", "c d")], [7], [6]),
+    "pretraining": (5, ["a [MASK] b c", "[MASK]"], [6, 3], [5, 3]),
+    # All of a context, and at most half of the room for a question.
+    "question_answering": (
+        9,
+        [{"question": "a b c d e", "context": "f " * 30}, {"question": "a", "context": ""}],
+        [38, 4],
+        [36, 4],
+    ),
+    "token_classification": (6, ["a " * 30, ""], [32, 2], [32, 2]),
+    "replaced_token_detection": (6, ["a " * 30, "b"], [32, 3], [32, 3]),
+    # The longest choice of each row; absent ones do not count.
+    "multiple_choice": (
+        8,
+        [{"text": "a b c", "choices": ["d", "e f g h"]}, {"text": "a b c d e f", "choices": ["g", ""]}],
+        [10, 10],
+        [8, 8],
+    ),
+}
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("head", LENGTHS)
+def test_the_tokens_of_an_answer(load, head, caplog):
+    """How many a text has, and how many of them the model read; a message counts the texts that were cut."""
+    length, texts, tokens, read = LENGTHS[head]
+    answers = load(head).predict(texts, sequence_length=length)
+    name = "text_tokens" if head == "replaced_token_detection" else "tokens"
+    assert [(answer[name], answer["tokens_read"]) for answer in answers] == list(zip(tokens, read, strict=True))
+    cut = [number for number in range(len(texts)) if tokens[number] > read[number]]
+    told = [record.message for record in caplog.records if "longer than" in record.message]
+    if not cut:
+        assert told == []
+    elif head == "question_answering":
+        assert told == ["1 of 2 questions was longer than `max_question_length`; the rest of each was left out"]
+    else:
+        were = "was" if len(cut) == 1 else "were"
+        assert told == [
+            f"{len(cut)} of {len(texts)} texts {were} longer than the {length} tokens that the model reads; "
+            f"the rest of each was left out. The longest has {max(tokens)}; `sequence_length` may be up to 40"
+        ]
+
+
+def test_the_tokens_of_a_prompt_and_of_candidate_labels(eager, load, caplog, tmp_path):
+    """A prompt counts, as the model reads it; `encode` tells what it cuts; a block tells once."""
+    load("embedding").save(tmp_path, prompts={"query": "a b "}, default_prompt_name="query")
+    bert = keras_bert.load(tmp_path)
+    assert [answer["tokens"] for answer in bert.predict(["c", "c d"])] == [5, 6]
+    answer = bert.predict("c", candidate_labels=["a", "b"], sequence_length=4)
+    assert (answer["tokens"], answer["tokens_read"]) == (5, 4)
+    caplog.clear()
+    with told_once():
+        bert.encode(["c", "c d e"], sequence_length=6)
+        bert.encode(["c d e f"], sequence_length=6)
+    assert [record.message.partition(";")[0] for record in caplog.records] == [
+        "2 of 3 texts were longer than the 6 tokens that the model reads"
+    ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_question_about_nothing(eager, load):
+    """No NaN and no warning of NumPy: the probability is 0, as in the SavedModel."""
+    bert = load("question_answering")
+    answer = bert.predict({"question": "a b", "context": ""}, n_best=2)
+    assert (answer["answer"], answer["score"], answer["start"], answer["end"]) == ("", 0.0, -1, -1)
+    assert answer["answers"] == []
+    signature = build_signatures(bert.model(), bert.preprocessor(20, padding="longest"))["serving_default"]
+    assert signature(tf.constant(["a b"]), tf.constant([""]))["probability"].numpy().tolist() == [0.0]
+    assert bert.predict({"question": "a", "context": " \u200b"})["score"] == 0.0
+    assert bert.predict({"question": "a", "context": ""}, null_threshold=0.0)["null_score"] == 1.0
 
 
 def test_probabilities_of_answers():
@@ -185,20 +264,32 @@ def test_lists_of_words(eager, load):
         load("classification").predict([["b"]])
 
 
+def columns(answer):
+    """The fields of an answer in a table, with one for each class."""
+    first = {name: answer[name] for name in ("label", "score")}
+    last = {name: answer[name] for name in ("tokens", "tokens_read")}
+    return {**first, **{f"score_{name}": score for name, score in answer["scores"].items()}, **last}
+
+
 def test_answers_as_a_frame(eager, load, monkeypatch):
     pandas = pytest.importorskip("pandas")
     bert, texts = load("classification"), pandas.Series(["a b", "c"], [7, 3])
     frame, answers = bert.predict(texts, as_frame=True), bert.predict(list(texts))
-    assert (frame.index.tolist(), frame.to_dict("records")) == ([7, 3], answers)
+    assert (frame.index.tolist(), frame.to_dict("records")) == ([7, 3], list(map(columns, answers)))
     for given, inputs in (
         (["a b", "c"], [{"text": "a b"}, {"text": "c"}]),
         ("a b", [{"text": "a b"}]),
         ([("a", "b")], [{"text": "a", "pair": "b"}]),
     ):
         answers = bert.predict([given] if given == "a b" else given)
-        expected = [{**texts, **answer} for texts, answer in zip(inputs, answers, strict=True)]
+        expected = [{**texts, **columns(answer)} for texts, answer in zip(inputs, answers, strict=True)]
         assert bert.predict(given, as_frame=True).to_dict("records") == expected
-    assert bert.predict("a b", as_frame=True).columns.tolist() == ["text", "label", "score", "scores"]
+    classes = ["score_3", "score_1", "score_2"]
+    found = bert.predict("a b", as_frame=True).columns.tolist()
+    assert found == ["text", "label", "score", *classes, "tokens", "tokens_read"]
+    several = load("multi_label").predict(["a b", "c"], as_frame=True)
+    assert several.columns.tolist()[:3] == ["text", "labels", "score_LABEL_0"]
+    assert load("multiple_choice").predict({"text": "a", "choices": ["b", "c"]}, as_frame=True)["scores"][0][0] >= 0
     assert bert.predict([], as_frame=True).empty
     found = load("token_classification").predict(["a b"], as_frame=True)["entities"][0]
     assert found == load("token_classification").predict("a b")["entities"]

@@ -33,7 +33,9 @@ def states(pieces, tmp_path, length):
 
 def test_mean_pooling_of_two_layers(extract, pieces, tmp_path, caplog):
     extract(call, "vectors.npz", "--layers=0,-1", "--sequence_length=8")
-    assert "texts of more than 8 tokens, truncated: 1 of 4" in caplog.text
+    assert (
+        "1 of 4 texts was longer than the 8 tokens that the model reads; the rest of each was left out" in caplog.text
+    )
     found, mask = states(pieces, tmp_path, 8)
     both = np.concatenate([found[0], found[-1]], -1)
     expected = [both[row, : mask[row].sum()].mean(0) for row in range(len(TEXTS))]

@@ -67,6 +67,48 @@ def test_input_file(model, tmp_path):
     assert [row["text"] for row in prediction_files.read_texts(tmp_path / "texts.tsv", [("text",)])] == ["a b c", "f g"]
 
 
+@pytest.mark.parametrize("name", ["answers.csv", "answers.jsonl"])
+def test_texts_that_are_cut(model, tmp_path, caplog, monkeypatch, name):
+    """One line counts those of all batches; the file has the numbers of tokens of every text."""
+    monkeypatch.setattr("pipelines.predict._CHUNK", 1)
+    (tmp_path / "texts.txt").write_text("a b c d\na\nb c d e f\n")
+    flags = [f"--model={model[0]}", f"--input={tmp_path}/texts.txt", "--batch_size=1", "--sequence_length=4"]
+    call(PROGRAM, *flags, f"--output={tmp_path}/{name}")
+    told = [record.message for record in caplog.records if "longer" in record.message]
+    assert told == [
+        "2 of 3 texts were longer than the 4 tokens that the model reads; the rest of each was left out. "
+        "The longest has 7; `sequence_length` may be up to 40"
+    ]
+    if name.endswith(".csv"):
+        with open(tmp_path / name, newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [*rows[0]] == [
+            "text",
+            "label",
+            "score",
+            *(f"score_{label}" for label in LABELS),
+            "tokens",
+            "tokens_read",
+        ]
+    else:
+        rows = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+    assert [(int(row["tokens"]), int(row["tokens_read"])) for row in rows] == [(6, 4), (3, 3), (7, 4)]
+
+
+def test_numbers_that_are_not_finite_in_files(tmp_path):
+    """JSON has `null` for them, tables nothing."""
+    parts = [(None, {"text": "a"}, {"value": value, "scores": [value, 1.0]}) for value in (np.nan, -np.inf, 0.5)]
+    prediction_files.write(tmp_path / "answers.jsonl", parts)
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [(line["value"], line["scores"]) for line in lines] == [(None, [None, 1])] * 2 + [(0.5, [0.5, 1])]
+    prediction_files.write(tmp_path / "answers.csv", parts, ",")
+    assert (tmp_path / "answers.csv").read_text().splitlines()[1:] == [
+        'a,,"[null, 1.0]"',
+        'a,,"[null, 1.0]"',
+        'a,0.5,"[0.5, 1.0]"',
+    ]
+
+
 def test_labels_of_ones_own(build, pieces, tmp_path):
     labels = ["entailment", "neutral", "contradiction"]
     keras_bert.save(build("classification"), tmp_path / "nli", pieces, labels=labels, pair=True)
@@ -118,6 +160,38 @@ def test_labels_of_ones_own_for_a_served_model(monkeypatch):
     assert message.startswith("--candidate_labels: the served without has no signature zero_shot. Export it with")
     message = mistake(PROGRAM, "--server=localhost:1", "--n_best=2", "--model=one", "b")
     assert message.startswith("--n_best: the served one has one answer to each text. Expected no --n_best")
+
+
+class ServedNumbers(ServedModels):
+    """A client of a regression model: the export of an earlier version tells no numbers of tokens."""
+
+    def metadata(self, model):
+        outputs = {"value": {}} if model == "old" else {"value": {}, "tokens": {}, "tokens_read": {}}
+        return {"signatures": {"serving_default": {"inputs": {"text": {}}, "outputs": outputs}}}
+
+    def predict(self, model, inputs, signature):
+        tokens = np.array([len(text) + 2 for text in inputs["text"]], "int32")
+        counts = {} if model == "old" else {"tokens": tokens, "tokens_read": np.minimum(tokens, 5)}
+        return {"value": tokens / 2, **counts}
+
+
+def test_texts_that_a_served_model_cuts(monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr("pipelines.predict.Client", ServedNumbers)
+    for name, expected in (
+        ("new", [{"tokens": 7, "tokens_read": 5}, {"tokens": 3, "tokens_read": 3}]),
+        ("old", [{}, {}]),
+    ):
+        flags = ["--server=localhost:1", f"--model={name}", "--batch_size=1"]
+        assert call(PROGRAM, *flags, given="abcde\nf\n").split() == ["value", "3.5", "1.5"]
+        call(PROGRAM, *flags, f"--output={tmp_path}/{name}.jsonl", given="abcde\nf\n")
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        texts = [{"text": "abcde", "value": 3.5}, {"text": "f", "value": 1.5}]
+        assert rows == [{**text, **counts} for text, counts in zip(texts, expected, strict=True)]
+    told = [record.message for record in caplog.records if "longer" in record.message]
+    assert told == 2 * [
+        "1 of 2 texts was longer than the 5 tokens that the model reads; the rest of each was left out. "
+        "The longest has 7"
+    ]
 
 
 def test_questions_about_a_long_context(build, pieces, tmp_path):
@@ -183,7 +257,7 @@ def test_files(model, tmp_path):
                 scores = [[float(row.pop(f"score_{label}")) for label in LABELS] for row in rows]
                 assert [row["review"] for row in rows] == given
         label = "predicted_label" if "label" in columns else "label"
-        assert list(rows[0]) == [*columns, label, "score"]
+        assert list(rows[0]) == [*columns, label, "score", "tokens", "tokens_read"]
         np.testing.assert_allclose(scores, expected(given), rtol=1e-4)
         assert [row[label] for row in rows] == [LABELS[index] for index in expected(given).argmax(-1)]
 

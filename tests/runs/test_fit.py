@@ -130,6 +130,7 @@ def test_weights_and_scores_are_those_of_the_command(start, tmp_path, name):
     assert all(np.array_equal(ours[tensor], theirs[tensor]) for tensor in theirs)
     assert all(map(np.array_equal, before, (weight.numpy() for weight in bert.encoder.weights)))
     best = json.loads((tmp_path / "out" / "results.json").read_text())["best"]["scores"]
+    assert trained.results["evaluated_on"] == ("validation" if "validation" in options else "training data")
     assert trained.results["scores"] == pytest.approx(best, abs=1e-6)
     assert name != "tags" or trained.predict(WORDS) == trained.predict(TEXTS)
     length = {"sequence_length": 14, "doc_stride": 2} if name == "answers" else {}
@@ -157,6 +158,7 @@ def test_an_interrupted_run_resumes(start, tmp_path):
     assert resumed.results == whole.results
     first, second = whole.results["history"]
     assert (first["epoch"], second["epoch"], len(whole.results["runs"])) == (1, 2, 1)
+    assert whole.results["evaluated_on"] == "validation"
     assert {"loss", "val_loss", "val_accuracy"} <= first.keys()
 
 
@@ -392,6 +394,22 @@ def test_evaluate_classes_without_names(start, tmp_path, name):
     bert.labels = range(12)
     answers = keras.tree.map_structure(lambda label: label.removeprefix("LABEL_"), answers)
     assert bert.evaluate(texts, answers, verbose=False)["accuracy"] == 1
+
+
+def test_evaluate_of_words_that_the_tokenizer_removes(start, tmp_path):
+    """Without a single one left there is no loss; it was NaN. One is enough."""
+    tags = ["O", "B-X", "I-X"]
+    model = keras_bert.build_token_classifier(keras_bert.load(start).encoder, 3)
+    keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary, labels=tags)
+    bert = keras_bert.load(tmp_path)
+    for texts, targets, unit in (
+        ([["\x7f"], ["\u200b"]], [["O"], ["B-X"]], "2 sentences"),
+        (["\x7f"], [[]], "1 texts"),
+    ):
+        with pytest.raises(ValueError, match=f"texts: no word is left of {unit}, since the tokenizer removes white sp"):
+            bert.evaluate(texts, targets, verbose=False)
+    scores = bert.evaluate([["\x7f"], ["\u200b"], ["a"]], [["O"], ["O"], ["O"]], verbose=False)
+    assert np.isfinite(list(scores.values())).all()
 
 
 @pytest.mark.parametrize(

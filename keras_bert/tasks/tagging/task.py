@@ -49,6 +49,7 @@ class TaggingTask(Task):
             self._windows = {
                 name: TaggingWindows(part, self.preprocessor, self.labels, **options) for name, part in parts.items()
             }
+        _check_words(self._windows["dev"])
         # The data to predict is read in parts, see `TaggingWindows.logits`.
         examples = {name: (None, None) if name == "test" else self._windows[name].examples() for name in parts}
         self.splits = {name: [Split(name, part, *examples[name])] for name, part in parts.items()}
@@ -206,6 +207,18 @@ def predictions_name(name, split, typed=False):
     return f"{'dev_' if split == 'dev' else ''}predictions{'.jsonl' if suffix == '.parquet' else suffix}"
 
 
+def _check_words(windows):
+    """Raises if the tokenizer leaves no word: there is nothing to compute a loss and scores of."""
+    if windows.has_tokens.any():
+        return
+    sentences = windows.sentences
+    count, unit = len(sentences), "texts" if sentences.words is None else "sentences"
+    raise ValueError(
+        f"{sentences.origin.name}: no word is left of {count:,} {unit}, since the tokenizer removes white space and "
+        f"control characters. Received: {windows.text(0)!r:.100} first"
+    )
+
+
 def _problems(windows):
     """Returns lines about words and entities that the model cannot represent."""
     lines = {}
@@ -265,7 +278,6 @@ def summarize(windows, settings):
         "long": 0 if settings.document_context else int(np.sum(train.tokens > settings.sequence_length - 2)),
         "baseline": "each word's most frequent training tag",
         "majority": _baseline(train, dev),
-        **_dev_baseline(dev),
     }
 
 
@@ -296,16 +308,6 @@ def _baseline(train, dev):
         return metrics.word_scores(dev.gold_tags, said)
     found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
     return metrics.entity_scores(dev.sentences.entities, found)
-
-
-def _dev_baseline(dev):
-    """Returns the entries about tagging all words of dev with their most frequent tag; none for entities."""
-    counts = collections.Counter(itertools.chain.from_iterable(dev.gold_tags))
-    if dev.sentences.scheme != PLAIN or not counts:
-        return {}
-    common = min(counts, key=lambda tag: (-counts[tag], tag))
-    said = [[common] * len(tags) for tags in dev.gold_tags]
-    return {"dev_baseline": f"always {common}", "dev_majority": metrics.word_scores(dev.gold_tags, said)}
 
 
 def _words(windows):

@@ -271,6 +271,11 @@ const region = (name) => ({ tabindex: 0, role: "region", "aria-label": name });
 const scroll = (name, content) => node("div", { class: "scroll", ...region(name) }, content);
 const passage = (...parts) => node("div", { class: "text", dir: "auto", ...region("Text") }, ...parts);
 const json = (value) => node("pre", region("JSON"), JSON.stringify(value, null, 1));
+// How many tokens a text has, and how many of them the model read. Exports of earlier versions do not tell.
+function tokenCounts({ tokens, text_tokens: all = tokens, tokens_read: read }) {
+  return read === undefined ? {} : { tokens: all, tokens_read: read };
+}
+
 const remark = (text) => node("p", { class: "soft" }, text);
 
 function list(pairs) {

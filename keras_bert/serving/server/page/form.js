@@ -262,7 +262,9 @@ function show(given, outputs, milliseconds) {
   const [headline, ...parts] = kind === "raw" ? SHOW.raw(outputs) : SHOW[kind](rows(0), given, named);
   clearAnswer();
   const time = milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds);
-  byId("facts").textContent = `${state.model}, version ${described.version}, ${time} ms`;
+  const { tokens, tokens_read: read } = tokenCounts(kind === "raw" ? {} : rows(0));
+  const cut = read < tokens ? `, read ${read} of ${tokens} tokens` : "";
+  byId("facts").textContent = `${state.model}, version ${described.version}, ${time} ms${cut}`;
   byId("headline").hidden = false;
   byId("headline").textContent = headline;
   byId("shown").replaceChildren(...parts);

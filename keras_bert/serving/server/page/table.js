@@ -220,7 +220,10 @@ async function answerRows(rows, signal) {
     const { outputs } = await request(path, asked, signal);
     const named = names.length === 1 ? { [names[0]]: outputs } : outputs;
     const at = (index) => Object.fromEntries(Object.entries(named).map(([key, values]) => [key, values[index]]));
-    return rows.map((row, index) => ({ columns: ANSWER_COLUMNS[kind](at(index), row) }));
+    return rows.map((row, index) => {
+      const answer = at(index);
+      return { columns: [...ANSWER_COLUMNS[kind](answer, row), ...Object.entries(tokenCounts(answer))] };
+    });
   } catch (error) {
     if (![400, 413].includes(error.status)) throw error;
     if (rows.length === 1) return [{ error: error.message }];

@@ -1,0 +1,102 @@
+"""How many tokens texts have, and how many of them a model reads: in outputs, in answers, and in a message.
+
+Both count all that one sequence of the model would hold: the texts of a pair, a prompt, [CLS] and each [SEP]. So
+`tokens` is the `sequence_length` at which nothing is cut. Without TensorFlow, so that a client can count, too.
+"""
+
+import contextlib
+import contextvars
+import logging
+
+import numpy as np
+
+_LOG = logging.getLogger("keras_bert")
+TOKENS, READ = "tokens", "tokens_read"
+_OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
+_COLLECTED = contextvars.ContextVar("collected", default=None)
+
+
+def with_counts(values, counts):
+    """Adds the counts, a dict with `tokens` and `tokens_read`, to the outputs of a signature or to an answer."""
+    name = _OTHER_NAME if TOKENS in values else TOKENS
+    return {**values, name: counts[TOKENS], READ: counts[READ]}
+
+
+def split_counts(outputs):
+    """Returns the outputs of a signature without the counts, and the counts; of an older export, an empty dict."""
+    if READ not in outputs:
+        return outputs, {}
+    name = _OTHER_NAME if _OTHER_NAME in outputs else TOKENS
+    others = {key: value for key, value in outputs.items() if key not in (name, READ)}
+    return others, {TOKENS: outputs[name], READ: outputs[READ]}
+
+
+def without_counts(answer):
+    """Returns an answer without the counts."""
+    return split_counts(answer)[0]
+
+
+class CutTexts:
+    """Counts the texts of which a model does not read all, and tells about them in one line.
+
+    `unit` is what the texts are called; `most` the longest `sequence_length` of the model, `None` if it is not known.
+    """
+
+    def __init__(self, unit="texts", most=None):
+        self.unit, self.most = unit, most
+        self.texts, self.cut, self.longest, self.limits = 0, 0, 0, set()
+
+    def add(self, outputs):
+        """Adds the texts of a call of a signature, given its outputs, arrays."""
+        counts = split_counts(outputs)[1]
+        if not counts:
+            return
+        tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
+        is_cut = tokens > read
+        self.texts += len(tokens)
+        self.cut += int(is_cut.sum())
+        self.longest = max(self.longest, int(tokens.max(initial=0)))
+        self.limits |= set(read[is_cut].tolist())
+
+    def tell(self):
+        """Logs a line if texts were cut; within `told_once`, at the end of its block."""
+        together = _COLLECTED.get()
+        if together is not None:
+            together.take(self)
+        elif self.cut:
+            _LOG.warning("%s", self)
+
+    def take(self, other):
+        """Adds the texts that another object has counted."""
+        self.unit, self.most = other.unit, other.most
+        self.texts += other.texts
+        self.cut += other.cut
+        self.longest = max(self.longest, other.longest)
+        self.limits |= other.limits
+
+    def __str__(self):
+        which = f"{self.cut:,} of {self.texts:,} {self.unit} {'was' if self.cut == 1 else 'were'}"
+        if self.unit == "questions":
+            return f"{which} longer than `max_question_length`; the rest of each was left out"
+        # Several limits are those of several calls.
+        limit = max(self.limits)
+        line = f"{which} longer than the {limit:,} tokens that the model reads; the rest of each was left out"
+        line += f". The longest has {self.longest:,}"
+        if self.most is not None and self.most > limit:
+            line += f"; `sequence_length` may be up to {self.most:,}"
+        return line
+
+
+@contextlib.contextmanager
+def told_once():
+    """Tells about all texts that are cut in the block, or in the decorated function, in one line at its end."""
+    if _COLLECTED.get() is not None:
+        yield
+        return
+    together = CutTexts()
+    before = _COLLECTED.set(together)
+    try:
+        yield
+    finally:
+        _COLLECTED.reset(before)
+    together.tell()
