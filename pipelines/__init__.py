@@ -1,5 +1,6 @@
 """Command-line programs."""
 
+import os
 import sys
 
 INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
@@ -13,4 +14,17 @@ def _handle(kind, error, traceback):
     sys.__excepthook__(kind, error, traceback)
 
 
+def _leave_working_directory():
+    """Takes the working directory off `sys.path`, where `python -m` puts it, so that no file of a user's replaces a
+    module; not if this package would not be found without it, in a checkout that is not installed."""
+    is_started = sys.argv[:1] == ["-m"]  # Until Python has found the command.
+    if not is_started or sys.flags.safe_path:
+        return
+    top = sys.modules[__name__.partition(".")[0]]
+    needed = os.path.realpath(os.path.dirname(os.path.dirname(top.__file__)))
+    if needed in map(os.path.realpath, sys.path[1:]):
+        del sys.path[0]
+
+
 sys.excepthook = _handle
+_leave_working_directory()

@@ -41,7 +41,9 @@ class CommandArguments:
     wording: typing.ClassVar = {}  # What a command says in the description of a shared flag, by the name there.
 
     verbose: bool = flag(False, "Shows the messages of TensorFlow and other libraries.", section="other")
-    plugins: list[str] = flag((), "Modules to import first, which register models of their own.")
+    plugins: list[str] = flag(
+        (), "Modules to import first, which register models of their own; commas separate several.", repeatable=True
+    )
     positional: tuple = ()
     given: dict = dataclasses.field(default_factory=dict)
 

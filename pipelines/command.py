@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib
 import importlib.util
 import logging
 import os
@@ -25,12 +24,12 @@ from keras_bert.training.progress import LogHandler, is_harmless
 from . import INTERRUPTED
 from .arguments import FLAG_OF, flag_fields, help_page, parse, wrapped_command
 from .early_checks import find_mistakes, is_first_worker
+from .plugins import LOADED, import_plugins
 
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
 _STARTING = "starting TensorFlow ..."
-_PLUGINS = []  # The modules of `--plugins`.
 # `learning_rate`, `learning_rate=0.1`; not a column of a file.
 _PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
@@ -78,9 +77,16 @@ def _prepare(arguments, check, positional):
     if arguments.positional and not positional:
         raise ValueError(f"unexpected argument(s) {' '.join(arguments.positional)}. Expected only flags, see --help")
     show_messages(arguments.verbose)
+    _keep_workers_out()
     import_plugins(arguments.plugins, arguments.verbose)
     logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(type(arguments))))
     find_mistakes(arguments, check)
+
+
+def _keep_workers_out():
+    """Has the processes that this one starts find no modules in the working directory, unless this one does."""
+    if os.getcwd() not in map(os.path.abspath, sys.path):
+        os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def show_messages(verbose=False):
@@ -115,21 +121,6 @@ def start_tensorflow():
         import tensorflow  # noqa: F401
     if is_said and vanishes:
         print(" " * len(_STARTING), end="\r", file=sys.stderr, flush=True)
-
-
-def import_plugins(plugins, verbose=False):
-    """Imports modules that register models of their own; those of the working directory, too."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    for name in plugins:
-        try:
-            with contextlib.nullcontext() if verbose else quiet_start():
-                importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name:
-                raise
-            raise ValueError(f"--plugins must be modules that Python finds. Received: --plugins={name}") from None
-    _PLUGINS[:] = plugins
 
 
 def _rename(fields, record):
@@ -178,7 +169,7 @@ def ignoring_closed_pipes():
 def spelling(name):
     """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`, with plugins."""
     program, rest = _spelling()
-    plugins = f" --plugins={','.join(_PLUGINS)}" if _PLUGINS else ""
+    plugins = f" --plugins={','.join(LOADED)}" if LOADED else ""
     return f"{_program(program)}{rest}{name}{plugins}"
 
 

@@ -19,15 +19,17 @@ from . import command
 from .arguments import flag, parse_some
 from .common_flags import Files, TaskFlags
 from .common_flags import finetune as main
+from .plugins import import_plugins
 
 
 class Arguments(Files, TaskFlags):
-    task: str = flag(None, "Name of the task.", required=True, section="data")
+    # Other commands have one task, a constant.
+    task: str = flag(None, "Name of the task.", required=True, section="data")  # type: ignore[misc]
 
     @classmethod
     def of(cls, arguments):
         given = parse_some(cls, arguments, "task", "plugins", "verbose")
-        command.import_plugins(given["plugins"], given["verbose"])
+        import_plugins(given["plugins"], given["verbose"])
         if not given["task"]:
             return cls
         settings = keras_bert.tasks.task_named(given["task"]).Settings

@@ -88,7 +88,7 @@ def _without_variables(words):
 def program(words):
     """Returns the module and the arguments of one of this package's commands; `None` for any other program."""
     if words[:1] == ["keras-bert"] and len(words) > 1:
-        return f"pipelines.{words[1]}", words[2:]
+        return f"keras_bert.pipelines.{words[1]}", words[2:]  # What `keras-bert` runs, see pipelines/__main__.py.
     if words[1:2] == ["-m"] and words[2].startswith(("pipelines.", "research.")):
         return words[2], words[3:]
     return None

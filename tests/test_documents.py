@@ -191,7 +191,7 @@ def _users():
     path = sys.path[:]
     sys.path.insert(0, str(ROOT / "tests" / "extending"))
     try:
-        with forgetting_registrations(), mock.patch("pipelines.command._PLUGINS", []):
+        with forgetting_registrations(), mock.patch("keras_bert.pipelines.plugins.LOADED", []):
             yield
     finally:
         sys.path[:] = path

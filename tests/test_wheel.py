@@ -3,12 +3,15 @@
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 from packaging.requirements import Requirement
+
+from pipelines.__main__ import commands
 
 ROOT = pathlib.Path(__file__).parents[1]
 QUICK_START = """
@@ -23,7 +26,8 @@ def wheel(tmp_path_factory):
     """The folder of the package as pip installs it, without dependencies."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("keras_bert", "pipelines", "research", "saved_models"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps"]
@@ -63,18 +67,70 @@ def python(wheel, tmp_path_factory):
                 (folders[extra] / name).symlink_to(path)
         env = {**os.environ, "PYTHONPATH": str(folders[extra]), "KERAS_BACKEND": "tensorflow"}
         call = [sys._base_executable, "-S", *arguments]  # -S: no packages but those of PYTHONPATH.
-        return subprocess.run(call, capture_output=True, text=True, cwd=folders[extra], env=env)
+        elsewhere = folders[extra].with_name("elsewhere")
+        elsewhere.mkdir(exist_ok=True)
+        return subprocess.run(call, capture_output=True, text=True, cwd=elsewhere, env=env)
 
     return run
+
+
+def files_of(folder):
+    """Returns the paths of all files of a folder, but for those behind links and what Python compiles."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder).as_posix() for path in paths}
+
+
+@pytest.mark.slow
+def test_its_files_and_metadata(wheel):
+    """All files of the package, the commands, and the checkpoint that ships: no other package, nothing twice."""
+    expected = files_of(ROOT / "keras_bert")
+    for name in ("pipelines", "saved_models/bert_tiny_books"):
+        expected |= {f"{name}/{path}" for path in files_of(ROOT / name)}
+    assert files_of(wheel / "keras_bert") == expected
+    assert {path.name for path in wheel.iterdir() if not path.name.endswith("-info")} == {"bin", "keras_bert"}
+    (own,) = importlib.metadata.distributions(path=[str(wheel)])
+    metadata = own.metadata
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"  - name: {metadata['Author']}\n" in citation
+    assert f"version: {metadata['Version']}\n" in citation
+    for url in metadata.get_all("Project-URL"):
+        assert url.partition("https://doi.org/")[2] in citation
+    assert "Programming Language :: Python :: 3.11" in metadata.get_all("Classifier")
+    extras = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE))
+    assert set(metadata.get_all("Provides-Extra")) == extras
+
+
+@pytest.mark.slow
+def test_a_checkout_without_symbolic_links(tmp_path):
+    """As Git writes them on Windows, text files: the models are installed, without commands."""
+    for name in ("keras_bert", "pipelines", "saved_models"):
+        ignored = shutil.ignore_patterns("__pycache__", "pipelines", "saved_models")
+        shutil.copytree(ROOT / name, tmp_path / "source" / name, ignore=ignored)
+    for name in ("pipelines", "saved_models"):
+        (tmp_path / "source" / "keras_bert" / name).write_text(f"../{name}")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / "source")
+    pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", tmp_path / "target"]
+    subprocess.run([*pip, tmp_path / "source"], check=True)
+    assert files_of(tmp_path / "target" / "keras_bert") == files_of(ROOT / "keras_bert")
+    code = "import keras_bert; print(keras_bert.__file__, keras_bert.BERT_TINY.hidden_size)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "target")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.stdout == f"{tmp_path}/target/keras_bert/__init__.py 128\n", done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_declared_packages_suffice(python, wheel):
-    assert {path.name for path in wheel.iterdir() if not path.name.endswith("-info")} == {"bin", "keras_bert"}
-    assert "keras-bert run_glue --task=" in python("bare", wheel / "bin" / "keras-bert", "run_glue", "--help").stdout
+    console = wheel / "bin" / "keras-bert"
+    listed = re.findall(r"^  (\w+)", python("bare", console).stdout, re.MULTILINE)
+    assert listed == sorted(commands())
+    for name in listed:
+        assert f"keras-bert {name} " in python("bare", console, name, "--help").stdout
     error = python("bare", "-c", QUICK_START).stderr
     assert "`keras_bert.load` needs tensorflow, which is not installed" in error
     assert error.count("\n") < 15
     done = python("tensorflow", "-c", QUICK_START)
     assert (done.stdout, done.stderr) == ("door (256,)\n", "")  # TensorFlow says nothing at its start.
+    done = python("tensorflow", console, "predict", "--model=bert_tiny_books", "He opened the [MASK] and went out.")
+    assert (done.stdout[:5], done.stderr) == ("door ", "starting TensorFlow ...\n")

@@ -74,8 +74,9 @@ assert os.path.samefile(os.path.dirname(keras_bert.__file__), "keras_bert")
 @pytest.mark.slow
 def test_fine_tuning_without_wings(tmp_path, checkpoint):
     """Without all wings at once: none imports another, so that what runs then runs without each."""
+    ignored = shutil.ignore_patterns("__pycache__", "saved_models")
     for folder in ("keras_bert", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "saved_models"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignored)
     for wing in USERS:
         shutil.rmtree(tmp_path / "keras_bert" / wing)
     for name in ("run_translation", "search", "serve"):

@@ -15,7 +15,7 @@ from keras_bert import other_models
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checks import first_line, similar
 
-# A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
+# The bundled checkpoints are inside the package; a checkout without symbolic links has them only next to it.
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():

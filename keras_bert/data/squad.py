@@ -1,11 +1,12 @@
 """Reads questions about contexts, and the positions of their answers: SQuAD 1.1 and 2.0, and one question in each row.
 
 A row has `question`, `context` and `answers`: a dict of lists, `text` and `answer_start`, as on the hub; a list of
-dicts or of strings; one string; or nothing for a question without an answer. An answer without a position is at its
-first occurrence.
+dicts or of strings; one string; or nothing for a question without an answer. A column `answer_start` has the positions
+of strings; an answer without a position is at its first occurrence.
 """
 
 import dataclasses
+import re
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from keras_bert.data.text_files import valid_text
 from keras_bert.files import fingerprint
 
 ANSWERS = ("answers", "answer", "answer_text")  # Columns of rows, of which the first one counts.
+_WORDS = {"": None, "true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 START = "answer_start"  # Also the column of the position of an answer that is a string.
 
 
@@ -64,14 +66,19 @@ def read(path, version_2=None):
     origin = source(path)
     paragraphs, says_2 = _paragraphs(origin)
     contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
-    seen, wrong, contradicted = set(), [], set()
+    seen, wrong, contradicted = {}, [], set()
     for place, paragraph, is_row in paragraphs:
         text = valid_text(field(place, paragraph, "context", str))
         if not text.strip():
             raise ValueError(f"{place}: the context is empty. Expected a string")
         bytes_before = _bytes_before(text)
         for number, entry in enumerate(field(place, paragraph, "qas", list)):
-            name = _question_id(origin, place, number, entry, seen)
+            name = _question_id(place, number, entry)
+            if name in seen and is_row:
+                raise ValueError(f"{place}: the id {name} is also that of {seen[name]}. Expected unique ids")
+            if name in seen:
+                raise ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
+            seen[name] = place
             says_2 |= "is_impossible" in entry
             own = place if is_row else f"{origin}: {name}"
             answers = _answers(own, entry, text)
@@ -88,10 +95,12 @@ def read(path, version_2=None):
     if not ids:
         raise ValueError(f"{origin}: the file contains no questions")
     version_2 = says_2 if version_2 is None else version_2
-    if not version_2 and says_2 and (unanswered := [name for name, gold in zip(ids, golds, strict=True) if not gold]):
+    unanswered = [name for name, gold in zip(ids, golds, strict=True) if not gold]
+    if not version_2 and says_2 and unanswered:
+        first = unanswered[0]
         raise ValueError(
-            f"{origin}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
-            "Received: version_2=False"
+            f"{seen[first] if is_row else origin}: {len(unanswered)} question(s) have no answer, the first is {first}: "
+            "this is SQuAD 2.0. Expected `version_2=True`. Received: version_2=False"
         )
     context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
     return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
@@ -104,43 +113,83 @@ def _paragraphs(origin):
     if nested or (origin.document is not None and not isinstance(articles, list)):
         content = checked_object(origin, origin.document, "SQuAD", "data")
         return _nested(origin, articles), str(content.get("version", "")).lstrip("v").startswith("2")
-    rows = [_row(origin, number, row) for number, row in origin.values]
+    rows = [_row(origin, number, row) for number, row in origin.rows(("question", "context"))]
     return rows, not all(row["qas"][0]["answers"] for _, row, _ in rows)
 
 
 def _row(origin, number, row):
-    """Returns the place of a row, and the paragraph with its question."""
+    """Returns the place of a row, the paragraph with its question, and that it is a row."""
     if isinstance(row, ValueError):
         raise row
     place = origin.place(number)
-    if not isinstance(row, dict) or not {"question", "context"} <= set(row):
-        raise ValueError(f"{place}: expected a dict with `question` and `context`. Received: {row!r:.100}")
-    entry = {"question": row["question"], "answers": _listed(row.get("answers")), "id": str(row.get("id", number))}
-    if "is_impossible" in row:
-        entry["is_impossible"] = row["is_impossible"]
+    if "id" in row and row["id"] in (None, ""):
+        raise ValueError(f"{place}: `id` is missing. Expected one of its own in each row, or no column `id`")
+    answers = next((row[name] for name in ANSWERS if name in row), None)
+    entry = {
+        "question": row["question"],
+        "answers": _listed(place, answers, row.get(START)),
+        "id": str(row.get("id", number)),
+    }
+    is_impossible = _flag(place, row.get("is_impossible"))
+    if is_impossible is not None:
+        entry["is_impossible"] = is_impossible
     return place, {"context": row["context"], "qas": [entry]}, True
 
 
-def _listed(answers):
-    """Returns the answers of a row as a list of dicts with `text` and `answer_start`."""
-    if isinstance(answers, dict) and isinstance(answers.get("text"), list):  # As on the hub.
-        starts = answers.get("answer_start") or [None] * len(answers["text"])
-        return [{"text": text, "answer_start": start} for text, start in zip(answers["text"], starts, strict=True)]
-    answers = answers if isinstance(answers, list) else [answers]
-    return [
-        answer if isinstance(answer, dict) else {"text": answer, "answer_start": None}
-        for answer in answers
-        if answer not in (None, "")
-    ]
+def _flag(place, value):
+    """Returns the value of `is_impossible`, a word in tables; `None` for an absent one."""
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    if word not in _WORDS:
+        raise ValueError(f"{place}: `is_impossible` must be true or false. Received: {value!r:.80}")
+    return _WORDS[word]
 
 
-def _question_id(origin, place, number, entry, seen):
+def _listed(place, answers, starts):
+    """Returns the answers of a row as a list of dicts with `text` and `answer_start`.
+
+    `starts` is the column of positions: one, or as many as there are answers, or `None`.
+    """
+    if isinstance(answers, dict):  # As on the hub.
+        starts = answers.get(START)
+        answers = answers.get("text")
+    if not isinstance(answers, list):
+        answers = [] if answers in (None, "") else [answers]
+        starts = starts if isinstance(starts, list) or not answers else [starts]
+    if starts in (None, ""):
+        starts = [None] * len(answers)
+    starts = starts if isinstance(starts, list) else [starts]
+    if len(starts) != len(answers) and answers:
+        raise ValueError(
+            f"{place}: expected one `{START}` for each answer. Received: {len(answers)} answer(s) and {len(starts)} "
+            f"`{START}`"
+        )
+    listed = []
+    for answer, start in zip(answers, starts, strict=False):
+        if isinstance(answer, dict):
+            listed.append(answer)
+        elif answer not in (None, ""):
+            listed.append({"text": answer, START: _position(start)})
+    return listed
+
+
+def _position(value):
+    """Returns a position as an integer: a word in tables, and a float beside missing values of data frames."""
+    if isinstance(value, str):
+        word = value.strip().removesuffix(".0")
+        if not word:
+            return None
+        return int(word) if re.fullmatch("-?[0-9]{1,12}", word) else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _question_id(place, number, entry):
     name = entry.get("id") if isinstance(entry, dict) else None
     if name in (None, ""):
         raise ValueError(f"{place}: question {number} has no `id`")
-    if str(name) in seen:
-        raise ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
-    seen.add(str(name))
     return str(name)
 
 

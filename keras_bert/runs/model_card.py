@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.files import json_text
 from keras_bert.reports.page import base_name, is_hub_name
-from keras_bert.tasks.summary import headline
+from keras_bert.tasks.summary import baselines, headline
 from keras_bert.version import __version__
 
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
@@ -110,12 +110,12 @@ def escaped(text):
 
 
 def _scores(summary, evaluated_on, scores):
-    majority = summary["majority"]
-    heads = [f"{evaluated_on}, in percent", "this model", *([escaped(summary["baseline"])] if majority else [])]
-    rows = {
-        name.replace("_", " "): " | ".join(f"{100 * part[name]:.2f}" for part in (scores, majority) if name in part)
-        for name in scores
-    }
+    found = baselines(summary)
+    heads = [f"{evaluated_on}, in percent", "this model", *(escaped(text) for text, _ in found)]
+    rows = {}
+    for name in scores:
+        parts = [scores, *(majority for _, majority in found)]
+        rows[name.replace("_", " ")] = " | ".join(f"{100 * part[name]:.2f}" for part in parts if name in part)
     return _table(heads, rows)
 
 

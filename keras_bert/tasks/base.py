@@ -143,7 +143,8 @@ class Task(abc.ABC):
         summary: dict of JSON values about the data. `unit` is the plural that messages call its rows, such as "pairs";
             `train` is their number in train; `overlap` has for each other split the number of its rows that are also in
             train, and an entry of its name, `{file: rows}`, the total; `majority` has the scores of the majority
-            baseline, empty if there is none, and `baseline` its description. `summary.warnings` and `summary.facts`
+            baseline, empty if there is none, and `baseline` its description; `dev_majority` and `dev_baseline`, if they
+            are there, those of dev's own majority. `summary.warnings` and `summary.facts`
             read optional entries, too, such as `truncated`, `repeated` and `contradictory`.
         card: dict for the model card: `pipeline_tag`; `dataset` (the metadata of the hub: `type`, `name`, `config`,
             `split`); `datasets` (names of data sets on the hub); `purpose` and `trained_on` (for the first sentence);

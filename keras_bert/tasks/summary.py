@@ -94,28 +94,47 @@ def look_alikes(classes, counts):
     return [f"{classes} that look alike are different classes: {some(same)}"] if same else []
 
 
+def baselines(summary):
+    """Returns what the majority baselines predict, and their scores: of train and, if it differs, of dev."""
+    found = []
+    if summary["majority"]:
+        found.append((summary.get("baseline", ""), summary["majority"]))
+    if summary.get("dev_majority"):
+        found.append((summary["dev_baseline"], summary["dev_majority"]))
+    return found
+
+
+def best_baseline(summary, metric):
+    """Returns what the majority baseline with the higher score predicts, and this score; `None` without any."""
+    scored = [(text, scores[metric]) for text, scores in baselines(summary) if metric in scores]
+    return max(scored, key=lambda baseline: baseline[1], default=None)
+
+
 def no_better(summary, metric, scores, same=None):
-    """Returns a sentence if a model is no better than the majority baseline, or else `None`.
+    """Returns a sentence if a model is no better than the best majority baseline, or else `None`.
 
     `metric` is the score to compare, `same` the prediction for all rows, `None` if the predictions differ.
     """
     if same is not None:
         every = f"every {summary.get('predicted', 'row')}"
         return f"the model predicts {same} for {every}. Try more epochs, or another learning_rate"
-    majority = summary["majority"].get(metric)
-    if majority is None or scores[metric] > majority + 1e-9 or scores[metric] == 1:
+    best = best_baseline(summary, metric)
+    if best is None:
+        return None
+    baseline, majority = best
+    if scores[metric] > majority + 1e-9 or scores[metric] == 1:
         return None
     numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
-    return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
+    return f"no better than the majority baseline ({baseline}): {numbers}"
 
 
 def headline(task, scores, evaluated_on):
-    """Returns the `Headline` of a task's main score on `evaluated_on`, beside the majority baseline."""
+    """Returns the `Headline` of a task's main score on `evaluated_on`, beside the best majority baseline."""
     name = f"{task.metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
-    reference = task.summary["majority"].get(task.metric)
+    baseline, reference = best_baseline(task.summary, task.metric) or (task.summary.get("baseline", ""), None)
     is_share = task.metric == "accuracy" and task.summary.get("unit") == "rows" and evaluated_on == "dev"
     rows = next(iter(task.summary["dev"].values()), None) if is_share else None
-    return Headline(name, scores[task.metric], task.summary.get("baseline", ""), reference, rows)
+    return Headline(name, scores[task.metric], baseline, reference, rows)
 
 
 def facts(summary):
@@ -128,8 +147,11 @@ def facts(summary):
         lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
     if "truncated" in summary:
         lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
-    if summary["majority"]:
-        lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
+    found = [f"{listed(scores)} ({baseline})" for baseline, scores in baselines(summary)]
+    if len(found) == 1:
+        (lines["majority baseline"],) = found
+    elif found:
+        lines["majority baseline"] = f"of train: {found[0]}; of dev: {found[1]}"
     return lines
 
 

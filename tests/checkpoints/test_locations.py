@@ -45,10 +45,15 @@ def test_it_predicts_masked_words_of_books(eager, shipped):
 
 
 def test_a_wheel_has_every_package():
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = [path.parent for room in ("keras_bert", "pipelines") for path in (ROOT / room).rglob("__init__.py")]
-    found = [".".join(folder.relative_to(ROOT).parts) for folder in folders if folder.name != "pipelines"]
-    assert sorted(packages) == sorted([*found, "keras_bert.pipelines", "keras_bert.saved_models"])
+    """Each folder of Python files is one that setuptools finds, by its `__init__.py`; commands by their link."""
+    setuptools = pytest.importorskip("setuptools")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    packages = setuptools.find_packages(ROOT, include=settings["include"])
+    folders = {path.parent for room in ("keras_bert", "pipelines") for path in (ROOT / room).rglob("*.py")}
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} - {"pipelines"}
+    assert set(packages) == found | {"keras_bert.pipelines"}
+    for name in ("pipelines", "saved_models"):
+        assert (ROOT / "keras_bert" / name).samefile(ROOT / name)
 
 
 HUB, KAGGLE = "https://tfhub.dev/tensorflow/bert/4", "tensorflow/bert/tensorFlow2/bert-en/2"

@@ -1,11 +1,14 @@
 """SQuAD's real files, and small manual ones: many kinds of text, and all errors."""
 
+import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
 from keras_bert.data import squad
+from keras_bert.data.sources import Memory
 
 
 def qa(name="q", question="Who?", **rest):
@@ -141,7 +144,7 @@ def test_version(tmp_path):
         read(tmp_path, value, version_2=False)
     assert str(error.value) == (
         f"{tmp_path / 'a.json'}: 2 question(s) have no answer, the first is 2: this is SQuAD 2.0. "
-        "Received: version_2=False"
+        "Expected `version_2=True`. Received: version_2=False"
     )
 
 
@@ -168,3 +171,86 @@ def test_errors(tmp_path, value, message):
     with pytest.raises(ValueError) as error:
         read(tmp_path, value)
     assert str(error.value).replace("a.json:1:", "a.json:") == f"{tmp_path / 'a.json'}: {message}"
+
+
+CONTEXT = 'é was d, then "d".'
+FLAT = {"question": "Who?", "context": CONTEXT}
+# Columns of a row and the spans of its answers, in bytes.
+ROWS = [
+    ({"answers": "d", "answer_start": 15}, ["d"], [(16, 17)]),
+    ({"answers": "d", "answer_start": None}, ["d"], [(7, 8)]),
+    ({"answer": "d", "answer_start": 15}, ["d"], [(16, 17)]),
+    ({"answer_text": "é", "answer_start": 0}, ["é"], [(0, 2)]),
+    ({"answers": "d"}, ["d"], [(7, 8)]),
+    ({"answers": "", "answer_start": None, "is_impossible": True}, [], []),
+    ({"answers": "d", "answer_start": 15, "is_impossible": False}, ["d"], [(16, 17)]),
+]
+LISTS = [
+    ({"answers": ["d", "é"], "answer_start": [15, 0]}, ["d", "é"], [(16, 17), (0, 2)]),
+    ({"answers": ["d"], "answer_start": 15.0}, ["d"], [(16, 17)]),
+    ({"answers": {"text": ["d"], "answer_start": None}, "answer_start": 3}, ["d"], [(7, 8)]),
+    ({"answers": {"text": "d", "answer_start": 15}}, ["d"], [(16, 17)]),
+    ({"answers": {"text": [], "answer_start": []}}, [], []),
+]
+
+
+@pytest.mark.parametrize(("columns", "golds", "spans"), ROWS + LISTS)
+def test_rows_of_all_forms(tmp_path, columns, golds, spans):
+    """The same from JSON, rows in Python, and tables if they have no lists; the csv module writes these."""
+    row = {**FLAT, **columns}
+    given = [Memory("texts", [row])]
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row))
+    given.append(path)
+    if (columns, golds, spans) in ROWS:
+        for suffix, dialect in (("csv", "excel"), ("tsv", "excel-tab")):
+            path = tmp_path / f"a.{suffix}"
+            with open(path, "w", newline="") as file:
+                writer = csv.DictWriter(file, row, dialect=dialect)
+                writer.writeheader()
+                writer.writerow(row)
+            given.append(path)
+    for source in given:
+        found = squad.read(source)
+        assert (found.golds, found.spans, found.wrong) == ([golds], [spans], [])
+        assert found.version_2 == (not golds or "is_impossible" in columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (
+            [{"answers": ["d", "é"], "answer_start": [1]}],
+            {},
+            "1: expected one `answer_start` for each answer. Received: 2",
+        ),
+        ([{"answers": {"text": ["d"], "answer_start": [1, 2]}}], {}, "1: .* Received: 1 answer.* and 2 `answer_start`"),
+        ([{"answers": {"text": ["d"], "answer_start": []}}], {}, "1: .* Received: 1 answer.* and 0 `answer_start`"),
+        (
+            [{"answers": "d", "id": None}] * 2,
+            {},
+            "1: `id` is missing. Expected one of its own in each row, or no column",
+        ),
+        ([{"answers": "d", "id": 5}] * 2, {}, "2: the id 5 is also that of .*:1. Expected unique ids"),
+        ([{"answers": "d", "answer_start": "x"}], {}, "1: `answer_start` must be an integer. Received: 'x'"),
+        ([{"answers": "d", "is_impossible": "no"}], {}, "1: `is_impossible` must be true or false. Received: 'no'"),
+        (
+            [{"answers": "d"}, {"answers": None}],
+            {"version_2": False},
+            r"2: 1 question\(s\) have no answer, the first is 2: this is SQuAD 2.0. Expected `version_2=True`",
+        ),
+    ],
+)
+def test_errors_of_rows(tmp_path, rows, options, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({**FLAT, **row}) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}:{message}") as error:
+        squad.read(path, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_columns_of_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,text\na,b\n")
+    with pytest.raises(ValueError, match="a.csv:1: no column `context`. It has: 'question', 'text'"):
+        squad.read(path)

@@ -12,6 +12,7 @@ import pytest
 import keras_bert
 from pipelines.command import spelling
 
+CONSOLE = pathlib.Path(sys.executable).parent / "keras-bert"
 FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
 COMMANDS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if "command.run(" in path.read_text())
 HELP = """
@@ -56,17 +57,68 @@ def test_all_missing_flags_are_said_in_one_line():
     assert (done.returncode, done.stderr[:7], done.stderr.count("\n")) == (2, "error: ", 1)
 
 
-def test_the_console_command():
-    code = "import sys; from pipelines.__main__ import main; sys.argv[0] = 'keras-bert'; sys.exit(main())"
-    listed = python("-c", code).stdout
-    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
-    assert "keras-bert train_vocab --input=" in python("-c", code, "train_vocab", "--help").stdout
-    assert python("-c", code, "--version").stdout == f"keras-bert {keras_bert.__version__}\n"
-    done = python("-c", code, "run_gleu")
+def console(*arguments, **options):
+    """Runs the console command that is installed beside this Python."""
+    return subprocess.run([CONSOLE, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder in which every module that Python or a command imports has a file of the same name, which ends it."""
+    names = sys.stdlib_module_names | {"absl", "keras", "keras_bert", "numpy", "pipelines", "tensorflow", "wandb"}
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(f'{__name__} of the working directory was imported')")
+    return tmp_path
+
+
+def test_the_console_command(elsewhere):
+    listed = console(cwd=elsewhere)
+    assert (re.findall(r"^  (\w+)", listed.stdout, re.MULTILINE), listed.stderr) == (COMMANDS, "")
+    assert "keras-bert train_vocab --input=" in console("train_vocab", "--help", cwd=elsewhere).stdout
+    assert console("--version", cwd=elsewhere).stdout == f"keras-bert {keras_bert.__version__}\n"
+    done = console("run_gleu", cwd=elsewhere)
     assert (done.returncode, done.stderr) == (
         2,
         "error: run_gleu is not a command. Did you mean run_glue? `keras-bert` lists all commands\n",
     )
+
+
+def test_the_console_command_above_the_checkout(tmp_path):
+    """A folder of the name of the package, such as the checkout, does not hide it."""
+    (tmp_path / "keras_bert").symlink_to(FOLDER.parent)
+    assert console("--version", cwd=tmp_path).stdout == f"keras-bert {keras_bert.__version__}\n"
+    done = python("-c", "from keras_bert.pipelines import run_glue; print(run_glue.__name__)", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("keras_bert.pipelines.run_glue\n", "")
+
+
+# Calls the script beside Python as a shell does, for every command in one process.
+EVERY_HELP = """
+import contextlib, io, runpy, sys
+script, *names = sys.argv[1:]
+for name in names:
+    sys.argv = [script, name, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        runpy.run_path(script, run_name="__main__")
+    print(name, f"keras-bert {name} " in printed.getvalue(), "--[no]verbose" in printed.getvalue())
+"""
+
+
+def test_the_help_of_each_command_of_the_console(tmp_path):
+    done = python("-c", EVERY_HELP, CONSOLE, *COMMANDS, cwd=tmp_path)
+    assert (done.stdout.splitlines(), done.stderr) == ([f"{name} True True" for name in COMMANDS], "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_of_the_console(elsewhere, name):
+    done = console(name, "--help", cwd=elsewhere)
+    assert (done.returncode, done.stderr, f"keras-bert {name} " in done.stdout) == (0, "", True)
+
+
+@pytest.mark.tensorflow
+def test_a_prediction_of_the_console_command(elsewhere):
+    done = console("predict", "--model=bert_tiny_books", "He opened the [MASK] and went out.", cwd=elsewhere)
+    assert (done.stdout[:5], done.stderr, done.returncode) == ("door ", "starting TensorFlow ...\n", 0)
 
 
 def test_the_spelling_of_a_command_works_in_the_users_shell(monkeypatch, tmp_path):

@@ -55,7 +55,7 @@ def test_mistakes(made):
 @pytest.mark.usefixtures("eager")
 def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     """The next command imports `research`, too."""
-    monkeypatch.setattr(command, "_PLUGINS", ["research"])
+    monkeypatch.setattr(command, "LOADED", ["research"])
     model = {"model": "bilstm_H-4_E-4_L-1", "vocab": made / "bert" / "vocab.txt"}
     given, signatures = glue(made, **model, learning_rate=1e-2, max_train_examples=6), {}
     printed = finetune("research.run_glue", *given, signatures=signatures)

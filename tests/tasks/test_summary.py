@@ -1,6 +1,8 @@
 """The summary of the data before training, against counts by hand."""
 
+import dataclasses
 import json
+import types
 
 import pytest
 
@@ -27,15 +29,19 @@ def test_a_table():
     expected |= {"labels": {"no": 2, "yes": 2}, "not_in_dev": [], "repeated": 0, "contradictory": 2}
     truncated = {"rows": 2, "share": 0.5, "sequence_length": 128, "longest": 200, "enough": 256, "held": 1.0}
     expected |= {"truncated": truncated, "overlap": {"dev": 1, "test": 2}}
-    # A tie goes to the first class.
-    assert summary == expected | {"baseline": "always no", "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)}}
+    # A tie in train goes to the first class; dev has a majority of its own.
+    expected |= {"baseline": "always no", "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)}}
+    own = {"f1": pytest.approx(4 / 5), "accuracy": pytest.approx(2 / 3)}
+    assert summary == expected | {"dev_baseline": "always yes", "dev_majority": own}
     facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
     assert facts["skipped rows"] == "train 1,200, dev 1"
     truncated = "50.0% of the training rows are longer than 128 tokens; sequence_length=256 would hold 100%"
     assert facts["truncated"] == truncated
     summary["truncated"]["held"] = 0.9996
     assert data_summary.facts(summary)["truncated"].endswith("sequence_length=256 would hold 99.9%")
-    assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
+    assert facts["majority baseline"] == (
+        "of train: f1 0.00%, accuracy 33.33% (always no); of dev: f1 80.00%, accuracy 66.67% (always yes)"
+    )
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
         "1 of 3 dev rows are also in train, which raises the dev scores",
@@ -142,6 +148,8 @@ def test_several_labels_per_row():
     # "a" for every row: micro F1 8/10; with "b", 12/14 on the training rows, and 2/5 on dev.
     assert summary["baseline"] == "always a, b"
     assert summary["majority"] == {"micro_f1": 2 / 5, "exact_match": 0.0}
+    assert summary["dev_baseline"] == "always a"
+    assert summary["dev_majority"] == {"micro_f1": pytest.approx(2 / 3), "exact_match": 0.5}
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "all training rows have the label(s) a: the model can only learn to predict them",
         "no training rows have the label(s) c",
@@ -164,6 +172,27 @@ def test_models_that_have_learned_nothing():
     assert [data_summary.no_better(perfect, "f1", {"f1": score}) is None for score in (0.0, 1.0)] == [False, True]
     found = data_summary.no_better({**summary, "predicted": "word"}, "f1", {"f1": 0.9}, "O")
     assert found == "the model predicts O for every word. Try more epochs, or another learning_rate"
+
+
+def test_the_comparison_is_with_the_better_majority():
+    """Train knows 11 classes equally often, so that the alphabet chooses one, but dev mostly has one of the others."""
+    names = tuple("abcdefghijk")
+    task = Task("own", "Own", "text", None, "label", names, (accuracy, f1))
+    gold = [4] * 12 + [0] * 3 + [7] * 4
+    train = examples([str(n) for n in range(22)], [*range(11)] * 2)
+    dev = examples([f"x{n}" for n in range(len(gold))], gold)
+    dataset = dataclasses.replace(task, metrics=(accuracy,))
+    summary = summarize(Data(dataset, train, {"own": dev}, {}), [3] * 22, 128, 512)
+    assert data_summary.baselines(summary) == [("always a", {"accuracy": 3 / 19}), ("always e", {"accuracy": 12 / 19})]
+    assert data_summary.no_better(summary, "accuracy", {"accuracy": 0.5}) == (
+        "no better than the majority baseline (always e): accuracy 50.00% against 63.16%"
+    )
+    assert data_summary.no_better(summary, "accuracy", {"accuracy": 0.64}) is None
+    described = types.SimpleNamespace(metric="accuracy", summary=summary)
+    text = data_summary.headline(described, {"accuracy": 0.5}, "dev").text
+    assert text.endswith("13.2 points below the baseline (always e: 63.2%).")
+    better = summary | {"majority": {"accuracy": 0.9}}  # That of train may be the better one.
+    assert data_summary.best_baseline(better, "accuracy") == ("always a", 0.9)
 
 
 @pytest.mark.tensorflow

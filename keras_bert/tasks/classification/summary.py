@@ -33,8 +33,7 @@ def summarize(data, lengths, sequence_length: int, limit: int):
         **_distribution(task, labels),
         "not_in_dev": _only_in(task, labels, data.dev[name].labels),
         "truncated": truncation(lengths, sequence_length, limit),
-        "baseline": baseline(task, labels),
-        "majority": majority(task, labels, data.dev[name].labels),
+        **baselines(task, labels, data.dev[name].labels),
     }
 
 
@@ -75,6 +74,15 @@ def _constant(summary, used):
         same = [f"target {ends['lowest']:g}"]
     rows = f"all training {summary['unit']} have the"
     return [f"{rows} {same[0]}: the model can only learn to predict it"] if len(same) == 1 else []
+
+
+def baselines(task, train_labels, labels):
+    """Returns the entries of a summary about the majority baselines on dev, given the labels of train and of dev."""
+    entries = {"baseline": baseline(task, train_labels), "majority": majority(task, train_labels, labels)}
+    if task.labels and _most_frequent(task, train_labels) != _most_frequent(task, labels):
+        entries["dev_baseline"] = baseline(task, labels)
+        entries["dev_majority"] = majority(task, labels, labels)
+    return entries
 
 
 def baseline(task, labels):

@@ -148,7 +148,6 @@ def summarize(data, lengths, sequence_length: int, limit: int):
     """
     train, dev = data.train, data.dev
     positions = collections.Counter(train.labels)
-    common = min(positions, key=lambda position: (-positions[position], position))
     answers = [data_summary.normal(row[label]) for row, label in zip(train.choices, train.labels, strict=True)]
     return {
         "unit": "rows",
@@ -158,9 +157,23 @@ def summarize(data, lengths, sequence_length: int, limit: int):
         "truncated": data_summary.truncation(lengths, sequence_length, limit),
         "alike": sum(map(_is_alike, train.choices, train.labels)),
         "chance": float(np.mean([1 / count for count in dev.counts()])),
-        "baseline": f"always {data.keys[common]}",
-        "majority": {"accuracy": float(np.mean(np.array(dev.labels) == common))},
+        **_baselines(data.keys, train.labels, dev.labels),
     }
+
+
+def _baselines(keys, train_labels, labels):
+    """Returns the entries about the majority baselines on dev: the most frequent position of train, and of dev."""
+    common, own = (_most_frequent(part) for part in (train_labels, labels))
+    entries = {"baseline": f"always {keys[common]}", "majority": {"accuracy": labels.count(common) / len(labels)}}
+    if own != common:
+        entries["dev_baseline"] = f"always {keys[own]}"
+        entries["dev_majority"] = {"accuracy": labels.count(own) / len(labels)}
+    return entries
+
+
+def _most_frequent(labels):
+    counts = collections.Counter(labels)
+    return min(counts, key=lambda label: (-counts[label], label))
 
 
 def _keys(examples):

@@ -278,6 +278,7 @@ def summarize(windows, settings):
         "long": 0 if settings.document_context else int(np.sum(train.tokens > settings.sequence_length - 2)),
         "baseline": "each word's most frequent training tag",
         "majority": _baseline(train, dev),
+        **_dev_baseline(dev),
     }
 
 
@@ -308,6 +309,16 @@ def _baseline(train, dev):
         return metrics.word_scores(dev.gold_tags, said)
     found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
     return metrics.entity_scores(dev.sentences.entities, found)
+
+
+def _dev_baseline(dev):
+    """Returns the entries about tagging all words of dev with their most frequent tag; none for entities."""
+    counts = collections.Counter(itertools.chain.from_iterable(dev.gold_tags))
+    if dev.sentences.scheme != PLAIN or not counts:
+        return {}
+    common = min(counts, key=lambda tag: (-counts[tag], tag))
+    said = [[common] * len(tags) for tags in dev.gold_tags]
+    return {"dev_baseline": f"always {common}", "dev_majority": metrics.word_scores(dev.gold_tags, said)}
 
 
 def _words(windows):

@@ -1,6 +1,11 @@
 """What to know about sentences before training."""
 
-from keras_bert.tasks.tagging.task import summary_warnings
+import types
+
+import pytest
+
+from keras_bert.tasks.tagging.schemes import PLAIN
+from keras_bert.tasks.tagging.task import _dev_baseline, summary_warnings
 
 
 def test_tags_and_types_that_look_alike():
@@ -10,3 +15,14 @@ def test_tags_and_types_that_look_alike():
         assert summary_warnings({"unit": "rows", key: {"1": 9, "01": 9}}) == [
             f"{what} that look alike are different classes: '1' (9) and '01' (9)"
         ]
+
+
+def test_the_majority_of_dev_for_plain_tags():
+    """A model that knows none of dev's words is compared with dev's most frequent tag."""
+    gold = [["N", "V"], ["N", "N", "D"]]
+    dev = types.SimpleNamespace(gold_tags=gold, sentences=types.SimpleNamespace(scheme=PLAIN))
+    found = _dev_baseline(dev)
+    assert found["dev_baseline"] == "always N"
+    assert found["dev_majority"]["accuracy"] == pytest.approx(3 / 5)
+    dev.sentences.scheme = "iob2"
+    assert _dev_baseline(dev) == {}
