@@ -2,17 +2,32 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import keras
 import numpy as np
 
 from keras_bert import similarity
+from keras_bert.annotations import (
+    Answer,
+    EncoderOptions,
+    ExportOptions,
+    FitOptions,
+    PredictOptions,
+    Results,
+    SaveOptions,
+    Strategy,
+    StrategyName,
+    TaskName,
+    TaskOptions,
+    Text,
+    Texts,
+)
 from keras_bert.checkpoints.load import open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, with_words
-from keras_bert.checks import hint
+from keras_bert.checks import hint, similar
 from keras_bert.heads.answers import flat
 from keras_bert.heads.registry import describe, head_named, register_head
 from keras_bert.models.encoder import build_encoder, run_encoder
@@ -46,7 +61,10 @@ _ELSEWHERE = {
 }
 
 
-class LoadedBert(LoadedModels):
+AnswerT = TypeVar("AnswerT")  # Of the heads of the package, `Answer`.
+
+
+class LoadedBert(LoadedModels, Generic[AnswerT]):
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
     It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.
@@ -69,6 +87,9 @@ class LoadedBert(LoadedModels):
         super().__init__(checkpoint, num_layers, **encoder_options)
         self.results, self._answerer = None, None
 
+    if TYPE_CHECKING:
+        results: Results  # Optional; programs that have trained the model index it.
+
     def __repr__(self):
         config, facts = self.config, [f"head={self.head!r}"]
         if self.labels:
@@ -83,15 +104,24 @@ class LoadedBert(LoadedModels):
     def __dir__(self):
         return [*(name for name in dir(type(self)) if name not in _INTERNAL), *_FACTS]
 
-    def __getattr__(self, name):
+    # Type checkers take a class with it for one that has any attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise AttributeError(self._missing(name), name=name, obj=None)
+
+    def _missing(self, name):
+        """Returns a message about an attribute that there is not."""
         if name in _ELSEWHERE:
-            raise AttributeError(f"a LoadedBert has no attribute {name!r}: {_ELSEWHERE[name]}")
+            return f"a LoadedBert has no attribute {name!r}: {_ELSEWHERE[name]}"
         if hasattr(keras.Model, name):
-            raise AttributeError(
+            return (
                 f"a LoadedBert is not a Keras model and has no attribute {name!r}. Use `bert.encoder` to build a model "
                 "with a new head, or `bert.model()` for the model with the checkpoint's head"
             )
-        raise AttributeError(f"LoadedBert has no attribute {name!r}")
+        meant = None if name.startswith("_") else similar(name, dir(self))
+        question = f". Did you mean {meant!r}?" if meant else ""
+        return f"LoadedBert has no attribute {name!r}{question}"
 
     def __reduce__(self):
         """Pickles, and copies deeply, the present weights, whatever files or graphs they were in."""
@@ -139,6 +169,45 @@ class LoadedBert(LoadedModels):
         larger.results, larger.has_pooler = self.results, self.has_pooler
         self.__dict__ = larger.__dict__
         return self
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # A string is a list of strings, too.
+        self,
+        texts: Text,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        n_best: int | None = None,
+        candidate_labels: Sequence[str] | None = None,
+        as_frame: Literal[False] = False,
+        **options: Unpack[PredictOptions],
+    ) -> AnswerT: ...
+
+    @overload
+    def predict(
+        self,
+        texts: Texts,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        n_best: int | None = None,
+        candidate_labels: Sequence[str] | None = None,
+        as_frame: Literal[False] = False,
+        **options: Unpack[PredictOptions],
+    ) -> list[AnswerT]: ...
+
+    @overload
+    def predict(
+        self,
+        texts: Texts,
+        *,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        n_best: int | None = None,
+        candidate_labels: Sequence[str] | None = None,
+        as_frame: bool,
+        **options: Unpack[PredictOptions],
+    ) -> Any: ...
 
     def predict(
         self,
@@ -211,7 +280,7 @@ class LoadedBert(LoadedModels):
 
     def encode(
         self,
-        texts: Any,
+        texts: Texts,
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
@@ -279,6 +348,33 @@ class LoadedBert(LoadedModels):
         tokens = [self.vocabulary.pieces[index] for index in inputs["token_ids"][0]]
         return tokens, keras.ops.convert_to_numpy(scores)
 
+    @overload
+    def fit(
+        self,
+        texts: Texts,
+        targets: Any = None,
+        *,
+        validation: Any = None,
+        validation_data: Any = None,
+        validation_split: float | None = None,
+        task: TaskName | None = None,
+        output_dir: str | os.PathLike | None = None,
+        learning_rate: float | Sequence[float] | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        epochs: int | Sequence[int] | None = None,
+        seed: int | Sequence[int] = 1,
+        sequence_length: int | None = None,
+        patience: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        strategy: StrategyName | Strategy | None = None,
+        verbose: bool = True,
+        **options: Unpack[FitOptions],
+    ) -> "LoadedBert[Answer]": ...
+
+    @overload
+    def fit(self, texts: Texts, targets: Any = None, *, task: str, **options: Any) -> "LoadedBert[Any]":
+        """A task of others, with options and answers of its own."""
+
     def fit(
         self,
         texts: Any,
@@ -299,7 +395,7 @@ class LoadedBert(LoadedModels):
         strategy: Any = None,
         verbose: bool = True,
         **options: Any,
-    ) -> Self:
+    ) -> "LoadedBert[Any]":
         """Fine-tunes on texts, as the commands do on files. This model stays as it is. Needs TensorFlow.
 
         Random numbers of the program continue as if nothing had been trained; only TensorFlow's start again from its
@@ -364,12 +460,12 @@ class LoadedBert(LoadedModels):
 
     def evaluate(
         self,
-        texts: Any,
+        texts: Texts,
         targets: Any = None,
         *,
         sequence_length: int | None = None,
         verbose: bool = True,
-        **options: Any,
+        **options: Unpack[TaskOptions],
     ) -> dict[str, float]:
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
@@ -384,16 +480,19 @@ class LoadedBert(LoadedModels):
 
         return fit.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
 
-    def save(self, directory: str | os.PathLike, **options: Any) -> None:
+    def save(self, directory: str | os.PathLike, **options: Unpack[SaveOptions]) -> None:
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
 
         Example:
             reviews.save("my_model")
         """
         settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
-        save(self.model(), directory, self.vocabulary, **{**settings, **options})
+        settings |= options
+        save(self.model(), directory, self.vocabulary, **settings)
 
-    def export(self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options: Any) -> None:
+    def export(
+        self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options: Unpack[ExportOptions]
+    ) -> None:
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
 
         Args:
@@ -423,8 +522,35 @@ class LoadedBert(LoadedModels):
             )
 
 
+@overload
 def load(
-    path_or_name: str | os.PathLike,
+    path_or_name: str | os.PathLike | keras.Model,
+    *,
+    revision: str | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    head: str | None = None,
+    base: str | os.PathLike | None = None,
+    tokenizer: str | os.PathLike | None = "auto",
+    **encoder_options: Unpack[EncoderOptions],
+) -> LoadedBert[Answer]: ...
+
+
+@overload
+def load(
+    path_or_name: str | os.PathLike | keras.Model,
+    *,
+    revision: str | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    head: str | None = None,
+    heads: Sequence[Any],
+    base: str | os.PathLike | None = None,
+    tokenizer: str | os.PathLike | None = "auto",
+    **encoder_options: Unpack[EncoderOptions],
+) -> LoadedBert[Any]: ...
+
+
+def load(
+    path_or_name: str | os.PathLike | keras.Model,
     *,
     revision: str | None = None,
     dtype: str | keras.DTypePolicy | None = None,
@@ -432,8 +558,8 @@ def load(
     heads: Sequence[Any] = (),
     base: str | os.PathLike | None = None,
     tokenizer: str | os.PathLike | None = "auto",
-    **encoder_options,
-) -> LoadedBert:
+    **encoder_options: Any,
+) -> LoadedBert[Any]:
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
 
     The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "files", "memory", "processor", "version", "wire_format"],
+    ["annotations", "checks", "files", "memory", "processor", "version", "wire_format"],
     ["imports", "other_models"],
     ["config", "metadata", "similarity", "layers"],
     ["text"],
@@ -51,7 +51,7 @@ ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["checks", "config", "files", "memory", "metadata", "version", "wire_format"], ()),
+    **dict.fromkeys(["annotations", "checks", "config", "files", "memory", "metadata", "version", "wire_format"], ()),
     "imports": ("tensorflow",),
     "layers": ("keras",),
 }

@@ -6,13 +6,14 @@ import hashlib
 import json
 import logging
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, check_sizes, fill, slots
 from keras_bert.checks import check_count
+from keras_bert.config import BertConfig
 from keras_bert.files import add_array, json_text
 from keras_bert.heads.classification import build_classifier
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
@@ -31,7 +32,7 @@ _OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identi
 _CHANGEABLE = (*Metadata().settings, "vocabulary", "multi_label")
 
 
-class _CalledFirst:
+class _CalledFirstMethod:
     """Decorates a method whose result has the attributes that people look for in the method."""
 
     def __init__(self, function):
@@ -50,6 +51,15 @@ class _Bound(functools.partial):
         )
 
 
+if TYPE_CHECKING:
+    _Method = TypeVar("_Method")
+
+    def _called_first(method: _Method) -> _Method: ...
+
+else:
+    _called_first = _CalledFirstMethod
+
+
 class LoadedModels:
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
@@ -57,6 +67,10 @@ class LoadedModels:
     """
 
     has_pair_layers = False
+    has_pooler: bool
+    config: BertConfig
+    encoder: keras.Model
+    metadata: Metadata
     # Fields of the metadata.
     head: str
     vocabulary: Vocabulary
@@ -64,10 +78,26 @@ class LoadedModels:
     strip_accents: bool | None
     labels: list[str] | None
     multi_label: bool
+    score_activation: str
+    task: str | None
+    pair: bool | None
+    sequence_length: int | None
+    null_threshold: float | None
+    thresholds: float | list | None
+    task_settings: dict | None
+    pooling: Any
+    normalize: bool
+    projection: int | None
+    projection_activation: str
+    prompts: dict[str, str] | None
+    default_prompt_name: str | None
+    similarity_function: str
+    head_options: dict | None
+    causal: bool
     positions: str
     tied: bool
-    task: str | None
-    similarity_function: str
+    keep_special_tokens: list[str] | None
+    model_type: str | None
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
         _check(checkpoint)
@@ -99,8 +129,14 @@ class LoadedModels:
                 checkpoint.name,
             )
 
-    def __setattr__(self, name, value):
-        """`fit`, `save` and pickles read `metadata`, answers the attributes."""
+    # Type checkers take a class with it for one that has any attribute.
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name, value):
+            super().__setattr__(name, self._noted(name, value))
+
+    def _noted(self, name, value):
+        """Returns the value of an attribute: `fit`, `save` and pickles read `metadata`, answers the attributes."""
         if name in Metadata.__dataclass_fields__:
             if name not in _CHANGEABLE:
                 raise AttributeError(f"`{name}` is what a model was built with: build another one on `bert.encoder`")
@@ -108,7 +144,7 @@ class LoadedModels:
                 value = np.array(value).tolist()
             value = list(map(class_name, value)) if name == "labels" and value is not None else value
             self.metadata = self.metadata.replace(**{name: value})
-        super().__setattr__(name, value)
+        return value
 
     def preprocessor(self, sequence_length: int, **options) -> Any:
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
@@ -143,7 +179,7 @@ class LoadedModels:
         options |= {} if next_sentence is None else {"next_sentence": next_sentence}
         return self._fill_head(build_pretrainer(self.encoder, **options))
 
-    @_CalledFirst
+    @_called_first
     def model(self) -> keras.Model:
         """Returns the model with the head that the checkpoint contains, the same one in each call."""
         if self._model is None:

@@ -5,10 +5,11 @@ import logging
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import keras
 
+from keras_bert.annotations import Format, ModelSettings, WeightsDtype
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files, weight_files
 from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
@@ -48,11 +49,11 @@ def save(
     lowercase: bool | None = None,
     labels: Sequence | None = None,
     task: str | None = None,
-    format: Literal["huggingface", "google", "keras", "peft"] | None = None,
+    format: Format | None = None,
     strip_accents: bool | None = None,
-    weights_dtype: Literal["float32", "float16", "bfloat16"] = "float32",
+    weights_dtype: WeightsDtype = "float32",
     base: str | os.PathLike | None = None,
-    **settings,
+    **settings: Unpack[ModelSettings],
 ) -> None:
     """Writes a model, its vocabulary and casing to a directory.
 

@@ -4,13 +4,14 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_bert.annotations import HeadOptions
 from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
 from keras_bert.exporting.fused_layers import fused
@@ -86,7 +87,7 @@ def export(
     calibration: Sequence | None = None,
     overwrite: bool = False,
     add_signatures: Callable | None = None,
-    **options,
+    **options: Unpack[HeadOptions],
 ) -> None:
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
