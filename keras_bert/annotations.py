@@ -98,6 +98,7 @@ class PredictOptions(TypedDict, total=False):
     top: int
     pooling: Any
     layers: Any
+    normalize: bool
     rows_together: int | None
     hypothesis: str
     multi_label: bool
@@ -115,7 +116,7 @@ class TaskOptions(TypedDict, total=False):
     max_question_length: int
     max_answer_length: int
     n_best: int
-    null_threshold: float | None
+    first_label: Literal["0", "1"] | int | None
     scheme: Literal["iob1", "iob2", "iobes", "bilou", "bmes", "io", "words"] | None
     labels: Sequence[str] | None
     first_token_only: bool

@@ -68,6 +68,8 @@ def test_an_unknown_name():
     for module in (keras_bert, keras_bert.losses):
         with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
             module.nothing  # noqa: B018
+    with pytest.raises(AttributeError, match="'lod'. Did you mean 'load'"):
+        keras_bert.lod  # noqa: B018
     with pytest.raises(AttributeError, match="'span_los'. Did you mean 'span_loss'"):
         keras_bert.losses.span_los  # noqa: B018
     for name in ("from_pretrained", "AutoModelForMaskedLM", "TFBertModel", "pipeline", "load_model", "get_model"):

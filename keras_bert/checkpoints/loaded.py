@@ -81,7 +81,7 @@ class LoadedModels:
     score_activation: str
     task: str | None
     pair: bool | None
-    sequence_length: int | None
+    sequence_length: int  # `None` if unknown, as `vocabulary`.
     null_threshold: float | None
     thresholds: float | list | None
     task_settings: dict | None

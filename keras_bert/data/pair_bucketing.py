@@ -1,7 +1,6 @@
 """Batches of pairs of sequences and of several towers, each side padded to lengths of its own."""
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ class PairBatches(PlannedBatches):
         self,
         sources: Any,
         targets: Any,
-        labels: Sequence | None = None,
+        labels: Any = None,
         *,
         tokens_per_batch: int = 4096,
         shuffle: bool = True,

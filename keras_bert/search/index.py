@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -74,7 +75,7 @@ class SearchIndex:
     def __repr__(self):
         return f"SearchIndex({str(self.directory)!r}, {len(self):,} passages, {self.facts.dtype})"
 
-    def search(self, queries, top=10, *, batch_size=32):
+    def search(self, queries: str | Sequence[str], top: int = 10, *, batch_size: int = 32) -> Any:
         """Finds the passages that are most similar to queries.
 
         Args:

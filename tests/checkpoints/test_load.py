@@ -467,8 +467,9 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
         keras_bert.save(bert, "nowhere", None)
     with pytest.raises(AttributeError, match=r"has no attribute 'compile'. Use `bert.encoder` .* or `bert.model\(\)`"):
         bert.compile()
-    with pytest.raises(AttributeError, match="LoadedBert has no attribute 'nothing'"):
-        bert.nothing  # noqa: B018
+    for name, end in (("nothing", ""), ("predct", ". Did you mean 'predict'\\?"), ("_predict", "")):
+        with pytest.raises(AttributeError, match=f"LoadedBert has no attribute '{name}'{end}$"):
+            getattr(bert, name)
     for name, message in (
         ("from_pretrained", r"no attribute 'from_pretrained': keras_bert.load\(path_or_name\) opens a checkpoint"),
         ("predict_proba", "`predict` returns probabilities: `score` and `scores` of each answer$"),
