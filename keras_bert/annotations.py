@@ -7,7 +7,7 @@ answer has those of its head. Heads and tasks of others have answers and options
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NotRequired, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 # A text, a pair, or a dict such as {"question": ..., "context": ...}.
 Text = str | tuple[str, str] | Mapping[str, Any]
@@ -71,9 +71,9 @@ class Answer(TypedDict):
     probability: float
     choice: int
     embedding: Any  # A vector of NumPy.
-    # Of a text that was cut, how many tokens it has and how many were read; of replaced token detection, the tokens.
-    tokens: NotRequired[Any]
-    tokens_read: NotRequired[int]
+    # All answers have both: how many tokens the text has, of replaced token detection the tokens, and how many were read.
+    tokens: Any
+    tokens_read: int
 
 
 class Results(TypedDict):
