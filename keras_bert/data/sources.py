@@ -298,15 +298,32 @@ def check_columns(place, names, wanted):
 
     `wanted` is a list of columns, or a dict of the parameters that name them, or `None`, which the error mentions.
     """
-    for column in wanted:
-        if column not in names:
-            parameter, found = wanted[column] if isinstance(wanted, dict) else None, similar(column, names)
-            fix = f". Did you mean {f'`{parameter}={found}`' if parameter else found}?" if found else ""
-            fix = f". Name another one with `{parameter}`" if parameter and not found else fix
-            raise ValueError(f"{place}: no column `{column}`. It has: {', '.join(map(repr, names))}{fix}")
+    absent = [column for column in wanted if column not in names]
+    if absent:
+        named = " and ".join(f"`{column}`" for column in absent)
+        fix = _fix_of_columns(absent, names, wanted if isinstance(wanted, dict) else {})
+        raise ValueError(
+            f"{place}: no column{'s' * (len(absent) > 1)} {named}. It has: {', '.join(map(repr, names))}{fix}"
+        )
     for column in wanted:
         if names.count(column) > 1:
             raise ValueError(f"{place}: the column `{column}` appears twice")
+
+
+def _fix_of_columns(absent, names, parameters):
+    """Returns what to do about columns that are absent: similar names, and the parameters that name others."""
+    suggestions = []
+    others = []
+    for column in absent:
+        parameter, found = parameters.get(column), similar(column, names)
+        if found:
+            suggestions.append(f"`{parameter}={found}`" if parameter else found)
+        elif parameter:
+            others.append(f"`{parameter}`")
+    fix = f". Did you mean {' and '.join(suggestions)}?" if suggestions else ""
+    if others:
+        fix += f"{' ' if fix else '. '}Name another one with {' and '.join(others)}"
+    return fix
 
 
 def _attempt(function, *arguments):
@@ -652,6 +669,18 @@ def text_cell(place, record, column):
     if not text.strip():
         raise ValueError(f"{cell(place, column)} is empty")
     return text
+
+
+def all_problems(place, record, readers):
+    """Returns an error with all problems of a row: those of functions of its place and the row, which raise."""
+    problems = []
+    for read in readers:
+        try:
+            read(place, record)
+        except ValueError as error:
+            problems.append(str(error))
+    first, *others = problems
+    return ValueError("; ".join([first, *(problem.removeprefix(f"{place}: ") for problem in others)]))
 
 
 def missing(value):

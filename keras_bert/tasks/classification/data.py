@@ -18,6 +18,7 @@ from keras_bert.data.in_memory import CLASSIFIED_PAIRS
 from keras_bert.data.sources import (
     Place,
     Rows,
+    all_problems,
     as_list,
     cell,
     convert_rows,
@@ -26,7 +27,16 @@ from keras_bert.data.sources import (
     source,
     text_cell,
 )
-from keras_bert.tasks.class_names import balance, class_ids, class_name, class_numbers, discover_labels
+from keras_bert.tasks.class_names import (
+    MANY,
+    REGRESSION,
+    are_numbers,
+    balance,
+    class_ids,
+    class_name,
+    class_numbers,
+    discover_labels,
+)
 from keras_bert.tasks.settings import setting
 from keras_bert.training.metrics import (
     accuracy,
@@ -247,18 +257,40 @@ def own_data(
         text, pair = usual_columns(train_file, [*columns, *([pair] if pair else [])], pair)
     read = functools.partial(read_kind, kind, text, pair)
     train = read(columns, train_file, skip_bad_rows, labels)
+    same = folds or dev_file is train_file
     if labels is None:
+        if kind == "classification" and _all_differ(train.labels):
+            dev = train if same else read(columns, dev_file, skip_bad_rows)
+            _check_classes(train_file, columns[0], train, dev)
         labels, train = _with_classes(kind, columns, train, train_file)
     several, name = kind == "multi_label", name or kind
     title = f"{'Multi-label classification' if name == 'multi_label' else name.capitalize()} of {train_file.name}"
     task = Task(name, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
-    same = folds or dev_file is train_file
     dev = train if same else read(columns, dev_file, skip_bad_rows, labels)
     test = {}
     if test_file is not None:
         test = {name: read(_present(test_file, columns, text, pair), test_file, None, labels)}
     own, dev = dev_file or train_file, {name: dev}
     return Data(task, train, dev, test, None, folds, own.name, train_file.name, own.typed)
+
+
+def _all_differ(labels):
+    """Whether every row has another label, and the rows are not few."""
+    return len(labels) >= MANY and len(set(labels)) == len(labels)
+
+
+def _check_classes(path, column, train, dev):
+    """Raises for labels that all differ, unless other rows, those of dev, have the same ones.
+
+    One row a class is little, but can be meant; names, numbers and texts of rows are no classes.
+    """
+    names = set(train.labels)
+    if dev is train or not names.issuperset(dev.labels):
+        advice = f". {REGRESSION}" if are_numbers(names) else ""
+        raise ValueError(
+            f"{cell(str(path), column)} has another label in each of {len(train):,} rows. Expected classes that rows "
+            f"share, such as those of another column{advice}"
+        )
 
 
 def _present(origin, columns, text, pair):
@@ -350,10 +382,18 @@ def _read_examples(path, text_column, pair_column, label_columns, read_label, la
     flags |= dict.fromkeys(label_columns, "label_column")
     origin = source(path)
 
+    columns = [column for column in (text_column, pair_column) if column is not None]
+    readers = [functools.partial(text_cell, column=column) for column in columns]
+    if label_columns:
+        readers.append(read_label)
+
     def row(place, record):
-        text = text_cell(place, record, text_column)
-        pair = text_cell(place, record, pair_column) if pair_column else None
-        label = read_label(place, record) if label_columns else None
+        try:
+            text = text_cell(place, record, text_column)
+            pair = text_cell(place, record, pair_column) if pair_column else None
+            label = read_label(place, record) if label_columns else None
+        except ValueError:
+            raise all_problems(place, record, readers) from None
         return text, pair, label
 
     results, skipped = convert_rows(origin, origin.stream(flags), row, skip_bad_rows)

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 import pytest
 
-from keras_bert.data.sources import stream_rows
+from keras_bert.data.sources import Memory, stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, parse_threshold, read_table
 from keras_bert.tasks.classification.predictions import dense
@@ -149,6 +149,17 @@ def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
     [
         ("a.csv", "text,l\nx,no\n", r"no column `t`. It has: 'text', 'l'. Name another one with `text_column`$"),
         ("a.csv", "T,l\nx,no\n", r"no column `t`. It has: 'T', 'l'. Did you mean `text_column=T`\?$"),
+        (
+            "a.csv",
+            "x,y\nx,no\n",
+            r"no columns `t` and `l`. It has: 'x', 'y'. Name another one with `text_column` and `la",
+        ),
+        (
+            "a.csv",
+            "T,y\nx,no\n",
+            r"`l`. It has: 'T', 'y'. Did you mean `text_column=T`\? Name another one with `label_c",
+        ),
+        ("a.csv", "t,l\n ,\n", r"^[^ ]*a\.csv:2: column `t` is empty; column `l` is empty$"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"l": "no"}\n', r"a\.jsonl:2: no column `t`. It has: 'l'$"),
         ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
@@ -218,6 +229,28 @@ def test_invalid_arguments(call, message):
         call()
 
 
+def test_labels_that_all_differ(tmp_path):
+    """Are refused, unless dev has the same ones, or so few rows decide nothing."""
+    few = write(tmp_path / "few.csv", "text,label\n" + "".join(f"a {n},id {n}\n" for n in range(9)))
+    assert len(own_data("classification", few, folds=3).task.labels) == 9
+    ids = write(tmp_path / "ids.csv", "text,label\n" + "".join(f"a {n},id {n}\n" for n in range(12)))
+    other = write(tmp_path / "other.csv", "text,label\na,id 99\n")
+    numbers = write(tmp_path / "numbers.csv", "text,label\n" + "".join(f"a,{n / 7:.3f}\n" for n in range(12)))
+    message = "ids.csv: column `label` has another label in each of 12 rows. Expected classes that rows share, such as"
+    with pytest.raises(ValueError, match=message):
+        own_data("classification", ids, other)
+    with pytest.raises(ValueError, match=message):
+        own_data("classification", ids, folds=3)
+    with pytest.raises(ValueError, match="another column. Numbers that measure something are predicted by `task=regr"):
+        own_data("classification", numbers, other)
+    same = Memory("texts", [{"text": "a", "label": number} for number in range(12)])
+    with pytest.raises(ValueError, match="^texts: `label` has another label in each of 12 rows"):
+        own_data("classification", same, same)
+    assert len(own_data("classification", ids, write(tmp_path / "dev.csv", "text,label\nb,id 3\n")).task.labels) == 12
+    rare = write(tmp_path / "rare.csv", "text,label\n" + "".join(f"a {n},id {n}\n" for n in [*range(12), 0]))
+    assert len(own_data("classification", rare, rare).task.labels) == 12
+
+
 def test_own_classification_data(tmp_path):
     train = write(tmp_path / "train.csv", "text,label\na,10\nb,9\nc,9\n")
     dev = write(tmp_path / "dev.jsonl", '{"text": "d", "label": 10}\n')
@@ -245,7 +278,7 @@ def test_invalid_own_data(tmp_path):
     other = write(tmp_path / "other.csv", "text,label\na,maybe\n")
     alone = write(tmp_path / "alone.csv", "text,label\na,no\nb,no\n")
     typo = write(tmp_path / "typo.csv", "text,label\na,class 1\nb,clas 17\n")
-    many = write(tmp_path / "many.csv", "text,label\n" + "".join(f"a,class {n}\n" for n in range(100)))
+    many = write(tmp_path / "many.csv", "text,label\n" + "".join(f"a,class {n}\n" * 2 for n in range(100)))
     rated = write(tmp_path / "rated.csv", "text,label\na,3.7\nb,4.1\n")
     number = write(tmp_path / "number.csv", "text,label\na,4.2\n")
     for arguments, options, message in (
