@@ -71,7 +71,7 @@ class Answer(TypedDict):
     probability: float
     choice: int
     embedding: Any  # A vector of NumPy.
-    # All answers have both: how many tokens the text has, of replaced token detection the tokens, and how many were read.
+    # All answers have both: how many tokens the text has (of replaced token detection the tokens), how many were read.
     tokens: Any
     tokens_read: int
 
@@ -171,6 +171,7 @@ class SaveOptions(ModelSettings, total=False):
     strip_accents: bool | None
     weights_dtype: WeightsDtype
     base: str | os.PathLike | None
+    overwrite: bool
 
 
 class HeadOptions(TypedDict, total=False):

@@ -29,6 +29,7 @@ class Arguments(CommandArguments):
     weights_dtype: str = flag(
         "float32", "Data type of the weights in the file.", values=["float32", "float16", "bfloat16"]
     )
+    overwrite: bool = flag(False, "Whether another model is replaced, and a folder of other things may get the files.")
 
 
 def main(arguments):
@@ -42,6 +43,7 @@ def main(arguments):
         bert.vocabulary,
         format=arguments.format,
         weights_dtype=arguments.weights_dtype,
+        overwrite=arguments.overwrite,
         **bert.metadata.settings,
     )
     size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"

@@ -14,7 +14,7 @@ from keras_bert.checkpoints import google, huggingface, peft, sentence_transform
 from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
-from keras_bert.files import adding_to, check_replaceable, replacing, write_json
+from keras_bert.files import adding_to, check_replaceable, difference, read_object, replacing, write_json
 from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
@@ -30,6 +30,13 @@ _FORMATS = {
     "keras": [*weight_files.FILES, google.CONFIG, peft.CONFIG],
     "peft": [*weight_files.FILES, google.CONFIG, KERAS_FILE],
 }
+# The files that tell that a directory has a model, and those that may be there before it.
+_CONFIGS = (huggingface.CONFIG, google.CONFIG, peft.CONFIG, KERAS_FILE)
+_OWN_FILES = (*weight_files.FILES, *tokenizer_files.FILES, "README.md")
+# What makes another model of a config; the names of DistilBERT and Marian are others.
+_KIND: tuple[str, ...] = ("model_type", "architectures", "id2label", "vocab_size", "max_position_embeddings")
+_KIND += ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "embedding_size")
+_KIND += ("dim", "n_layers", "n_heads", "hidden_dim", "d_model", "encoder_layers", "decoder_layers")
 # The files of `runtime_folder` besides the model.
 _RUNTIME_FILES: tuple[str, ...] = (
     huggingface.CONFIG,
@@ -53,13 +60,14 @@ def save(
     strip_accents: bool | None = None,
     weights_dtype: WeightsDtype = "float32",
     base: str | os.PathLike | None = None,
+    overwrite: bool = False,
     **settings: Unpack[ModelSettings],
 ) -> None:
     """Writes a model, its vocabulary and casing to a directory.
 
     Files are moved into place once all of them are complete; an interrupted call changes nothing. A README.md in the
     directory, such as the model card of the fine-tuning commands, is kept. A model from `build_embedder` also opens in
-    sentence-transformers.
+    sentence-transformers. An older model of the same kind in the directory is replaced, also of other weights.
 
     Args:
         model: a model from one of the builders.
@@ -78,6 +86,8 @@ def save(
             float32 either way. Only for the Hugging Face format. Defaults to "float32".
         base: path or name of the model that was adapted, which `load` and peft open with an adapter. Required by the
             format "peft".
+        overwrite: bool, whether another model, with another head, size, vocabulary or labels, is replaced, too, and
+            whether the files are added to a directory of other things. Defaults to `False`.
         **settings: more fields of `Metadata`, such as `pair`, `sequence_length`, `null_threshold`, `thresholds`,
             `task_settings`, `prompts`, `default_prompt_name` and `similarity_function`; `**bert.metadata.settings` are
             those of a loaded model.
@@ -89,6 +99,8 @@ def save(
     description = describe(model)
     chosen = format or description.formats[0]
     _check_format(description, chosen, weights_dtype, directory)
+    if not overwrite:
+        _check_no_other_things(directory)
     base = peft.check_base(base, chosen)
     lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
     settings = {"sequence_length": getattr(vocabulary, "sequence_length", None), **settings}
@@ -97,6 +109,8 @@ def save(
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
         with adding_to(directory) as temporary:
             description.write(temporary, vocabulary, weights_dtype)
+            if not overwrite:
+                _check_same_model(directory, temporary)
         return
     if vocabulary is None and strip_accents is not None:
         raise ValueError(f"`strip_accents` needs a `vocabulary`. Received: strip_accents={strip_accents}")
@@ -105,22 +119,82 @@ def save(
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
-        if chosen == "google":
-            return google.write(description, metadata, temporary)
-        _write_settings(description, metadata, temporary)
-        if chosen == "keras":
-            model.save(temporary / KERAS_FILE)
-        elif chosen == "peft":
-            description.config.check_plain("the format of peft")
-            peft.write(model, description, temporary, base)
-        else:
-            huggingface.write_weights(description, metadata.model_type, temporary, weights_dtype)
-            sentence_transformers.write_weights(description, temporary, weights_dtype)
+        _write(model, description, metadata, temporary, chosen, weights_dtype, base)
+        if not overwrite:
+            _check_same_model(directory, temporary)
+    if chosen == "google":
+        return
     # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
     if not description.embedding:
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
+
+
+def _write(model, description, metadata, directory, format, weights_dtype, base):
+    """Writes all files of a model to a new directory."""
+    if format == "google":
+        google.write(description, metadata, directory)
+        return
+    _write_settings(description, metadata, directory)
+    if format == "keras":
+        model.save(directory / KERAS_FILE)
+    elif format == "peft":
+        description.config.check_plain("the format of peft")
+        peft.write(model, description, directory, base)
+    else:
+        huggingface.write_weights(description, metadata.model_type, directory, weights_dtype)
+        sentence_transformers.write_weights(description, directory, weights_dtype)
+
+
+def _check_no_other_things(directory):
+    """Raises an error for a directory with anything but a model, or what belongs to one, such as its vocabulary."""
+    if not directory.is_dir():
+        return
+    names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
+    if any(name in names for name in _CONFIGS):
+        return
+    others = [name for name in names if name not in _OWN_FILES]
+    if others:
+        raise ValueError(
+            f"`directory` has other things than a model: {', '.join(others[:3])}. Expected a new directory, that of a "
+            f"model, or `overwrite=True`, which adds its files. Received: directory={str(directory)!r}"
+        )
+
+
+def _check_same_model(directory, new):
+    """Raises an error if a directory has another model than a new one, whatever its weights."""
+    found = _difference(directory, new)
+    if found:
+        raise ValueError(
+            f"`directory` has another model: {found:.200}. Expected another directory, or `overwrite=True`. "
+            f"Received: directory={str(directory)!r}"
+        )
+
+
+def _difference(directory, new):
+    """Returns what makes a model in a directory another one than a new one, or `None`; settings need both."""
+    for name in (huggingface.CONFIG, google.CONFIG):
+        if (directory / name).is_file() and (new / name).is_file():
+            before, now = _kind(directory / name), _kind(new / name)
+            shared = before.keys() & now.keys()
+            found = difference(*({key: facts[key] for key in sorted(shared)} for facts in (before, now)))
+            if found:
+                return found
+    vocabularies = [folder / "vocab.txt" for folder in (directory, new)]
+    if all(path.is_file() for path in vocabularies) and len({path.read_bytes() for path in vocabularies}) > 1:
+        return "its vocab.txt has other pieces"
+    return None
+
+
+def _kind(path):
+    """Returns the settings in a config that make another model, those of its head, its size and its classes."""
+    config = read_object(path)
+    facts = {name: config[name] for name in _KIND if config.get(name) is not None}
+    own = config.get("keras_bert")
+    if isinstance(own, dict) and own.get("head"):
+        facts["head"] = own["head"]
+    return facts
 
 
 def described(model, precision, precisions):

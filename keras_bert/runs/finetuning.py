@@ -276,6 +276,7 @@ class Finetuning:
                 sequence_length=self.task.sequence_length,
                 model_type=getattr(bert, "model_type", None),
                 task_settings=self.task.stored_settings or None,
+                overwrite=True,  # The best model yet replaces the one before, which the grid may have from another.
                 **self.task.save_options(logits),
                 **options,
             )

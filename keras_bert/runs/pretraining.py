@@ -305,7 +305,8 @@ class PretrainingRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
-            save(without_teacher(self.trainer.model), self._directory / "model", self._vocabulary, **casing)
+            model = without_teacher(self.trainer.model)
+            save(model, self._directory / "model", self._vocabulary, overwrite=True, **casing)
 
 
 def data_facts(records):

@@ -118,7 +118,7 @@ class TranslationRuns(Finetuning):
     run_class, results_class = TranslationRun, _Results
 
     def save(self, model, logits, setting):
-        save(model, self.output / "model", **self.task.save_options(logits))
+        save(model, self.output / "model", overwrite=True, **self.task.save_options(logits))
 
 
 def translation(translator, show=True):

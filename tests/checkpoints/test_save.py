@@ -235,3 +235,36 @@ def test_quantized_tables_are_written_dequantized(build, tmp_path):
     for slot, original in zip(slots(after), slots(before), strict=True):
         assert slot.name == original.name
         np.testing.assert_array_equal(slot.value(), original.value())
+
+
+def test_a_folder_of_other_things_or_of_another_model_is_kept(models, pieces, tmp_path):
+    classifier, tagger = models("classification"), models("token_classification")
+    labels = ["a", "b", "c"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "README.md").touch()
+    (folder / "vocab.txt").touch()
+    (folder / "notes").mkdir()
+    with pytest.raises(
+        ValueError, match="^`directory` has other things than a model: notes. .*`overwrite=True`"
+    ):
+        keras_bert.save(classifier, folder, pieces, labels=labels)
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "notes", "vocab.txt"]
+    keras_bert.save(classifier, folder, pieces, labels=labels, overwrite=True)
+    keras_bert.save(classifier, folder, pieces, labels=labels, thresholds=None)  # The same one again.
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for model, vocabulary, options, found in (
+        (classifier, pieces, {"labels": labels[::-1]}, "`id2label.0` was 'a', is 'c'"),
+        (tagger, pieces, {}, "`architectures.0` was 'BertForSequenceClassification'"),
+        (classifier, [*pieces[:-1], "other"], {"labels": labels}, "its vocab.txt has other pieces"),
+    ):
+        with pytest.raises(ValueError, match=f"^`directory` has another model: {found}.*, or `overwrite=True`. Rec"):
+            keras_bert.save(model, folder, vocabulary, **options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    keras_bert.save(tagger, folder, pieces, overwrite=True)
+    assert keras_bert.load(folder).head == "token_classification"
+    # In Google's format, which has no head, the sizes and the vocabulary.
+    for _ in range(2):
+        keras_bert.save(classifier, tmp_path / "google", pieces, format="google")
+    with pytest.raises(ValueError, match="^`directory` has another model: its vocab.txt"):
+        keras_bert.save(classifier, tmp_path / "google", [*pieces[:-1], "other"], format="google")

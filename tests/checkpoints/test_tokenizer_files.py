@@ -362,7 +362,7 @@ def test_saving_over_an_older_model_replaces_its_files_and_keeps_others(models, 
     (folder / "notes.txt").write_text("mine")
     (folder / "modules.json").write_text("[]")
     vocabulary = keras_bert.Vocabulary([*pieces[:-1], "new"], max_word_length=7)
-    keras_bert.save(models("encoder"), folder, vocabulary, lowercase=False)
+    keras_bert.save(models("encoder"), folder, vocabulary, lowercase=False, overwrite=True)
     new = json.loads((folder / "tokenizer.json").read_text())
     assert (old["model"]["vocab"].get("new"), new["model"]["vocab"]["new"]) == (None, 49)
     assert (new["normalizer"]["lowercase"], new["model"]["max_input_chars_per_word"]) == (False, 7)
@@ -376,5 +376,5 @@ def test_saving_over_an_older_model_replaces_its_files_and_keeps_others(models, 
 def test_labels_of_other_types_and_a_path_in_the_home_directory(models, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for labels in (np.array(["a", "b", "c"]), [0, 1, 2]):
-        keras_bert.save(models("classification"), "~/bert", None, labels=labels)
+        keras_bert.save(models("classification"), "~/bert", None, labels=labels, overwrite=True)
         assert huggingface.read_model(Folder(tmp_path / "bert")).metadata.labels == [str(label) for label in labels]
