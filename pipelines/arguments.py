@@ -10,7 +10,7 @@ import typing
 
 from absl import flags
 
-from keras_bert.checks import hint
+from keras_bert.checks import hint, similar
 from keras_bert.tasks.settings import setting as flag
 
 # Parameters of the library that flags of other names set, for messages.
@@ -123,7 +123,7 @@ def parse(document, cls, arguments):
     fields = flag_fields(cls)
     known, positional = _read(fields, arguments)
     values = {name: _value(known[name], field) for name, field in fields.items()}
-    if missing := [name for name, field in fields.items() if field.metadata["required"] and not values[name]]:
+    if missing := [name for name, field in fields.items() if _is_missing(name, field, values)]:
         raise ValueError(" ".join([*(_missing(name, document, cls, fields[name]) for name in missing), "See --help"]))
     given = {name: known[name].serialize() for name in fields if known[name].present}
     return cls(**values, positional=tuple(positional), given=given)
@@ -176,7 +176,17 @@ def _value(parsed, field):
     expected += "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
     expected = f"one of {', '.join(names)}" if names else expected
     several = ", or several separated by commas" if is_list else ""
-    raise ValueError(f"--{parsed.name} must be {expected}{several}. Received: {parsed.serialize()}")
+    fix = nearest(found if is_list else [found], names or ())
+    raise ValueError(f"--{parsed.name} must be {expected}{several}. Received: {parsed.serialize()}{fix}")
+
+
+def nearest(values, names):
+    """Returns a question about the name that is most similar to the first value that is none, or an empty text."""
+    for value in values:
+        if value not in names:
+            nearest = similar(str(value), names)
+            return f". Did you mean {nearest}?" if nearest else ""
+    return ""
 
 
 def _integer(value):
@@ -186,6 +196,12 @@ def _integer(value):
 def _is_within(value, least, most):
     is_finite = isinstance(value, int) or math.isfinite(value)
     return is_finite and (least is None or value >= least) and (most is None or value <= most)
+
+
+def _is_missing(name, field, values):
+    """Returns whether a required flag has no value; one may be required unless another flag has one."""
+    required = field.metadata["required"]
+    return bool(required) and not values[name] and not values.get(required)
 
 
 def _missing(name, document, cls, field):
@@ -236,7 +252,7 @@ def _described(name, field, text):
     example = {int: "N", float: "X"}.get(kind, "NAME" if told["values"] else "TEXT")
     example = "A,B,..." if is_list and not told["repeatable"] else example
     usage = f"--[no]{name}" if kind is bool else f"--{name}={example}"
-    return _columns(usage, f"{text}{' Required.' if told['required'] else ''}")
+    return _columns(usage, f"{text}{' Required.' if told['required'] is True else ''}")
 
 
 def _columns(usage, text):

@@ -130,15 +130,27 @@ def _rename(fields, record):
 
 
 def as_flags(message, fields):
-    """Names the flags of this command instead of the parameters of the library that they set."""
+    """Names the flags of this command, as a shell takes them, instead of the parameters of the library for them."""
     flag_of = {parameter: name for parameter, name in FLAG_OF.items() if name in fields}
     flag_of |= {name: name for name in fields}
 
     def renamed(found):
-        value = {"=True": "=true", "=False": "=false"}.get(found[2], found[2] or "")
-        return f"--{flag_of[found[1]]}{value}" if found[1] in flag_of else found[0]
+        if found[1] not in flag_of:
+            return found[0]
+        value = found[2] or ""
+        return f"--{flag_of[found[1]]}{value and _shell_value(value)}"
 
     return _PARAMETER.sub(renamed, message)
+
+
+def _shell_value(value):
+    """Returns `=value`, as messages of the library have it, as a shell takes it after a flag."""
+    text = value.removeprefix("=")
+    if text in ("True", "False"):
+        return f"={text.lower()}"
+    if re.fullmatch(r"'[^']*'|\"[^\"]*\"", text):  # As Python writes a string.
+        text = text[1:-1]
+    return f"={shlex.quote(text)}"
 
 
 class _Terminated(BaseException):

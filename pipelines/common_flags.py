@@ -10,6 +10,7 @@ import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.data import text_files
+from keras_bert.data.sources import source
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 
@@ -99,11 +100,28 @@ class FinetuningFlags(Hyperparameters, Training):
         return (kind or Finetuning)(task, self.choices(task), hyperparameters, folder, **options)
 
 
-class Files(CommandArguments):
+class ValidationSplit(CommandArguments):
+    """A share of the training data instead of a dev file."""
+
+    validation_split: float = flag(
+        None,
+        "Share of the rows of --train_file, drawn at random, to select the best run on, such as 0.1.",
+        least=0,
+        most=1,
+        excludes=("dev_file", "folds", "document_context, which reads sentences in their order"),
+    )
+
+
+class Files(ValidationSplit):
     """The files of a task. `wording` of the command says what they are."""
 
     train_file: str = flag(None, "Training data{train}.", is_file=True, required=True, section="data")
-    dev_file: str = flag(None, "File to select the best run on{dev}.", is_file=True, required=True)
+    dev_file: str = flag(
+        None,
+        "File to select the best run on{dev}; or --validation_split.",
+        is_file=True,
+        required="validation_split",
+    )
 
 
 class PredictFile(CommandArguments):
@@ -130,6 +148,7 @@ class TaskFlags(FinetuningFlags):
     task: typing.ClassVar[str | None] = None
     Settings: typing.ClassVar[type]
     texts: typing.ClassVar[str | None] = None
+    open: typing.ClassVar = staticmethod(source)  # Returns the source of a path.
 
     @functools.cached_property
     def settings(self):
@@ -139,9 +158,24 @@ class TaskFlags(FinetuningFlags):
     @functools.cached_property
     def data(self):
         """The data of all files."""
-        files = [getattr(self, name) for name in ("train_file", "dev_file", "predict_file") if hasattr(self, name)]
+        files = self.train_and_dev()
+        if hasattr(self, "predict_file"):
+            files.append(self.predict_file)
         options = {"skip_bad_rows": self.skip_bad_rows} if hasattr(self, "skip_bad_rows") else {}
-        return self.settings.read(*files, **options).first(self.max_train_examples)
+        return self.parted(self.settings.read(*files, **options))
+
+    def train_and_dev(self):
+        """Returns the files of both, the same one if it is to be split."""
+        if self.validation_split is None:
+            return [self.train_file, self.dev_file]
+        train = self.open(self.train_file)
+        return [train, train]
+
+    def parted(self, data):
+        """Returns the rows to train on, the first of those that are not held out, and those to select on."""
+        if self.validation_split is not None:
+            data = data.split(self.validation_split, self.seed[0])
+        return data.first(self.max_train_examples)
 
     def known_settings(self):
         """Returns settings of the runs by the folder of their output, see `check_known_settings`."""

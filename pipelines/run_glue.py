@@ -36,6 +36,7 @@ import typing
 
 import keras_bert
 from keras_bert import other_models
+from keras_bert.data.sources import source
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import glue, leaderboard
@@ -50,16 +51,19 @@ from keras_bert.tasks.classification.data import (
 from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
-from .arguments import flag
-from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, load_model, print_next
+from .arguments import flag, nearest
+from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, ValidationSplit, load_model, print_next
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
-_FILES = ("train_file", "dev_file", "predict_file", "folds")
+_DEV = ("dev_file", "validation_split", "folds")
+_FILES = ("train_file", *_DEV, "predict_file")
 _SEEN = "teacher, which may have seen the rows of every fold"
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
-class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distillation, FinetuningFlags):
+class Arguments(
+    MultiLabelSettings, ClassificationSettings, TableColumns, Distillation, ValidationSplit, FinetuningFlags
+):
     wording: typing.ClassVar = {
         "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{NARROW}",
         "batches": "32",
@@ -89,7 +93,8 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
         names = _GLUE if self.task == ["all"] else self.task
         if not names or any(name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1) for name in names):
             known = f"one or more of {', '.join(_GLUE)}; all; or one of {', '.join(OWN)}"
-            raise ValueError(f"--task must be {known}. Received: --task={','.join(self.task)}")
+            fix = nearest(self.task, [*_GLUE, "all", *OWN])
+            raise ValueError(f"--task must be {known}. Received: --task={','.join(self.task)}{fix}")
         if len(set(names)) < len(names):
             raise ValueError(f"--task contains duplicates. Received: --task={','.join(self.task)}")
         return sorted(names, key=lambda name: name != self.init_from)
@@ -102,16 +107,21 @@ class Arguments(MultiLabelSettings, ClassificationSettings, TableColumns, Distil
     def _read(self, name):
         if name in _GLUE:
             return glue.read_all(glue.TASKS[name], self.data_dir, self.skip_bad_rows, self.diagnostics)
-        if self.train_file is None or (self.dev_file is None) == (self.folds is None):
+        if self.train_file is None or sum(getattr(self, name) is not None for name in _DEV) != 1:
             received = " ".join(self.given[name] for name in _FILES if name in self.given) or "none of them"
             raise ValueError(
-                f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
-                f"Received: {received}"
+                f"--task={name} requires --train_file, and either --dev_file, --validation_split=0.1 or --folds=5 for "
+                f"cross-validation. Received: {received}"
             )
         label = self.label_column.split(",") if name == "multi_label" else self.label_column
         columns = {"text": self.text_column, "pair": self.pair_column, "label": label}
-        files = self.train_file, self.dev_file, self.predict_file
-        return own_data(name, *files, **columns, skip_bad_rows=self.skip_bad_rows, folds=self.folds)
+        train = source(self.train_file)
+        dev = self.dev_file if self.validation_split is None else train
+        options = {**columns, "skip_bad_rows": self.skip_bad_rows, "folds": self.folds}
+        data = own_data(name, train, dev, self.predict_file, **options)
+        if self.validation_split is not None:
+            data = data.split(self.validation_split, self.seed[0])
+        return data
 
     @functools.cached_property
     def unlabelled_texts(self):

@@ -18,24 +18,37 @@ best model in `model/` and its export, from question and context to answer, in `
 import pathlib
 
 import keras_bert
+from keras_bert.data.sources import source
 from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command
-from .arguments import CommandArguments, flag
-from .common_flags import PredictFile, TaskFlags, load_model
+from .arguments import flag
+from .common_flags import PredictFile, TaskFlags, ValidationSplit, load_model
 from .common_flags import finetune as main
 
 
-class _Files(CommandArguments):
+class _Files(ValidationSplit):
     train_file: list[str] = flag(
         None, "Training file(s) in SQuAD's format, in training order.", is_file=True, required=True, section="data"
     )
-    dev_file: str = flag(None, "File to select the best run on.", is_file=True, required=True)
+    dev_file: str = flag(
+        None,
+        "File to select the best run on; or --validation_split.",
+        is_file=True,
+        required="validation_split",
+    )
 
 
 class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
     task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
     wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
+
+    @staticmethod
+    def open(paths):
+        """Returns the source of the only training file."""
+        if len(paths) > 1:
+            raise ValueError(f"--validation_split: only with one --train_file. Received: {','.join(paths)}")
+        return source(paths[0])
 
     @property
     def models(self):

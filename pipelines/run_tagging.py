@@ -15,7 +15,7 @@ finished ones. `--output_dir` contains `flags.txt`, `runs/`, the predictions of 
 the best model in `model/` and its export, from text to entities, in `saved_model/1/`.
 """
 
-from keras_bert.tasks.tagging.data import TaggingSettings
+from keras_bert.tasks.tagging.data import TaggingSettings, source_of
 
 from . import command
 from .common_flags import Files, PredictFile, TaskFlags
@@ -25,6 +25,7 @@ from .common_flags import finetune as main
 
 class Arguments(Files, PredictFile, TaggingSettings, TaskFlags):
     task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
+    open = staticmethod(source_of)
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}
 
 

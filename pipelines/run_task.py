@@ -39,8 +39,9 @@ class Arguments(Files, TaskFlags):
     @functools.cached_property
     def data(self):
         """The data of both files."""
-        files, task = map(source, (self.train_file, self.dev_file)), keras_bert.tasks.task_named(self.task)
-        return task.read(*files, self.settings).first(self.max_train_examples)
+        train, dev = map(source, self.train_and_dev())
+        task = keras_bert.tasks.task_named(self.task)
+        return self.parted(task.read(train, dev, self.settings))
 
 
 if __name__ == "__main__":

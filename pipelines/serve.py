@@ -16,6 +16,7 @@ import gc
 import logging
 import os
 import pathlib
+import shlex
 import signal
 import socket
 import sys
@@ -82,10 +83,11 @@ def _check_folder(folder):
         places.insert(0, pathlib.Path(above))
     what = f"--saved_models={folder} is {kind or 'no folder of models'}"
     if found := next(filter(_has_models, places), None):
-        raise ValueError(f"{what}. Did you mean --saved_models={found}?")
+        raise ValueError(f"{what}. Did you mean --saved_models={shlex.quote(str(found))}?")
     if kind in (_CHECKPOINT, _CHECKPOINTS):
         model = folder if kind == _CHECKPOINT else next(folder.glob("*/config.json")).parent
-        export = f"{command.spelling('export_saved_model')} --model={model} --output_dir=saved_models/NAME"
+        path = shlex.quote(str(model))
+        export = f"{command.spelling('export_saved_model')} --model={path} --output_dir=saved_models/NAME"
         raise ValueError(f"{what}. Export it with `{export}`, and use --saved_models=saved_models")
     if unnumbered := _unnumbered_model(folder):
         version = unnumbered.parent

@@ -20,6 +20,7 @@ from typing import Any
 
 from keras_bert.checks import similar
 from keras_bert.data import text_files
+from keras_bert.data.splits import split_numbers
 from keras_bert.data.text_files import is_blank, valid_text
 from keras_bert.files import fingerprint
 
@@ -726,10 +727,18 @@ class Rows:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
         if count is None:
             return self
-        columns = {name: getattr(self, name) for name in (*self.content, *self.places)}
-        return dataclasses.replace(
-            self, **{name: None if column is None else column[:count] for name, column in columns.items()}
-        )
+        return self.at(range(min(count, len(self))))
+
+    def at(self, numbers):
+        """Returns the rows of these numbers, in their order."""
+        columns = {}
+        for name in (*self.content, *self.places):
+            column = getattr(self, name)
+            if hasattr(column, "shape"):
+                columns[name] = column[list(numbers)]
+            elif column is not None:
+                columns[name] = [column[number] for number in numbers]
+        return dataclasses.replace(self, **columns)
 
     def fingerprint(self):
         """Returns a hash of the rows, to recognize changed data."""
@@ -742,3 +751,8 @@ class TaskData:
     def first(self, count):
         """Returns the same data with the first `count` training rows, or all for `None`."""
         return dataclasses.replace(self, train=self.train.first(count))
+
+    def split(self, share, seed):
+        """Returns the same data with a share of the rows to train on, drawn at random, as dev."""
+        train, held_out = split_numbers(len(self.train), share, seed)
+        return dataclasses.replace(self, train=self.train.at(train), dev=self.train.at(held_out))

@@ -42,13 +42,12 @@ class Questions(Rows):
 
     content = ("ids", "questions", "context", "golds", "spans")
 
-    def first(self, count):
-        """Returns the first `count` questions, or all for `None`."""
-        if count is None:
-            return self
-        first = super().first(count)
-        wrong = [answer for answer in self.wrong if answer[0] in first.ids]
-        return dataclasses.replace(first, wrong=wrong, contradicted=self.contradicted & set(first.ids))
+    def at(self, numbers):
+        """Returns the questions of these numbers, with what is told of them."""
+        chosen = super().at(numbers)
+        ids = set(chosen.ids)
+        wrong = [answer for answer in self.wrong if answer[0] in ids]
+        return dataclasses.replace(chosen, wrong=wrong, contradicted=self.contradicted & ids)
 
     def fingerprint(self):
         """Returns a hash of the questions, contexts and answers, to recognize changed data."""

@@ -18,10 +18,11 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.load import load_models, open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
-from keras_bert.checks import check_choice, check_count, check_not_negative, hint, is_number
+from keras_bert.checks import check_choice, check_count, check_not_negative, hint
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
+from keras_bert.data.splits import split_numbers
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
@@ -229,14 +230,11 @@ def _like(frame, train):
 
 def _split(rows, targets, share, seed):
     """Returns the texts and targets to train on, and those of a share of the rows, drawn at random."""
-    count = round(share * len(rows)) if isinstance(share, float) and 0 < share < 1 else 0
-    if not 0 < count < len(rows):
-        example = f"{share / 100:g}" if is_number(share) and 1 < share < 100 else "0.1"
-        wanted = f"a fraction below 1, such as {example}, which is at least one of the rows and not all"
-        raise ValueError(f"`validation_split` must be {wanted}. Received: {share!r} of {len(rows)} rows")
-    order = np.random.default_rng(seed).permutation(len(rows))
-    numbers = sorted(order[count:].tolist()), sorted(order[:count].tolist())
-    return [([rows[n] for n in part], None if targets is None else [targets[n] for n in part]) for part in numbers]
+    parts = []
+    for numbers in split_numbers(len(rows), share, seed):
+        part_targets = None if targets is None else [targets[number] for number in numbers]
+        parts.append(([rows[number] for number in numbers], part_targets))
+    return parts
 
 
 def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, callbacks, strategy, verbose):

@@ -67,6 +67,7 @@ MISTAKES = """
 --model=m --share=nan -> --share must be a number from 0 to 1. Received: --share=nan
 --model=m --share=2 -> --share must be a number from 0 to 1. Received: --share=2
 --model=m --casing=none -> --casing must be one of lower, upper. Received: --casing=none
+--model=m --casing=uper -> --casing must be one of lower, upper. Received: --casing=uper. Did you mean upper?
 --model=m --fast=maybe -> --fast must be true or false. Received: --fast=maybe
 --model=m --length=0 -> --length must be an integer of at least 3. Received: --length=0
 --model=m --lr=1 -> Unknown flag --lr. Did you mean --learning_rate?
@@ -105,7 +106,7 @@ def test_help():
             "--names=A,B,...",
             "other:",
             "--[no]verbose",
-            "--plugins=A,B,...",
+            "--plugins=TEXT",
             "--flagfile=FILE",
         ),
     ]

@@ -27,6 +27,7 @@ from keras_bert.data.sources import (
     source,
     text_cell,
 )
+from keras_bert.data.splits import split_numbers
 from keras_bert.tasks.class_names import (
     MANY,
     REGRESSION,
@@ -152,6 +153,27 @@ class Data:
         """Returns the same data with the first `count` training rows, or all for `None`."""
         train = self.train.first(count)
         return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
+
+    def split(self, share, seed):
+        """Returns the same data with a share of the rows to train on, drawn at random, as dev."""
+        numbers, held_out = split_numbers(len(self.train), share, seed)
+        train = self.train.at(numbers)
+        dev = self.train.at(held_out)
+        if self.task.labels:
+            self._check_trained(train, dev)
+        return dataclasses.replace(self, train=train, dev={self.task.name: dev})
+
+    def _check_trained(self, train, dev):
+        """Raises an error for a class that only has rows of dev."""
+        several = self.task.multi_label
+        known, met = (
+            set(itertools.chain.from_iterable(part.labels)) if several else set(part.labels) for part in (train, dev)
+        )
+        if left := sorted(met - known):
+            raise ValueError(
+                f"{self.train_source}: all rows with the label {self.task.labels[left[0]]!r} are drawn by "
+                "`validation_split`. Expected some of each label to train on: more rows of it, or another `seed`"
+            )
 
     def fingerprints(self):
         """Returns hashes of the rows to train on, of those that select the best run and of those to predict."""

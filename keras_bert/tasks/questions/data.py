@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_bert.data.sources import Source
+from keras_bert.data.splits import split_numbers
 from keras_bert.data.squad import Questions, read
 from keras_bert.tasks.settings import setting
 
@@ -39,6 +40,12 @@ class Data:
     def first(self, count):
         """Returns the same data with the first `count` questions of each training file, or all for `None`."""
         return dataclasses.replace(self, train=[part.first(count) for part in self.train])
+
+    def split(self, share, seed):
+        """Returns the same data with a share of the questions to train on, drawn at random, as dev."""
+        (questions,) = self.train  # Of one file.
+        train, held_out = split_numbers(len(questions), share, seed)
+        return dataclasses.replace(self, train=[questions.at(train)], dev=questions.at(held_out))
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):

@@ -65,6 +65,12 @@ class Data(TaskData):
     test: Sentences | None = None
     labels: list | None = None
 
+    def split(self, share, seed):
+        """Returns the same data with a share of the sentences to train on, drawn at random, as dev."""
+        data = super().split(share, seed)
+        check(data.train, data.dev, data.test)
+        return data
+
     def parts(self):
         """Returns the `Sentences` by split."""
         return {name: part for name in ("train", "dev", "test") if (part := getattr(self, name)) is not None}
@@ -79,7 +85,7 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
     """
     if scheme is not None:
         check_choice("scheme", scheme, schemes.SCHEMES)
-    origin = _source(path)
+    origin = source_of(path)
     if origin.typed:
         found = annotations.read(origin, word_column, tag_column, labels)
     else:
@@ -96,7 +102,7 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
     return found
 
 
-def _source(path):
+def source_of(path):
     """Returns the source of a path; files that are neither JSON nor Parquet are CoNLL, whatever their name."""
     if isinstance(path, Source):
         return path
