@@ -429,6 +429,17 @@ def test_taggers_of_any_scheme(start, tmp_path, labels, tags):
     assert bert.evaluate(TEXTS, spans, verbose=False)["f1"] == any(spans)
 
 
+def test_evaluate_reads_the_named_targets(start, tmp_path):
+    """Not those that the layout of the task would choose, which no class of the model is."""
+    model = keras_bert.build_token_classifier(keras_bert.load(start).encoder, 2)
+    keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary, labels=["N", "V"])
+    bert, kinds = keras_bert.load(tmp_path), [["N", "V"][: len(words)] + ["N"] * (len(words) - 2) for words in WORDS]
+    table = rows(tokens=WORDS, ner_tags=TAGS, word_classes=kinds)
+    expected = bert.evaluate(WORDS, kinds, verbose=False)
+    for given, targets in ((table, "word_classes"), (iter(table), "word_classes"), (table, kinds)):
+        assert bert.evaluate(given, targets, verbose=False) == pytest.approx(expected)
+
+
 def long_text(number):
     """A text of 300 words."""
     return " ".join(random.Random(number).choices("bcdefghijklmnop", k=300))
