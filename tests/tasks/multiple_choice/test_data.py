@@ -111,6 +111,7 @@ HUB = {
     ),
     "PIQA": ({"goal": "G h", "sol1": "x", "sol2": "y z", "label": 0}, ("G h", ["x", "y z"], 0)),
     "WinoGrande": ({"sentence": "A _ b.", "option1": "x", "option2": "y", "answer": "2"}, ("A _ b.", ["x", "y"], 1)),
+    "a table": ({"question": "Q?", "A": "x", "B": "y", "key": "B"}, ("Q?", ["x", "y"], 1)),
     "ReClor": (
         {"context": "A b.", "question": "Q?", "answers": ["x", "y"], "label": 0},
         ("A b.", ["Q? x", "Q? y"], 0),
