@@ -102,6 +102,11 @@ def _lock(file, wait=False):
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
+def unfinished(path):
+    """Whether a path is a lock of `one_writer`, or what a killed process left of `replacing` or `adding_to`."""
+    return path.name == ".lock" or path.name.startswith(".writing-")
+
+
 def _this_process():
     return f"process {os.getpid()} on {socket.gethostname()}"
 

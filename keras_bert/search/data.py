@@ -1,18 +1,20 @@
-"""Reads passages, queries and relevance judgments: JSONL, tables, or lines of text, by the suffix of the file name.
+"""Reads passages, queries and relevance judgments: rows of any `Source`, or lines of text.
 
 Passages and queries have a text and optionally an id; passages may have a title. Without ids, the row numbers from 0
-are the ids. BEIR's files (`_id`, `query-id`, `corpus-id`, `score`) and TREC's qrels are read as they are.
+are the ids. BEIR's files (`_id`, `query-id`, `corpus-id`, `score`) and TREC's qrels are read as they are. Passages are
+never in memory as a whole, except those of a `.json` file, which is one value.
 """
 
 import dataclasses
+import functools
+import json
 import pathlib
 from typing import NamedTuple
 
 from keras_bert.data import squad
-from keras_bert.data.sources import finite_number, source, stream_rows
-from keras_bert.data.text_files import stream_lines, valid_text
+from keras_bert.data.sources import ROWS, finite_number, source, stream_rows
+from keras_bert.data.text_files import first_bytes, stream_lines, suffix, valid_text
 
-_TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")
 # The columns of relevance judgments; the first name is ours, the second is BEIR's.
 _QUERY, _PASSAGE, _GRADE = ("query_id", "query-id"), ("passage_id", "corpus-id"), ("grade", "score")
@@ -47,18 +49,23 @@ class RetrievalData:
     relevance: dict  # By query id, the grades of passages by passage id.
 
 
-def read_passages(path, text_column="text"):
+def read_passages(path, text_column="text", first_id=0):
     """Yields the passages of a file.
 
     Args:
-        path: `.jsonl`, `.csv` or `.tsv` with a text and optionally `id` (or `_id`) and `title`; or any other file, with
-            one passage per line. JSONL and lines are never in memory as a whole.
+        path: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv` or `.parquet` with a text and optionally `id` (or `_id`) and
+            `title`; or any other file, with one passage per line. Each may be compressed (`.csv.gz`). Only `.json` is
+            in memory as a whole.
         text_column: str, the column of the text. Defaults to "text".
+        first_id: int, the id of the first row, if rows have none. Defaults to 0.
     """
     is_empty = True
-    for place, name, text, record in _texts(path, text_column):
-        is_empty, title = False, record.get("title")
-        yield Passage(name, text, "" if title is None else _string(place, "title", title))
+    for place, name, text, record in _texts(path, text_column, first_id):
+        is_empty = False
+        title = record.get("title")
+        if title is None:
+            title = ""
+        yield Passage(name, text, _string(place, "title", title))
     if is_empty:
         raise ValueError(f"{path}: there is no passage")
 
@@ -81,13 +88,14 @@ def read_relevance(path):
     """Reads which passages are relevant to which queries.
 
     Args:
-        path: `.jsonl`, `.csv` or `.tsv` with `query_id`, `passage_id` and optionally `grade`, 1 by default; or TREC's
-            format, lines of query id, an unused column, passage id and grade.
+        path: a file of rows, see `read_passages`, with `query_id`, `passage_id` and optionally `grade`, 1 by default;
+            or TREC's format, lines of query id, an unused column, passage id and grade.
 
     Returns:
         Dict by query id of dicts of grades by passage id. A passage with a grade of 0 or below is not relevant.
     """
-    path, relevance = pathlib.Path(path), {}
+    path = pathlib.Path(path)
+    relevance = {}
     rows = _judgments(path) if _has_columns(path) else _trec_judgments(path)
     for place, query, passage, grade in rows:
         grades = relevance.setdefault(query, {})
@@ -99,24 +107,65 @@ def read_relevance(path):
     return relevance
 
 
-def _texts(path, text_column):
+def passage_reader(passages, text_column="text", first_id=0):
+    """Returns a function that yields the passages, of a file or of data in Python, from the first one."""
+    if isinstance(passages, str | pathlib.Path):
+        return functools.partial(read_passages, passages, text_column, first_id)
+    rows = [_passage(number, passage, first_id) for number, passage in enumerate(passages)]
+    if not rows:
+        raise ValueError("`passages` must not be empty")
+    return lambda: iter(rows)
+
+
+def _passage(number, value, first_id):
+    place = f"`passages[{number}]`"
+    row = value
+    if isinstance(value, Passage):
+        row = value._asdict()
+    if isinstance(value, str):
+        row = {"text": value}
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise ValueError(f"{place} must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}")
+    name = checked_id(place, "id", row.get("id", row.get("_id", first_id + number)))
+    title = row.get("title")
+    if not isinstance(title, str | None):
+        raise ValueError(f"{place}: `title` must be a string. Received: {title!r:.80}")
+    return Passage(name, row["text"], title or "")
+
+
+def _texts(path, text_column, first_id=0):
     """Yields the place, the id and the text of each row, and the row, a dict by column; ids are row numbers without."""
     path = pathlib.Path(path)
-    if path.suffix.lower() in _TABLES:
+    if has_rows(path):
         rows = stream_rows(path, {text_column: "text_column"})
     else:
-        _check_file(path)
         rows = ((line, {text_column: text}) for line, text in stream_lines(path))
-    for number, (line, row) in enumerate(rows):
+    for number, (line, row) in enumerate(rows, first_id):
         place = f"{path}:{line}"
         column = next((name for name in _IDS if name in row), None)
         name = str(number) if column is None else checked_id(place, column, row[column])
         yield place, name, _string(place, text_column, row[text_column]), row
 
 
-def _check_file(path):
+def has_rows(path):
+    """Whether a file has rows with columns, by its name, or if that says nothing, by its content; others have lines."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
+    ending = suffix(path)
+    if ending in ROWS:
+        return True
+    return ending != ".txt" and (first_bytes(path).startswith(b"PAR1") or _starts_with_object(path))
+
+
+def _starts_with_object(path):
+    """Whether the first line of a file is an object of JSON."""
+    _, line = next(stream_lines(path), (0, ""))
+    if not line.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _string(place, column, value):
@@ -136,25 +185,32 @@ def checked_id(place, column, value):
 
 def _has_columns(path):
     """Returns whether a file of judgments names its columns; TREC's files do not, some of them are called `.tsv`."""
-    _check_file(path)
-    suffix = path.suffix.lower()
-    if suffix != ".tsv":
-        return suffix in _TABLES
+    if not has_rows(path):
+        return False
+    if suffix(path) != ".tsv":
+        return True
     names = source(path).names()
     return len(names) != 4 or bool(set(names) & {*_QUERY, *_PASSAGE, *_GRADE})
 
 
 def _judgments(path):
-    names = source(path).names(_QUERY[:1] if path.suffix.lower() == ".csv" else ())
-    query, passage, grade = (
-        next((name for name in known if name in names), default)
-        for known, default in ((_QUERY, _QUERY[0]), (_PASSAGE, _PASSAGE[0]), (_GRADE, None))
-    )
-    wanted = [query, passage, *([grade] if grade else [])]
+    # The column of queries tells how the columns of CSV are separated.
+    names = source(path).names(_QUERY[:1] if suffix(path) == ".csv" else ())
+    query = _known(_QUERY, names) or _QUERY[0]
+    passage = _known(_PASSAGE, names) or _PASSAGE[0]
+    grade = _known(_GRADE, names)
+    wanted = [query, passage]
+    if grade:
+        wanted.append(grade)
     for line, record in stream_rows(path, wanted):
         place = f"{path}:{line}"
-        value = finite_number(f"{path}:{line}", grade, record[grade]) if grade else 1.0
-        yield place, *(checked_id(place, column, record[column]) for column in wanted[:2]), value
+        value = finite_number(place, grade, record[grade]) if grade else 1.0
+        yield place, checked_id(place, query, record[query]), checked_id(place, passage, record[passage]), value
+
+
+def _known(names, columns):
+    """Returns the first of some names that is a column, or `None`."""
+    return next((name for name in names if name in columns), None)
 
 
 def _trec_judgments(path):

@@ -3,8 +3,8 @@
 import array
 import dataclasses
 import functools
-import hashlib
-import itertools
+import json
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -18,17 +18,18 @@ from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_choice, check_count
 from keras_bert.heads.registry import head_named
 from keras_bert.runs.unchanged_inputs import differences
-from keras_bert.search import index_files, vector_files
-from keras_bert.search.data import Passage, checked_id, read_passages
-from keras_bert.search.index_files import IndexFacts
+from keras_bert.search import changes, index_files
+from keras_bert.search.data import checked_id, passage_reader
+from keras_bert.search.index_files import PENDING, IndexFacts, Lines
+from keras_bert.search.nearest import Vectors
 from keras_bert.similarity import unit
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.text.token_counts import told_once
-from keras_bert.training.progress import announced, track
+from keras_bert.training.progress import announced
 
+_LOG = logging.getLogger("keras_bert")
 SIMILARITIES = ("cosine", "dot")
-_PART = 512  # Passages between two updates of the progress.
-EXACT = 250_000  # Passages up to which the search is exact by default.
+MANY = 1_000_000  # Passages above which a message says that a graph would be searched faster.
 # Metadata that has no influence on vectors.
 _WITHOUT_INFLUENCE = {"head", "labels", "multi_label", "score_activation", "task", "pair", "null_threshold"}
 _WITHOUT_INFLUENCE |= {"thresholds", "features", "tied", "similarity_function"}
@@ -54,19 +55,37 @@ def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> 
 class SearchIndex:
     """An index on disk. Its vectors and passages are memory-mapped, so that it may be larger than the memory.
 
+    It answers from what the index contained when it was opened, also while another process changes it.
+
     Attributes:
         directory: the folder.
         facts: the `IndexFacts`.
     """
 
     def __init__(self, directory: str | os.PathLike, bert: LoadedBert | None = None):
-        self.directory, self.facts = pathlib.Path(directory), index_files.find_facts(directory)
-        self._offsets = [index_files.open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
-        self._vectors = vector_files.open_vectors(directory, self.facts)
+        self.directory = pathlib.Path(directory)
+        self._open()
         self._name = self.facts.name if bert is None else bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
             self._check_model(bert)
             self.bert = bert
+
+    def _open(self):
+        facts = index_files.find_facts(self.directory)
+        while True:
+            try:
+                lines = [Lines(self.directory, block) for block in facts.blocks]
+                vectors = Vectors(self.directory, facts)
+                break
+            except (ValueError, FileNotFoundError):
+                newer = index_files.find_facts(self.directory)
+                if newer == facts:
+                    raise
+                facts = newer  # Another process has just changed the index.
+        self.facts = facts
+        self._lines = lines
+        self._vectors = vectors
+        self._starts = np.cumsum([0, *map(len, lines)])
 
     def __len__(self):
         """The number of passages."""
@@ -117,26 +136,103 @@ class SearchIndex:
             raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")
         if not np.isfinite(vectors).all():
             raise ValueError("`vectors` must be finite. Received: NaN or infinity")
-        return vector_files.nearest(self._vectors, vectors, min(top, len(self)))
+        return self._vectors.nearest(vectors, min(top, len(self)))
 
     def passage(self, number):
         """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
         if not 0 <= number < len(self):
             raise ValueError(f"`number` must be that of a passage, 0 to {len(self) - 1}. Received: number={number}")
-        block, row = divmod(number, self.facts.block)
-        start, end = self._offsets[block][row : row + 2].tolist()
-        path = index_files.passages_path(self.directory, block)
-        with open(path, "rb") as file:
-            file.seek(start)
-            return index_files.read_passage(path, row + 1, file.read(end - start))
+        block = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return self._lines[block].passage(number - int(self._starts[block]))
 
     def ids(self):
         """Yields the ids of all passages in order."""
-        for block in range(self.facts.blocks):
-            path = index_files.passages_path(self.directory, block)
-            with open(path, "rb") as file:
-                for line, content in enumerate(file, 1):
-                    yield index_files.read_passage(path, line, content)["id"]
+        for number in range(len(self)):
+            yield self.passage(number)["id"]
+
+    @told_once()
+    def add(self, passages: Any, *, text_column: str = "text", batch_size: int = 32) -> None:
+        """Adds passages to the end of the index, which then answers as one that is built of all of them.
+
+        An addition that is interrupted leaves the index as it was, and continues when it is repeated. int8 keeps the
+        ranges of the coordinates that the first passages gave.
+
+        Args:
+            passages: see `build_index`. Their ids must be new; rows without an id are counted on from those of the
+                index.
+            text_column: str, the column of the text in a file. Defaults to "text".
+            batch_size: int, see `LoadedBert.encode`. Defaults to 32.
+
+        Example:
+            index.add(["It snows.", {"id": "sun", "text": "The sun shines."}])
+        """
+        embed_passages = passage_embedder(self.bert, self.facts, batch_size)
+        with changes.writing(self.directory):
+            self._open()
+            facts = self.facts
+            read = passage_reader(passages, text_column, facts.next_id)
+            with announced("reading the passages"):
+                keys = survey(read)
+            before = index_files.read_keys(self.directory, facts)
+            self._check_new(read, keys, before)
+            source = index_files.fingerprint(np.concatenate([before, keys]))
+            plan = changes.plan_addition(facts, len(keys), source, facts.next_id + len(keys))
+            changes.carry_out(self.directory, plan, read(), embed_passages)
+        self._open()
+
+    def _check_new(self, read, keys, before):
+        """Raises an error if a passage of the index has the id of a new one."""
+        repeated = set(np.flatnonzero(np.isin(keys[:, 0], before[:, 0])).tolist())
+        if not repeated:
+            return
+        for number, passage in enumerate(read()):
+            if number not in repeated:
+                continue
+            numbers = np.flatnonzero(before[:, 0] == keys[number, 0]).tolist()
+            if any(self.passage(other)["id"] == passage.id for other in numbers):
+                raise ValueError(
+                    f"`passages`: the index already has a passage with the id {passage.id!r}. Remove it first, or give "
+                    "the new one another id"
+                )
+
+    def remove(self, ids: Any) -> None:
+        """Removes passages from the index, which then answers as one that is built of the others.
+
+        A removal that is interrupted leaves the index as it was, and continues when it is repeated.
+
+        Args:
+            ids: a list of the ids of passages, or one of them. Each must be in the index.
+
+        Example:
+            index.remove(["sun"])
+        """
+        if isinstance(ids, str | int):
+            ids = [ids]
+        wanted = {checked_id("`ids`", "id", name) for name in ids}
+        with changes.writing(self.directory):
+            self._open()
+            keys = index_files.read_keys(self.directory, self.facts)
+            removed = self._numbers(wanted, keys)
+            if removed.all():
+                raise ValueError(f"`ids` must leave a passage in the index. Received: all of its {len(self):,}")
+            if removed.any():
+                source = index_files.fingerprint(keys[~removed])
+                changes.carry_out(self.directory, changes.plan_removal(self.facts, removed, source))
+        self._open()
+
+    def _numbers(self, ids, keys):
+        """Returns which passages have some ids, a boolean array; raises an error if the index lacks one of them."""
+        hashes = np.array([index_files.id_key(name) for name in ids], "uint64")
+        is_one = np.isin(keys[:, 0], hashes)
+        missing = set(ids)
+        for number in np.flatnonzero(is_one).tolist():
+            name = self.passage(number)["id"]
+            is_one[number] = name in ids
+            missing.discard(name)
+        if missing:
+            count = "" if len(missing) == 1 else f", and {len(missing) - 1:,} others"
+            raise ValueError(f"`ids`: the index has no passage with the id {min(missing)!r}{count}")
+        return is_one
 
     @functools.cached_property
     def bert(self):
@@ -184,12 +280,34 @@ def model_facts(bert):
     """Returns a dict of what the vectors of `bert.encode` depend on, to be stored as JSON, without defaults."""
     if not isinstance(bert, LoadedBert):
         raise ValueError(f"an index needs a BERT that `keras_bert.load` returns. Received: {bert!r:.100}")
-    model = bert.model() if head_named(bert.head).embeds else bert.encoder
+    model = _embedding_model(bert)
     # A pooler that the checkpoint lacks is random.
     weights = [weight for weight in model.weights if bert.has_pooler or "pooler/" not in weight.path]
     arrays = (keras.ops.convert_to_numpy(keras.ops.cast(weight.value, "float32")) for weight in weights)
     facts = model_identity(bert.metadata, bert.config, arrays)
     return {name: value for name, value in facts.items() if name not in _WITHOUT_INFLUENCE}
+
+
+def _embedding_model(bert):
+    return bert.model() if head_named(bert.head).embeds else bert.encoder
+
+
+def width_of(bert):
+    """Returns the width of the vectors of `bert.encode`."""
+    outputs = _embedding_model(bert).output
+    return (outputs["embedding"] if "embedding" in outputs else outputs["sequence_output"]).shape[-1]
+
+
+def passage_embedder(bert, facts, batch_size):
+    """Returns a function that embeds a list of passages for an index."""
+
+    def embed_passages(passages):
+        texts = [passage.content for passage in passages]
+        vectors = embed(bert, texts, batch_size, facts.passage_prompt, facts.similarity)
+        _check_vectors(vectors, passages)
+        return vectors
+
+    return embed_passages
 
 
 @told_once()
@@ -210,9 +328,10 @@ def build_index(
 ) -> SearchIndex:
     """Embeds passages and writes an index to search in.
 
-    Memory is bounded by a block of passages and the vectors of all, 0.8 GB for a million of width 384. An interrupted
-    build continues with the first missing block when it is repeated with the same arguments; it refuses to continue
-    with others. An index that is complete is opened. Faiss (https://faiss.ai) stores and searches the vectors.
+    Memory is bounded by a block of passages; a graph is in memory as a whole, 1.1 GB for a million of width 384. An
+    interrupted build continues with the first missing block when it is repeated with the same arguments; it refuses
+    to continue with others. An index that is complete is opened. One process at a time writes to an index. Faiss
+    (https://faiss.ai) stores and searches the vectors.
 
     Args:
         bert: a `LoadedBert`, preferably a sentence encoder.
@@ -225,8 +344,8 @@ def build_index(
         similarity: str, "cosine", for which vectors are scaled to length 1, or "dot". Defaults to `None`, the
             similarity function of the model, which is the cosine if its directory does not name one.
         approximate: bool, whether to search a graph of the vectors (HNSW) instead of all of them: in milliseconds,
-            whatever their number, but without some of the nearest. Defaults to `None`, for more than 250,000
-            passages.
+            whatever their number, but without some of the nearest. Defaults to `None`, all of them; above a million
+            passages, a message says what that costs.
         block: int, number of passages that are embedded and written together. Defaults to 16384.
         batch_size: int, see `LoadedBert.encode`. Defaults to 32.
         query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
@@ -241,123 +360,127 @@ def build_index(
         index = keras_bert.search.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
         index.search("weather", top=1)
     """
-    directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)
-    similarity = model_similarity(bert) if similarity is None else similarity
-    _check(dtype, similarity, block)
-    width = embed(bert, [""], batch_size, "", similarity).shape[-1]
+    directory = pathlib.Path(directory)
+    read = passage_reader(passages, text_column)
+    model = model_facts(bert)
+    if similarity is None:
+        similarity = model_similarity(bert)
+    _check_options(dtype, similarity, block)
+    if query_prompt is None:
+        query_prompt = prompt_for(bert, *QUERY)
+    if passage_prompt is None:
+        passage_prompt = prompt_for(bert, *PASSAGE)
     with announced("reading the passages"):
-        count, source = _survey(read)
-    prompts: dict[str, Any] = {
-        "query_prompt": prompt_for(bert, *QUERY) if query_prompt is None else query_prompt,
-        "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
-    }
-    approximate = count > EXACT if approximate is None else bool(approximate)
-    facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
-    facts = _begin(directory, facts)
-    if not vector_files.vectors_path(directory).is_file():
-        sizes = [facts.rows(n) for n in range(facts.blocks) if not vector_files.block_path(directory, n).is_file()]
-        work = _write_blocks(bert, read, directory, facts, batch_size)
-        for _ in track(work, f"embedding, parts of {_PART}", sum(-(-size // _PART) for size in sizes)):
-            pass
-        with announced("joining the vectors"):
-            vector_files.join_blocks(directory, facts)
-    for number in range(facts.blocks):
-        vector_files.block_path(directory, number).unlink(missing_ok=True)
-    index_files.write_facts(directory, dataclasses.replace(facts, complete=True))
+        keys = survey(read)
+    if approximate is None and len(keys) > MANY:
+        _tell_of_graphs(len(keys))
+    facts = IndexFacts(
+        model=json.loads(json.dumps(model)),
+        name=name,
+        source=index_files.fingerprint(keys),
+        passages=len(keys),
+        width=width_of(bert),
+        block=block,
+        similarity=similarity,
+        dtype=dtype,
+        approximate=bool(approximate),
+        query_prompt=query_prompt,
+        passage_prompt=passage_prompt,
+        next_id=len(keys),
+        blocks=(),
+    )
+    index_files.check_folder(directory)
+    if not _is_built(directory, facts) or changes.has_leftovers(directory):
+        with changes.writing(directory):
+            if not _is_built(directory, facts):  # Another process may have built it.
+                facts = _continued(directory, facts)
+                embed_passages = passage_embedder(bert, facts, batch_size)
+                changes.carry_out(directory, changes.plan_build(facts), read(), embed_passages)
     return SearchIndex(directory, bert)
 
 
-def _check(dtype, similarity, block):
+def _check_options(dtype, similarity, block):
     if dtype not in ("float16", "int8"):
         raise ValueError(f"`dtype` must be float16 or int8. Received: dtype={dtype!r}")
     check_choice("similarity", similarity, SIMILARITIES)
     check_count("block", block)
 
 
-def _reader(passages, text_column):
-    """Returns a function that yields the passages from the first one."""
-    if isinstance(passages, str | pathlib.Path):
-        return functools.partial(read_passages, passages, text_column)
-    rows = [_passage(number, passage) for number, passage in enumerate(passages)]
-    if not rows:
-        raise ValueError("`passages` must not be empty")
-    return lambda: iter(rows)
+def _tell_of_graphs(count):
+    _LOG.info(
+        "%s passages: each query is compared with all of them, in about %.1f seconds of one core. approximate=True "
+        "searches a graph instead, which takes about %d minutes of one core to build",
+        f"{count:,}",
+        count / 1e7,
+        count / 1e5,
+    )
 
 
-def _passage(number, value):
-    row, place = value._asdict() if isinstance(value, Passage) else value, f"`passages[{number}]`"
-    row = {"text": value} if isinstance(value, str) else row
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise ValueError(f"{place} must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}")
-    name, title = checked_id(place, "id", row.get("id", row.get("_id", number))), row.get("title")
-    if not isinstance(title, str | None):
-        raise ValueError(f"{place}: `title` must be a string. Received: {title!r:.80}")
-    return Passage(name, row["text"], title or "")
-
-
-def _survey(read):
-    """Reads the passages once. Returns their number and fingerprint; raises an error if two have the same id."""
-    digest, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
+def survey(read):
+    """Reads the passages once. Returns their keys, see `index_files`; raises an error if two have the same id."""
+    keys = array.array("Q")
     for passage in read():
-        digest.update(index_files.passage_line(passage))
-        ids.append(hash(passage.id))
-    hashes, counts = np.unique(np.asarray(ids), return_counts=True)
-    if repeated := set(hashes[counts > 1].tolist()):
-        seen = {}
-        for number, passage in enumerate(read(), 1):
-            if hash(passage.id) in repeated and seen.setdefault(passage.id, number) != number:
-                raise ValueError(
-                    f"passages {seen[passage.id]:,} and {number:,} have the id {passage.id!r}. Expected unique ids"
-                )
-    return len(ids), digest.hexdigest()[:16]
+        keys.extend(index_files.passage_keys(passage))
+    keys = np.array(keys, "uint64").reshape(-1, 2)
+    hashes, counts = np.unique(keys[:, 0], return_counts=True)
+    repeated = hashes[counts > 1]
+    if len(repeated):
+        _check_unique(read, np.isin(keys[:, 0], repeated))
+    return keys
 
 
-def _begin(directory, facts):
-    """Writes the facts of a new index, or compares them with those of an interrupted build; returns them.
+def _check_unique(read, is_suspect):
+    seen = {}
+    for number, passage in enumerate(read(), 1):
+        if is_suspect[number - 1] and seen.setdefault(passage.id, number) != number:
+            raise ValueError(
+                f"passages {seen[passage.id]:,} and {number:,} have the id {passage.id!r}. Expected unique ids"
+            )
 
-    A build without the name of the model keeps the one that the index has.
+
+def _is_built(directory, facts):
+    """Whether a folder has the index of these facts; raises an error if it has another one.
+
+    The name of the model is updated, unless it is `None`.
     """
-    index_files.check_folder(directory)
-    before = index_files.read_facts(directory)
-    if before is None:
-        index_files.write_facts(directory, facts)
+    built = index_files.read_facts(directory)
+    if built is None:
+        return False
+    _check_same(directory, built, facts)
+    if facts.name not in (None, built.name):
+        with changes.writing(directory):
+            index_files.write_facts(directory, dataclasses.replace(built, name=facts.name))
+    return True
+
+
+def _continued(directory, facts):
+    """Returns the facts to build, with the name of the model that an interrupted build had if they have none."""
+    pending = index_files.read_facts(directory, PENDING)
+    if pending is None:
         return facts
-    ignored = {"name": None, "complete": False}
-    first, second = (_flat(dataclasses.replace(each, **ignored)) for each in (before, facts))
-    if different := differences(first, second):
+    _check_same(directory, pending, facts)
+    return dataclasses.replace(facts, name=facts.name or pending.name)
+
+
+def _check_same(directory, before, facts):
+    different = differences(_flat(before), _flat(facts))
+    if different:
         raise ValueError(
             f"{directory} is an index of other passages, of another model or with other options, which this build "
             f"cannot continue. Different: {'; '.join(different)}. Choose another folder, or remove this one"
         )
-    return dataclasses.replace(facts, name=facts.name or before.name)
 
 
 def _flat(facts):
+    """Returns the facts that two builds of the same index have in common."""
     values = dataclasses.asdict(facts)
+    for name in ("name", "next_id", "blocks", "graph", "longest"):
+        del values[name]
     return {**values.pop("model"), **values}
 
 
-def _write_blocks(bert, read, directory, facts, batch_size):
-    """Embeds and writes the missing blocks; yields after each part of one, for the progress."""
-    passages = iter(read())
-    for number in range(facts.blocks):
-        block = list(itertools.islice(passages, facts.rows(number)))
-        if vector_files.block_path(directory, number).is_file():
-            continue
-        texts, vectors = [passage.content for passage in block], np.zeros([len(block), facts.width], "float32")
-        order = sorted(range(len(block)), key=lambda row, texts=texts: len(texts[row]), reverse=True)
-        for start in range(0, len(block), _PART):
-            rows = order[start : start + _PART]
-            vectors[rows] = embed(
-                bert, [texts[row] for row in rows], batch_size, facts.passage_prompt, facts.similarity
-            )
-            _check_vectors(vectors[rows], [block[row] for row in rows])
-            yield
-        index_files.write_passages(directory, number, block)
-        vector_files.write_block(directory, number, vectors)
-
-
-def _check_vectors(vectors, block):
+def _check_vectors(vectors, passages):
     wrong = np.flatnonzero(~np.isfinite(vectors).all(-1))
     if len(wrong):
-        raise FloatingPointError(f"the model gives NaN or infinity for the passage with the id {block[wrong[0]].id!r}")
+        name = passages[wrong[0]].id
+        raise FloatingPointError(f"the model gives NaN or infinity for the passage with the id {name!r}")

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 import keras_bert
 from keras_bert.search import build_index, open_index
 from keras_bert.search.data import Passage
+from keras_bert.search.index import width_of
 from keras_bert.similarity import unit
 from tests.search.conftest import TEXTS
 
@@ -159,12 +160,27 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
         assert index.nearest(queries[:0], top)[0].shape == (0, top)
 
 
-def test_indexes_of_many_passages_are_graphs(bert, quick, tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_bert.search.index.EXACT", 8)
-    for texts, approximate in ((TEXTS[:8], False), (TEXTS, True)):
-        index = build_index(bert, texts, tmp_path / f"{len(texts)}")
-        assert index.facts.approximate == approximate
-        assert len(index.search("a c", top=20)) == len(texts)
+def test_only_those_who_want_a_graph_get_one(bert, quick, tmp_path, monkeypatch, caplog):
+    """A message says what the exact search of many passages costs, unless the user has chosen."""
+    caplog.set_level("INFO", "keras_bert")
+    monkeypatch.setattr("keras_bert.search.index.MANY", 8)
+    for count, approximate, is_told in ((8, None, False), (9, None, True), (9, False, False), (9, True, False)):
+        caplog.clear()
+        index = build_index(bert, TEXTS[:count], tmp_path / f"{count} {approximate}", approximate=approximate)
+        assert index.facts.approximate == bool(approximate)
+        assert (index.directory / "graph-00000.faiss").exists() == bool(approximate)
+        assert len(index.search("a c", top=20)) == count
+        assert ("9 passages: each query is compared with all of them" in caplog.text) == is_told
+
+
+def test_a_build_does_not_speak_of_texts_that_nobody_gave(bert, tmp_path, caplog):
+    build_index(bert, ["a", "b c"], tmp_path / "index")
+    assert caplog.text == ""
+
+
+def test_the_width_is_that_of_the_vectors(bert, saved, tmp_path):
+    for model in (bert, keras_bert.load(saved("embedding")), keras_bert.load(saved("classification"))):
+        assert width_of(model) == model.encode("a").shape[-1]
 
 
 class Killed(BaseException):
@@ -176,33 +192,120 @@ def content(folder):
 
 
 # What is written when the build is killed, and the passages that it need not embed again.
-KILLED = {"block-00001.npy": 4, "offsets-00001.npy": 4, "passages-00000.jsonl": 0, "index.json": 9, "vectors.faiss": 9}
+KILLED = {
+    "pending.json": 0,
+    "passages-00000.jsonl": 0,
+    "offsets-00001.npy": 4,
+    "keys-00001.npy": 4,
+    "float16-00001.npy": 4,
+    "vectors-00000.faiss": 9,
+    "vectors-00002.faiss": 9,
+    "graph-00000.faiss": 9,
+    "index.json": 9,
+}
 
 
 @pytest.mark.parametrize(("kill_at", "done"), KILLED.items())
 def test_an_interrupted_build_continues(bert, quick, tmp_path, monkeypatch, kill_at, done):
-    """The last index.json is the one of the complete index."""
-    file, seen = tmp_path / "passages.txt", []
+    file = tmp_path / "passages.txt"
     file.write_text("\n".join(TEXTS))
-    expected = content(build_index(bert, file, tmp_path / "whole", **INT8).directory)
+    options = {**INT8, "approximate": True}
+    expected = content(build_index(bert, file, tmp_path / "whole", **options).directory)
     replace = type(file).replace
 
     def killed(self, target):
-        seen.append(target.name)
-        if seen.count(kill_at) == (2 if kill_at == "index.json" else 1) and target.name == kill_at:
+        if target.name == kill_at:
             raise Killed
         return replace(self, target)
 
     monkeypatch.setattr(type(file), "replace", killed)
     with pytest.raises(Killed):
-        build_index(bert, file, tmp_path / "index", **INT8)
+        build_index(bert, file, tmp_path / "index", **options)
     monkeypatch.setattr(type(file), "replace", replace)
-    with pytest.raises(ValueError, match="the index is not complete. Repeat the build, which continues"):
+    message = (
+        "index.json is missing" if kill_at == "pending.json" else "not complete. Repeat the build, which continues"
+    )
+    with pytest.raises(ValueError, match=message):
         open_index(tmp_path / "index")
     quick.clear()
-    build_index(bert, file, tmp_path / "index", **INT8)
+    build_index(bert, file, tmp_path / "index", **options)
     assert content(tmp_path / "index") == expected
-    assert sorted(quick[1:]) == sorted(TEXTS[done:])  # The first text finds the width.
+    assert sorted(quick) == sorted(TEXTS[done:])
+
+
+def test_a_build_that_was_killed_at_its_end_is_tidied_up(bert, quick, tmp_path, monkeypatch):
+    """It has written index.json, but not removed the vectors in float16."""
+    expected = content(build_index(bert, TEXTS, tmp_path / "whole", **INT8).directory)
+    unlink = type(tmp_path).unlink
+
+    def killed(self, missing_ok=False):
+        if self.name == "float16-00000.npy":
+            raise Killed
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(type(tmp_path), "unlink", killed)
+    with pytest.raises(Killed):
+        build_index(bert, TEXTS, tmp_path / "index", **INT8)
+    monkeypatch.setattr(type(tmp_path), "unlink", unlink)
+    assert len(open_index(tmp_path / "index")) == len(TEXTS)
+    assert len(content(tmp_path / "index")) > len(expected)
+    quick.clear()
+    build_index(bert, TEXTS, tmp_path / "index", **INT8)
+    assert content(tmp_path / "index") == expected
+    assert quick == []
+
+
+def test_adding_and_removing(bert, tmp_path):
+    """Against indexes that are built of the same passages."""
+    index = build_index(bert, TEXTS[:5], tmp_path / "index", block=4, name="model")
+    index.add(TEXTS[5:])
+    whole = build_index(bert, TEXTS, tmp_path / "whole", block=4)
+    assert list(index.ids()) == list(whole.ids())
+    assert scores_by_id(index.search("a c", top=20)) == pytest.approx(scores_by_id(whole.search("a c", top=20)))
+    # Also for a build of all of them.
+    assert build_index(bert, TEXTS, index.directory, block=4).facts == index.facts
+    index.remove(["1", 4])
+    rest = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS) if number not in (1, 4)]
+    whole = build_index(bert, rest, tmp_path / "rest", block=4)
+    assert list(index.ids()) == list(whole.ids())
+    assert index.search("a c", top=20) == open_index(index.directory, bert).search("a c", top=20)
+    assert scores_by_id(index.search("a c", top=20)) == pytest.approx(scores_by_id(whole.search("a c", top=20)))
+    index.remove([])
+    index.add(["new", {"id": "4", "text": "x"}])  # Rows are counted on.
+    assert list(index.ids())[-2:] == ["9", "4"]
+    assert index.facts.name == "model"
+
+
+def test_bad_changes(bert, quick, tmp_path):
+    index = build_index(bert, TEXTS, tmp_path / "index", block=4)
+    before = content(index.directory)
+    for change, message in (
+        (
+            lambda: index.add([{"id": 3, "text": "x"}]),
+            "`passages`: the index already has a passage with the id '3'. Rem",
+        ),
+        (lambda: index.add(["x", {"id": 9, "text": "x"}]), "passages 1 and 2 have the id '9'. Expected unique ids"),
+        (lambda: index.add([]), "`passages` must not be empty"),
+        (lambda: index.add([b"a"]), r"`passages\[0\]` must be a string"),
+        (lambda: index.remove("x"), "`ids`: the index has no passage with the id 'x'$"),
+        (lambda: index.remove(["x", "1", "y"]), "`ids`: the index has no passage with the id 'x', and 1 others$"),
+        (lambda: index.remove([1.5]), "`ids`: column `id` must be a string or an integer. Received: 1.5"),
+        (lambda: index.remove(list(index.ids())), "`ids` must leave a passage in the index. Received: all of its 9"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            change()
+        assert content(index.directory) == before
+
+
+def test_an_open_index_answers_as_before(bert, quick, tmp_path):
+    """Also while others change it."""
+    index = build_index(bert, TEXTS, tmp_path / "index", block=4)
+    before = index.search(["a c", "q"], top=9)
+    other = open_index(index.directory, bert)
+    other.remove(["0", "5", "8"])
+    other.add(["s", "t"])
+    assert index.search(["a c", "q"], top=9) == before
+    assert len(open_index(index.directory)) == len(other) == 8
 
 
 def test_a_build_only_continues_its_own_index(bert, saved, index, quick):
@@ -272,20 +375,21 @@ def enlarge(path):
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("vectors.faiss", shorten, "vectors.faiss: cannot be read: "),
-        ("vectors.faiss", forget_a_row, "r of shape (9, 32). Received: IndexScalarQuantizer of shape (0, 32)"),
-        ("vectors.faiss", replace_type, "expected IndexScalarQuantizer of shape (9, 32). Received: IndexFlat"),
-        ("vectors.faiss", lambda path: path.unlink(), "vectors.faiss: the file is missing"),
+        ("vectors-00000.faiss", shorten, "vectors-00000.faiss: cannot be read: "),
+        ("vectors-00000.faiss", forget_a_row, "r of shape (4, 32). Received: IndexScalarQuantizer of shape (0, 32)"),
+        ("vectors-00000.faiss", replace_type, "expected IndexScalarQuantizer of shape (4, 32). Received: IndexFlat"),
+        ("vectors-00001.faiss", lambda path: path.unlink(), "vectors-00001.faiss: the file is missing"),
         ("offsets-00000.npy", lambda path: path.unlink(), "offsets-00000.npy: the file is missing"),
         ("offsets-00000.npy", enlarge, "offsets-00000.npy: cannot be read"),
         ("passages-00001.jsonl", lambda path: path.unlink(), "passages-00001.jsonl: expected 162 bytes. Received: no"),
         ("passages-00001.jsonl", shorten, "passages-00001.jsonl: expected 162 bytes. Received: 152 bytes"),
         ("index.json", shorten, "index.json: not the facts of an index: "),
         ("index.json", lambda path: path.write_text("[]"), "index.json: not the facts of an index: "),
+        ("index.json", lambda path: edited(path, passages=8), "its blocks must have 8 passages together. The index"),
         ("index.json", lambda path: edited(path, block=0), "its sizes positive integers. The index is damaged"),
         ("index.json", lambda path: edited(path, model=None), "its model must be an object and its sizes"),
         ("offsets-00001.npy", lambda path: np.save(path, -np.load(path)), "the offsets do not increase from 0"),
-        ("index.json", lambda path: path.write_text('{"format": 1}'), "its format is 1. Expected 2: build the index"),
+        ("index.json", lambda path: path.write_text('{"format": 1}'), "its format is 1. Expected 3: build the index"),
         ("index.json", lambda path: path.unlink(), "no index, index.json is missing. Build it first"),
     ],
 )
@@ -301,10 +405,10 @@ def test_damage_that_is_found_in_a_search(bert, copy):
     path.write_text(path.read_text().replace('"text": "a b c"', '"texd": "a b c"'))
     with pytest.raises(ValueError, match=r"passages-00000.jsonl:1: not a passage: 'text'. The index is damaged"):
         open_index(copy, bert).search("a b c", top=9)
-    vectors = np.full([9, 32], np.nan, "float32")
+    vectors = np.full([4, 32], np.nan, "float32")
     index = faiss.IndexScalarQuantizer(32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
-    faiss.write_index(index, f"{copy}/vectors.faiss")
+    faiss.write_index(index, f"{copy}/vectors-00000.faiss")
     with pytest.raises(ValueError, match="the index has vectors with NaN. The index is damaged"):
         open_index(copy, bert).search("a b c", top=1)
 
@@ -366,9 +470,10 @@ def test_bad_searches(index):
 def test_files_are_plain(index):
     """An index can be read without this package, by NumPy and Faiss."""
     facts = json.loads((index.directory / "index.json").read_text())
-    assert (facts["passages"], facts["width"], facts["block"], facts["complete"]) == (9, 32, 4, True)
+    assert (facts["passages"], facts["width"], facts["block"]) == (9, 32, 4)
+    assert facts["blocks"] == [[0, 4], [1, 4], [2, 1]]
     start, end = np.load(index.directory / "offsets-00001.npy")[1:3]
     line = (index.directory / "passages-00001.jsonl").read_bytes()[start:end]
     assert json.loads(line) == {"id": "5", "title": "", "text": TEXTS[5]}
-    vectors = faiss.read_index(f"{index.directory}/vectors.faiss").reconstruct_n(0, 9)
+    vectors = faiss.read_index(f"{index.directory}/vectors-00000.faiss").reconstruct_n(0, 4)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, atol=1e-3)
