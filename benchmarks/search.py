@@ -29,9 +29,10 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
-from keras_bert.search import vector_files
+from keras_bert.search import changes
 from keras_bert.search.data import Passage
-from keras_bert.search.index_files import IndexFacts, write_facts, write_passages
+from keras_bert.search.index_files import IndexFacts, find_facts
+from keras_bert.search.nearest import Vectors
 from keras_bert.similarity import unit
 
 _PASSAGES = flags.DEFINE_integer("passages", 1_000_000, "Random vectors to search.", lower_bound=100)
@@ -73,16 +74,34 @@ def random_vectors(path, count):
 
 def write_index(directory, path, options):
     """Writes an index of vectors, whose passages are their numbers; returns the seconds and the size of the vectors."""
-    start, stored = time.perf_counter(), np.load(path, mmap_mode="r")
-    facts = IndexFacts({}, None, "", len(stored), WIDTH, BLOCK, "cosine", *options, "", "", complete=True)
-    directory.mkdir()
-    for number in range(facts.blocks):
-        rows = range(number * BLOCK, number * BLOCK + facts.rows(number))
-        write_passages(directory, number, [Passage(str(row), f"passage {row}") for row in rows])
-        vector_files.write_block(directory, number, stored[rows.start : rows.stop])
-    vector_files.join_blocks(directory, facts)
-    write_facts(directory, facts)
-    return time.perf_counter() - start, vector_files.vectors_path(directory).stat().st_size
+    start = time.perf_counter()
+    stored = np.load(path, mmap_mode="r")
+    dtype, approximate = options
+    facts = IndexFacts(
+        model={},
+        name=None,
+        source="",
+        passages=len(stored),
+        width=WIDTH,
+        block=BLOCK,
+        similarity="cosine",
+        dtype=dtype,
+        approximate=approximate,
+        query_prompt="",
+        passage_prompt="",
+        next_id=len(stored),
+        blocks=(),
+    )
+    passages = (Passage(str(row), f"passage {row}") for row in range(len(stored)))
+    with changes.writing(directory):
+        changes.carry_out(
+            directory,
+            changes.plan_build(facts),
+            passages,
+            lambda part: stored[[int(passage.id) for passage in part]],
+        )
+    size = sum(file.stat().st_size for file in directory.glob("*.faiss"))
+    return time.perf_counter() - start, size
 
 
 def with_keras_bert(directory, *rest):
@@ -183,8 +202,8 @@ def main(_):
         seconds, memory = contest.in_own_process("build", build, _MODEL.value or contest.minilm(), texts, name)
         print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
         embedded = folder / "embedded"
-        index = vector_files.open_vectors(embedded, keras_bert.search.open_index(embedded).facts)
-        stored = index.reconstruct_n(0, index.ntotal)
+        facts = find_facts(embedded)
+        stored = np.concatenate([vectors.copy() for _, vectors in Vectors(embedded, facts).parts()])
         np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
         graphs = {f"{dtype}, graph": (dtype, True) for dtype in exact}
         compare(f"{len(texts):,} sentences", embedded, stored[-max(QUERIES) :], exact | graphs, rounds)

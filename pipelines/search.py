@@ -2,13 +2,15 @@
 
     python -m pipelines.search --model=sentence-transformers/all-MiniLM-L6-v2 --index=my_index --input=passages.jsonl
     python -m pipelines.search --index=my_index --query="How do I reset my password?"
+    python -m pipelines.search --index=my_index --add=more.jsonl
+    python -m pipelines.search --index=my_index --remove=returns --remove=hours
     python -m pipelines.search --index=my_index --queries=queries.txt --output=results.jsonl
     python -m pipelines.search --index=my_index --queries=queries.jsonl --relevance=qrels.tsv --rerank=my_cross_encoder
     python -m pipelines.search --model=sentence-transformers/all-MiniLM-L6-v2 --index=squad --squad=dev-v1.1.json
 
-Passages and queries are `.jsonl`, `.csv` or `.tsv` with `text` and optionally `id` and `title`, or one text per line.
-An interrupted build continues when the command is repeated. The index stores where its model is, so that queries do not
-need `--model`.
+Passages and queries are rows of JSON lines, JSON, CSV, TSV or Parquet with `text` and optionally `id` and `title`, or
+one text per line; each may be compressed by gzip. An interrupted build or change continues when the command is
+repeated. The index stores where its model is, so that queries do not need `--model`.
 
 Prints a line for each hit: score, id and text, separated by tabs; with `--output`, writes a line of JSON per query.
 With `--relevance`, prints recall@1, recall@10, MRR@10 and nDCG@10. `--squad` builds an index of the paragraphs of a
@@ -18,10 +20,11 @@ file in SQuAD's format and scores the search with its questions.
 import contextlib
 import functools
 import os
+import pathlib
 import shlex
 
 import keras_bert
-from keras_bert.data.text_files import valid_text
+from keras_bert.data.text_files import stream_lines, valid_text
 from keras_bert.files import replacing
 from keras_bert.search import data, metrics
 from keras_bert.search.hits import ask, json_line, readable, warn_of_unknown
@@ -38,6 +41,19 @@ _DEPTH = 10  # Of the metrics.
 
 class Arguments(CommandArguments):
     input: str = flag(None, "File of passages, to build an index.", is_file=True, section="data")
+    add: str = flag(None, "File of passages to add to the index.", is_file=True, excludes=("input", "squad"))
+    remove: list[str] = flag(
+        None,
+        "Id or ids of passages to remove from the index.",
+        repeatable=True,
+        excludes=("input", "squad", "add"),
+    )
+    remove_file: str = flag(
+        None,
+        "File of such ids, one per line.",
+        is_file=True,
+        excludes=("input", "squad", "add", "remove"),
+    )
     text_column: str = flag("text", "Column of the text of passages and queries.", excludes=("squad",))
     query: list[str] = flag(None, "Query or queries to answer.", repeatable=True)
     queries: str = flag(None, "File of queries to answer.", is_file=True, excludes=("query",))
@@ -56,7 +72,7 @@ class Arguments(CommandArguments):
     index: str = flag(None, "Folder of the index.", required=True, section="index")
     model: str = flag(None, "Directory or name of the model; default: the one that built the index.")
     dtype: str = flag("float16", "Type of the stored vectors.", values=["float16", "int8"])
-    approximate: bool = flag(None, "Searches a graph of the vectors (HNSW); default: for more than 250,000 passages.")
+    approximate: bool = flag(None, "Searches a graph of the vectors (HNSW) instead of all of them.")
     similarity: str = flag(
         None, "Similarity of vectors; default: the similarity function of the model.", values=["cosine", "dot"]
     )
@@ -85,6 +101,18 @@ class Arguments(CommandArguments):
             queries = data.read_queries(self.queries, self.text_column)
         return self.input, queries, data.read_relevance(self.relevance) if self.relevance else None
 
+    @functools.cached_property
+    def removed(self):
+        """The ids of passages to remove."""
+        if self.remove_file:
+            return [line for _, line in stream_lines(pathlib.Path(self.remove_file)) if line.strip()]
+        return list(self.remove or ())
+
+    @property
+    def changes(self):
+        """Whether passages are added or removed."""
+        return bool(self.add or self.remove or self.remove_file)
+
     @property
     def depth(self):
         """The number of passages that are needed of each query."""
@@ -97,11 +125,15 @@ def check(arguments):
         raise ValueError(f"--rerank_top must be at least {arguments.depth} here. Received: {received}")
     # The passages to index, or the index to search.
     passages, queries, _ = arguments.sources
-    if not passages and not queries:
-        raise ValueError("expected --input=FILE to build the index, or --query or --queries to search it")
+    if not passages and not queries and not arguments.changes:
+        raise ValueError(
+            "expected --input=FILE to build the index, --query or --queries to search it, or --add or --remove to "
+            "change it"
+        )
     arguments.only(passages, "for building an index, with --input or --squad", *_BUILD)
     if not passages:
         find_facts(arguments.index)
+        _check_changes(arguments)
         return
     if not arguments.model:
         raise ValueError("--model is required to build an index: a directory or a name of a sentence encoder")
@@ -110,14 +142,24 @@ def check(arguments):
         next(data.read_passages(passages, arguments.text_column))
 
 
+def _check_changes(arguments):
+    """Raises an error for passages that cannot be read, before the model is loaded."""
+    if arguments.add:
+        next(data.read_passages(arguments.add, arguments.text_column))
+    if arguments.remove_file and not arguments.removed:
+        raise ValueError(f"{arguments.remove_file}: there is no id")
+
+
 def main(arguments):
     passages, queries, relevance = arguments.sources
     if passages is None:
         index = keras_bert.search.open_index(arguments.index, arguments.model)
+        _change_index(arguments, index)
     else:
         index = _build_index(arguments, passages)
-    if not queries:
+    if not queries and not arguments.changes:
         command.print_next(f'{command.spelling("search")} --index={shlex.quote(arguments.index)} --query="..."')
+    if not queries:
         return
     if relevance:
         warn_of_unknown(index, queries, relevance)
@@ -139,6 +181,19 @@ def main(arguments):
         print(f"before reranking: {metrics.evaluate(before, relevance, k=_DEPTH)}\nafter reranking:  ", end="")
     if relevance:
         print(metrics.evaluate(rankings, relevance, k=_DEPTH))
+
+
+def _change_index(arguments, index):
+    """Adds or removes passages, if that is wanted."""
+    before = len(index)
+    if arguments.add:
+        with announced("loading the model"):
+            _ = index.bert
+        index.add(arguments.add, text_column=arguments.text_column, batch_size=arguments.batch_size)
+        print(f"index:        {arguments.index}, {len(index) - before:,} passages added, {len(index):,} now")
+    if arguments.removed:
+        index.remove(arguments.removed)
+        print(f"index:        {arguments.index}, {before - len(index):,} passages removed, {len(index):,} now")
 
 
 def _build_index(arguments, passages):

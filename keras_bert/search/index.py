@@ -231,7 +231,7 @@ class SearchIndex:
             missing.discard(name)
         if missing:
             count = "" if len(missing) == 1 else f", and {len(missing) - 1:,} others"
-            raise ValueError(f"`ids`: the index has no passage with the id {min(missing)!r}{count}")
+            raise ValueError(f"the index has no passage with the id {min(missing)!r}{count}")
         return is_one
 
     @functools.cached_property

@@ -62,7 +62,7 @@ class Vectors:
                 scores, numbers = block.search(queries, min(count, block.ntotal))
                 best.add_result(scores, np.where(numbers < 0, -1, numbers + start))
         else:
-            for start, vectors in self._parts():
+            for start, vectors in self.parts():
                 products = queries @ vectors.T
                 best.heaps.addn(len(vectors), faiss.swig_ptr(products), int(start))
         best.finalize()
@@ -87,7 +87,7 @@ class Vectors:
     def _best_of_all(self, query, top, least):
         """Returns the `top` of all vectors whose product in float32 is not below `least`."""
         best = np.zeros([1, 0], "int64")
-        for start, vectors in self._parts():
+        for start, vectors in self.parts():
             near = np.flatnonzero(vectors @ query >= least) + start
             if len(near):
                 candidates = np.concatenate([best, near[None]], 1)
@@ -117,7 +117,7 @@ class Vectors:
                 vectors[rows] = index.reconstruct_batch(numbers[rows] - self._starts[block])
         return vectors
 
-    def _parts(self):
+    def parts(self):
         """Yields all vectors in parts: the number of the first one, and float32 `(rows, width)`, to be used at once."""
         buffer = np.empty([min(_ROWS, int(self._starts[-1])), self._width], "float32")  # New memory costs time.
         for start, block in zip(self._starts, self._blocks, strict=False):

@@ -190,7 +190,11 @@ predict -> standard input: there is no text
 predict --question=a --context_file=latin.txt -> latin.txt:1: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8
 predict --question=a --context_file=texts.txt b -> --question takes one context: an argument, --context_file or the
 predict --question= b -> --question and its context must not be empty
-search -> expected --input=FILE to build the index, or --query or --queries to search it
+search -> expected --input=FILE to build the index, --query or --queries to search it, or --add or --remove to change
+search --add=passages.jsonl --remove=a -> --remove: not with --add. Received: both
+search --add=passages.jsonl --input=passages.jsonl -> --add: not with --input. Received: both
+search --add=passages.jsonl -> i: no index, index.json is missing. Build it first
+search --remove=a --approximate -> --approximate: only for building an index, with --input or --squad. Received:
 search --query= -> --query must not be empty
 search --queries=empty.txt -> empty.txt: there is no query
 search --input=passages.jsonl -> --model is required to build an index: a directory or a name of a sentence encoder

@@ -1,10 +1,24 @@
 """Passages, queries and relevance judgments: formats, and what is wrong with files."""
 
+import csv
+import gzip
+import io
 import json
+import tracemalloc
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
-from keras_bert.search.data import Passage, Query, read_passages, read_queries, read_relevance, read_squad
+from keras_bert.search.data import (
+    Passage,
+    Query,
+    passage_reader,
+    read_passages,
+    read_queries,
+    read_relevance,
+    read_squad,
+)
 from tests.tasks.files import write
 
 
@@ -25,13 +39,93 @@ def test_passages(tmp_path, name, content, expected):
     assert list(read_passages(write(tmp_path / name, content))) == [Passage(*passage) for passage in expected]
 
 
-def test_jsonl_and_lines_are_streamed(tmp_path):
-    """The first passage of a file is read although a later line is wrong."""
-    for name, content in (("p.jsonl", b'{"text": "a"}\n\xff\n'), ("p.txt", b"a\n\xff\n")):
-        passages = read_passages(write(tmp_path / name, content))
-        assert next(passages).text == "a"
-        with pytest.raises(ValueError, match=f"{name}:2: not UTF-8, byte 0xff at position 0"):
-            next(passages)
+def table(rows, delimiter):
+    """Returns rows as a table, written by `csv`."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def parquet(rows):
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+def json_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+# Ways to write rows, by the ends of the names of files.
+FORMS = {
+    ".jsonl": json_lines,
+    ".ndjson": json_lines,
+    ".json": lambda rows: json.dumps(rows).encode(),
+    ".csv": lambda rows: table(rows, ","),
+    ".tsv": lambda rows: table(rows, "\t"),
+    ".parquet": parquet,
+    ".jsonl.gz": lambda rows: gzip.compress(json_lines(rows)),
+    ".ndjson.gz": lambda rows: gzip.compress(json_lines(rows)),
+    ".json.gz": lambda rows: gzip.compress(json.dumps({"data": rows}).encode()),
+    ".csv.gz": lambda rows: gzip.compress(table(rows, ",")),
+    ".tsv.gz": lambda rows: gzip.compress(table(rows, "\t")),
+    ".corpus": json_lines,  # Content alone tells.
+    ".downloaded": parquet,
+}
+
+
+@pytest.mark.parametrize("end", FORMS)
+def test_all_forms_of_rows_are_the_same(tmp_path, end):
+    """Ids, titles and texts of passages, queries, and judgments."""
+    rows = [
+        {"id": "a 1", "title": "T", "text": 'A "quoted" text, with commas'},
+        {"id": "7", "title": "", "text": "Zwölf Boxkämpfer"},
+        {"id": "x", "title": "U", "text": "[1] {"},
+    ]
+    path = write(tmp_path / f"passages{end}", FORMS[end](rows))
+    assert list(read_passages(path)) == [Passage(row["id"], row["text"], row["title"]) for row in rows]
+    assert list(passage_reader(str(path))()) == list(read_passages(path))
+    assert read_queries(path) == [Query(row["id"], row["text"]) for row in rows]
+    unnamed = [{"body": row["text"]} for row in rows]
+    path = write(tmp_path / f"unnamed{end}", FORMS[end](unnamed))
+    assert list(read_passages(path, "body", first_id=5)) == [
+        Passage(str(number), row["text"]) for number, row in enumerate(rows, 5)
+    ]
+    judged = [{"query-id": "q", "corpus-id": "a 1", "score": 2}, {"query-id": "q", "corpus-id": "7", "score": 0}]
+    path = write(tmp_path / f"judged{end}", FORMS[end](judged))
+    assert read_relevance(path) == {"q": {"a 1": 2.0, "7": 0.0}}
+
+
+@pytest.mark.parametrize("end", ["", ".txt", ".text", ".txt.gz"])
+def test_lines(tmp_path, end):
+    """Those of text stay as they are, also if they look like JSON."""
+    lines = ["[1] a", "text", '{"text": "b"}' if end != "" else "{b}", ""]
+    content = "\n".join([*lines, "last"]).encode()
+    path = write(tmp_path / f"lines{end}", gzip.compress(content) if end.endswith("gz") else content)
+    assert [passage.text for passage in read_passages(path)] == [*lines, "last"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("p.jsonl", '{"text": "a"}\n'), ("p.ndjson", '{"text": "a"}\n'), ("p.txt", "a\n"), ("p.csv", "text\na\n")],
+)
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_files_are_streamed(tmp_path, name, start, is_compressed):
+    """The memory does not grow with the file."""
+    row = start.splitlines()[-1].replace("a", "a" * 4000) + "\n"
+    peaks = []
+    for count in (500, 2000):
+        content = (start + row * count).encode()
+        if is_compressed:
+            content = gzip.compress(content, 1)
+        path = write(tmp_path / f"{name}{'.gz' * is_compressed}", content)
+        tracemalloc.start()
+        assert sum(1 for _ in read_passages(path)) == count + 1
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 3_000_000
 
 
 @pytest.mark.parametrize(

@@ -287,8 +287,8 @@ def test_bad_changes(bert, quick, tmp_path):
         (lambda: index.add(["x", {"id": 9, "text": "x"}]), "passages 1 and 2 have the id '9'. Expected unique ids"),
         (lambda: index.add([]), "`passages` must not be empty"),
         (lambda: index.add([b"a"]), r"`passages\[0\]` must be a string"),
-        (lambda: index.remove("x"), "`ids`: the index has no passage with the id 'x'$"),
-        (lambda: index.remove(["x", "1", "y"]), "`ids`: the index has no passage with the id 'x', and 1 others$"),
+        (lambda: index.remove("x"), "the index has no passage with the id 'x'$"),
+        (lambda: index.remove(["x", "1", "y"]), "the index has no passage with the id 'x', and 1 others$"),
         (lambda: index.remove([1.5]), "`ids`: column `id` must be a string or an integer. Received: 1.5"),
         (lambda: index.remove(list(index.ids())), "`ids` must leave a passage in the index. Received: all of its 9"),
     ):
