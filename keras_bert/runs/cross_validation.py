@@ -38,8 +38,8 @@ class CrossValidation(Finetuning):
         self.run_class, self.results_class = _FoldRun, _FoldResults
         self.grid_runs = _FoldRuns(output, task, self.grid_runs.write)
 
-    def run(self):
-        super().run()
+    def train_runs(self):
+        super().train_runs()
         if self.strategy:
             sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
         self.grid_runs.rescore()
@@ -67,7 +67,7 @@ class _FoldRun(Run):
     def finish(self):
         train, dev = self.task.fold(self.setting["fold"], self.setting["seed"])
         trainer, result = self.train([train], dev)
-        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.predict(dev))}}
+        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.fitted_outputs(dev))}}
 
 
 class _FoldResults(Results):

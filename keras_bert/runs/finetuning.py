@@ -7,7 +7,6 @@ import logging
 import math
 import pathlib
 
-import keras
 import numpy as np
 
 from keras_bert.checkpoints.load import load_models
@@ -26,6 +25,8 @@ from keras_bert.tasks.base import rate_advice
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.program import Programs
+from keras_bert.training.seeds import set_random_seed
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
@@ -51,7 +52,10 @@ class Run:
             `{"dev": {...}, "test": {...}}`. A run that raises `FloatingPointError` is ranked last; the grid continues.
         """
         trainer, result = self.train(self.task.train, self.select())
-        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
+        logits = {
+            "dev": self.task.dev_logits(trainer.fitted_outputs),
+            "test": self.task.test_logits(trainer.fitted_outputs),
+        }
         return trainer, result, logits
 
     def select(self):
@@ -67,7 +71,7 @@ class Run:
     def train(self, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
         _LOG.info("%s", indented(f"training: {grid.setting_text(self.setting)}"))
-        keras.utils.set_random_seed(self.setting["seed"])
+        set_random_seed(self.setting["seed"], keep_kernels=self.runs.programs.has_program)
         *earlier, last = stages
         weights, shared, epochs = None, self.hyperparameters, self.setting["epochs"]
         for number, stage in enumerate(earlier, 1):
@@ -158,6 +162,7 @@ class Run:
             "strategy": runs.strategy,
             "micro_batches": self.hyperparameters.gradient_accumulation,
             "seed": self.setting["seed"],
+            "programs": runs.programs,
             "callbacks": [*create_callbacks(runs.report_to, folder, name), *runs.callbacks],
         }
 
@@ -193,6 +198,7 @@ class Finetuning:
         results_class: subclass of `Results`, which writes them.
         keeps_best: bool, whether the model of the best run is saved. Defaults to `True`.
         before: dict, the scores of the model that runs start from, if the task asks for them.
+        programs: `Programs`, those of the runs: runs of the same graph are traced once.
     """
 
     run_class, results_class, evaluated_on, keeps_best = Run, Results, "dev", True
@@ -215,9 +221,17 @@ class Finetuning:
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
         self.callbacks, self.save_every, self.results, self.before = [], None, None, None
+        self.programs = Programs()
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        try:
+            self.train_runs()
+        finally:
+            self.programs.clear()
+
+    def train_runs(self):
+        """Trains the unfinished runs, of which each hands its program to the next."""
         self._describe()
         check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):

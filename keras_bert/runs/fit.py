@@ -40,6 +40,7 @@ from keras_bert.training.callbacks import check_callbacks, with_loss
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
+from keras_bert.training.seeds import keras_seed, restore_keras_seed
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")
@@ -406,8 +407,12 @@ class _TrainedOnAll(Run):
 
     def finish(self):
         trainer, result = self.train(self.task.train, None)
-        result["scores"] = trainer.evaluate(self.task.dev)
-        return trainer, result, {"dev": self.task.dev_logits(trainer.predict), "test": {}}
+        result["scores"], outputs = trainer.evaluate_with_outputs(self.task.dev)
+
+        def predict(batches):
+            return outputs if batches is self.task.dev else trainer.predict(batches)
+
+        return trainer, result, {"dev": self.task.dev_logits(predict), "test": {}}
 
 
 def _loader(bert, start):
@@ -441,19 +446,21 @@ def _split_options(task, options, bert):
 
 @contextlib.contextmanager
 def _kept_random_numbers():
-    """Keeps the random numbers of Python and NumPy, and TensorFlow's seed, for the program.
+    """Keeps the random numbers of Python, NumPy and Keras, and TensorFlow's seed, for the program.
 
     TensorFlow's random numbers start again from its seed: how many were drawn is not public. Random numbers belong to
     the whole program: of several threads, one is in the block.
     """
     with _LOCK:
         python, numpy, (seed, _) = random.getstate(), np.random.get_state(), tf.compat.v1.get_seed(0)
+        of_keras = keras_seed()
         try:
             yield
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
             tf.random.set_seed(None if seed == _NO_SEED else seed)
+            restore_keras_seed(of_keras)
 
 
 @contextlib.contextmanager

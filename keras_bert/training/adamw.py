@@ -77,12 +77,23 @@ class AdamW(keras.optimizers.AdamW):
         grads = [cast(grad, "float32") if grad is not None and is_narrow(grad) else grad for grad in grads]
         super().apply(grads, trainable_variables)
 
-    def apply_reduced(self, gradients, factor=1.0):
+    @property
+    def schedule(self):
+        """The learning rate schedule; `None` for a constant rate."""
+        schedule = self._learning_rate
+        return schedule if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule) else None
+
+    def start_over(self, schedule):
+        """Forgets all steps, as if the optimizer was just built, and follows another learning rate schedule."""
+        for variable in self.variables:
+            variable.assign(ops.zeros_like(variable))
+        self._learning_rate = schedule
+
+    def apply_reduced(self, gradients, learning_rate, factor=1.0):
         """Updates this replica's copy of the weights; gradients must already be summed over replicas and clipped.
 
         Clipping may be left to `factor`, by which all gradients are multiplied.
         """
-        learning_rate = self._get_current_learning_rate()
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate, factor)
             if variable.constraint is not None:

@@ -1,11 +1,13 @@
 """Computes the outputs and losses of a model for all rows, in order, on any strategy; keeps logits in a file."""
 
+import functools
 import hashlib
 import json
 import logging
 import math
 import pathlib
 import zipfile
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,29 +20,43 @@ from keras_bert.training.progress import track
 _LOG = logging.getLogger("keras_bert")
 
 
-class Evaluator:
-    """Runs a model, built in the strategy's scope, on batches, each row once; calls `check`, which may raise."""
+class Evaluation(NamedTuple):
+    """Outputs and targets of all rows in order, NumPy arrays or `None` if they were not kept; the losses by name."""
 
-    def __init__(self, model, strategy, losses, check=lambda: None, show=True):
-        self._model, self._strategy, self._losses = model, strategy, losses
-        self._check, self._show = check, show
-        self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
+    outputs: Any
+    targets: Any
+    losses: dict
+
+
+class Evaluator:
+    """Runs a model, built in the strategy's scope, on batches, each row once.
+
+    Each graph is traced for the batches as the dataset describes them, not for the shapes of those that come first:
+    what a batch is computed by does not depend on the batches before it. All graphs share one trace of the model.
+    """
+
+    def __init__(self, model, strategy, losses, show=True):
+        self._model, self._strategy, self._losses, self._show = model, strategy, losses, show
+        self._forward = tf.function(self._model_outputs, autograph=False)
+        self._graphs = {}
         self._divide, self._source, self._dataset = dividing(), None, None
 
-    def outputs(self, batches, keep=True, with_losses=False):
-        """Returns outputs and targets of an epoch as NumPy arrays, if they are to be kept, and a dict of losses.
+    def outputs(self, batches, keep=True, with_losses=False, check=lambda: None):
+        """Returns the `Evaluation` of an epoch; outputs and targets are there if they are to be kept.
 
         In batches of other lengths, signed integer targets are padded with -1, as in `Batches`, the rest with zeros.
+        `check` is called before each batch, and may raise.
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
         if batches is not self._source:  # Otherwise every evaluation would trace the input pipeline again.
             self._dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows), self._divide)
             self._source = batches
+        graph = self._graph(self._dataset.element_spec[:-1], keep, with_losses)
         what = "evaluating, batches" if with_losses else "predicting, batches"
-        for inputs, *batch, _ in track(self._dataset, what, batches.steps, self._show):
-            self._check()
-            rows, batch_sums = self._outputs(inputs, *batch, keep, with_losses)
+        for *batch, _ in track(self._dataset, what, batches.steps, self._show):
+            check()
+            rows, batch_sums = graph(*batch)
             sums += batch_sums.numpy()
             if keep:
                 outputs, targets, real = rows
@@ -51,26 +67,42 @@ class Evaluator:
             for loss, (value, weight) in zip(losses, sums, strict=True)
         }
         if not keep:
-            return None, None, results
+            return Evaluation(None, None, results)
         order, arrays = _order(batches), []
         for tree, batches_of_tree, padding in zip((outputs, targets), zip(*parts, strict=True), (0, -1), strict=True):
             flat = [_stacked(values, padding)[order] for values in zip(*batches_of_tree, strict=True)]
             arrays.append(tf.nest.pack_sequence_as(tree, flat))
-        return *arrays, results
+        return Evaluation(*arrays, results)
 
-    def _outputs(self, inputs, targets, real, keep, with_losses):
+    def _graph(self, specs, keep, with_losses):
+        """Returns the function of batches of these specs, traced once."""
+        key = (str(specs), keep, with_losses)
+        if key not in self._graphs:
+            compute = functools.partial(self._computed, keep=keep, with_losses=with_losses)
+            signature = _signature(specs)
+            options = {"reduce_retracing": True} if signature is None else {"input_signature": signature}
+            self._graphs[key] = tf.function(compute, autograph=False, **options)
+        return self._graphs[key]
+
+    def _model_outputs(self, inputs):
+        return self._strategy.run(functools.partial(self._model, training=False), (inputs,))
+
+    def _computed(self, inputs, targets, real, keep, with_losses):
         """Returns the outputs, targets and real flags of the rows of a global batch if `keep`; and the loss sums."""
 
-        def forward(inputs, targets, real):
+        def loss_sums(outputs, targets, real):
             targets, weights = targets
-            outputs = self._model(inputs, training=False)
             sums = [tf.zeros([0, 2])]
             for loss in self._losses if with_losses else []:
                 sums.append([self._sums(loss, targets, outputs, weights * real)])
-            return (outputs, targets, real) if keep else (), tf.concat(sums, 0)
+            return tf.concat(sums, 0)
 
-        rows, sums = self._strategy.run(forward, (inputs, targets, real))
-        rows = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), rows)
+        outputs = self._forward(inputs)
+        sums = self._strategy.run(loss_sums, (outputs, targets, real))
+        rows = ()
+        if keep:
+            rows = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), (outputs, targets, real))
+            rows = (rows[0], rows[1][0], rows[2])
         return rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
 
     def _sums(self, loss, targets, outputs, weights):
@@ -78,6 +110,12 @@ class Evaluator:
             return loss.sums(targets, outputs, weights)
         sums = loss.sums(*gather_rows((targets, outputs, weights)))  # The same on every replica.
         return [value / self._strategy.num_replicas_in_sync for value in sums]
+
+
+def _signature(specs):
+    """Returns the specs of batches as the signature of a graph; `None` if they leave out the number of axes."""
+    parts = tf.nest.flatten(specs, expand_composites=True)
+    return None if any(part.shape.rank is None for part in parts) else list(specs)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -118,7 +156,7 @@ def cached_logits(path, model, inputs, key: str, batch_size: int = 64):
     _LOG.info("  %s logits of %s", "computing" if logits is None else "found", rows)
     if logits is None:
         batches = Batches(inputs, batch_size=batch_size, shuffle=False)
-        logits = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches)[0]["logits"]
+        logits = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches).outputs["logits"]
         if not np.isfinite(logits).all():
             raise ValueError(f"the logits of {rows} are not finite. Expected a model with finite logits")
         with replacing(path) as temporary:

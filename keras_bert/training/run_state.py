@@ -110,7 +110,7 @@ class RunState:
 
     def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, extend=None):
         self._directory, self._strategy, self._settings = directory, strategy, settings
-        self._metric, self._patience, self._extend = metric, patience, extend
+        self.metric, self._patience, self._extend = metric, patience, extend
         frozen = {id(weight) for weight in _frozen_weights(model)}
         self._weights = {
             f"model/{index}/{weight.path}": weight
@@ -138,10 +138,10 @@ class RunState:
         if snapshot:
             vars(self).update(snapshot["state"])
             self.result = as_numbers(self.result)
-            self._needed = [self._best_step]
-            if self.best is not None and self._best_step not in self._best_weights.steps():
+            self._needed = [self.best_step]
+            if self.best is not None and self.best_step not in self._best_weights.steps():
                 raise ValueError(
-                    f"{self._best_weights.directory} has no weights of step {self._best_step}, the best step of the "
+                    f"{self._best_weights.directory} has no weights of step {self.best_step}, the best step of the "
                     "run to resume. Restore them, or remove its snapshots to start over"
                 )
         elif self._directory:
@@ -162,20 +162,21 @@ class RunState:
             )
 
     @property
-    def _best_step(self):
+    def best_step(self):
+        """The step of the best weights; `None` without any."""
         return None if self.best is None else self.result["step"]
 
     def update(self, step, results, evaluated=True):
         """Records the results of a step, `evaluated` on held-out data or not; saves the best weights."""
-        if not (evaluated and self._metric):
+        if not (evaluated and self.metric):
             self.result = results
             return
-        name = self._metric.removeprefix("-")
+        name = self.metric.removeprefix("-")
         if name not in results:
             raise ValueError(
-                f"`best` must be one of {', '.join(results)}, or '-' and a name. Received: best={self._metric!r}"
+                f"`best` must be one of {', '.join(results)}, or '-' and a name. Received: best={self.metric!r}"
             )
-        score = -results[name] if self._metric.startswith("-") else results[name]
+        score = -results[name] if self.metric.startswith("-") else results[name]
         if math.isnan(score):
             _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
         elif self.best is None or (score, -_loss(results)) > (self.best, -_loss(self.result)):
@@ -195,19 +196,19 @@ class RunState:
         state = {name: getattr(self, name) for name in ("best", "worse", "done", "interrupted", "result", "log")}
         with announced("saving", show=self._snapshots.write):
             self._snapshots.save(step, self._variables, {"state": with_nulls(state), "settings": self._settings})
-        self._needed = [self._best_step, *self._needed[:1]]  # The two snapshots that are kept.
+        self._needed = [self.best_step, *self._needed[:1]]  # The two snapshots that are kept.
         self._best_weights.keep_only(*self._needed)
 
     def finish(self):
         """Restores the best weights, if any; otherwise the model keeps the weights of the last step."""
-        if not self._metric:
+        if not self.metric:
             return
         sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
         if self.best is None:
-            name = self._metric.removeprefix("-")
+            name = self.metric.removeprefix("-")
             _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)
         else:
-            self._best_weights.restore(self._weights, step=self._best_step)
+            self._best_weights.restore(self._weights, step=self.best_step)
             sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
 
 

@@ -1,6 +1,7 @@
 """Learning rate schedules: BERT's linear warm-up and decay (appendix A.2), the Transformer's, functions, sequences."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.checks import check_count, check_not_negative, first_line
@@ -134,3 +135,26 @@ class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         return {"schedules": [keras.saving.serialize_keras_object(schedule) for schedule in self.schedules]}
+
+
+def linear_numbers(schedule):
+    """Returns the numbers of a `LinearSchedule` for `linear_rate`, float32; none for any other schedule.
+
+    A graph that takes them as an input serves all schedules which differ in them alone.
+    """
+    if type(schedule) is not LinearSchedule:
+        return np.zeros(0, "float32")
+    rate = np.float32(schedule.learning_rate)
+    total = np.float32(schedule.total_steps)
+    warmup = np.float32(schedule.warmup_steps)
+    return np.stack([rate, total, 1 / total, warmup, 1 / np.maximum(warmup, 1)])
+
+
+def linear_rate(step, numbers):
+    """Returns the rate of a `LinearSchedule` at a step, given its `linear_numbers` as a tensor."""
+    # In a graph, TensorFlow replaces divisions by a constant by products with its reciprocal. With the reciprocals
+    # among the numbers, the rates are to the bit those of a graph that has the schedule as constants.
+    rate, total, inverse_total, warmup, inverse_warmup = ops.unstack(numbers, 5)
+    step = ops.cast(step, "float32")
+    decay = 1 - ops.minimum(step, total) * inverse_total
+    return rate * ops.where(step < warmup, step * inverse_warmup, decay)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -10,6 +11,7 @@ from keras_bert.training.adamw import assign, is_narrow
 from keras_bert.training.distribution import all_reduce, gather_rows, own_rows
 from keras_bert.training.losses import mean_losses
 from keras_bert.training.optimizer import check_optimizer
+from keras_bert.training.schedule import linear_numbers, linear_rate
 
 PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss`.
 _START, _STEPS_TO_DOUBLE = 2.0**15, 2000  # Of the scale of float16 losses.
@@ -33,6 +35,13 @@ class StepOptions:
     jit_compile: bool = False
     seed: int = 0
     rewire: Callable | None = None
+
+
+class RunInputs(NamedTuple):
+    """What differs between runs of one graph, as tensors: the dropout seed, and the numbers of a linear schedule."""
+
+    seed: tf.Tensor
+    schedule: tf.Tensor
 
 
 class TrainStep:
@@ -80,13 +89,22 @@ class TrainStep:
         names = [loss.name for loss in self.losses]
         return ["stop", *names, *penalty, "gradient_norm", "learning_rate", *self.scale.names]
 
-    def __call__(self, inputs, targets, weights, totals, step, stop):
+    def run_inputs(self):
+        """Returns the `RunInputs` of the present run."""
+        return RunInputs(tf.constant([self._seed, 0]), tf.constant(linear_numbers(self.optimizer.schedule)))
+
+    def start_over(self, seed):
+        """Begins another run, with its own dropout seed: the scale of the loss is that of a first step."""
+        self._seed = seed
+        self.scale.start_over()
+
+    def __call__(self, inputs, targets, weights, totals, step, stop, run):
         """Trains on one replica's rows; returns the float32 numbers of `names`, the same on each replica.
 
-        `stop` is summed too, so that all workers learn of a SIGTERM.
+        `stop` is summed too, so that all workers learn of a SIGTERM. `run` are `RunInputs`.
         """
         replica = tf.distribute.get_replica_context()
-        seed = tf.random.experimental.stateless_fold_in([self._seed, 0], step)
+        seed = tf.random.experimental.stateless_fold_in(run.seed, step)
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
         # Gradients and losses of this replica's rows, summed over its micro-batches.
         accumulate = self._accumulate_together if self._together else self._accumulate
@@ -98,7 +116,7 @@ class TrainStep:
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = all_reduce([*gradients, shared])
         # One update, clipped by the norm of the summed gradients.
-        return tf.concat([shared, tf.stack(self._update(gradients))], 0)
+        return tf.concat([shared, tf.stack(self._update(gradients, run.schedule))], 0)
 
     def _accumulate(self, batch, totals, seed):
         """Returns the gradients, the share of each loss term, penalty last, and the new values of `self._updated`."""
@@ -247,9 +265,15 @@ class TrainStep:
                 f"micro_batches={self._micro_batches}"
             )
 
-    def _update(self, gradients):
+    def _learning_rate(self, numbers):
+        """Returns the rate of this step; of a linear schedule by its numbers in the run."""
+        if numbers.shape[0]:
+            return linear_rate(self.optimizer.iterations.value, numbers)
+        return self.optimizer.learning_rate
+
+    def _update(self, gradients, numbers):
         """Clips by the true global norm and updates the weights; returns it, the rate and, in float16, `skipped`."""
-        learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
+        learning_rate = self._learning_rate(numbers)
         unscale = 1 / self.scale.value
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
         optimizer, clip = self.optimizer, self.optimizer.global_clipnorm
@@ -257,16 +281,17 @@ class TrainStep:
 
         def apply():
             if not (optimizer.clipnorm or optimizer.clipvalue):
-                optimizer.apply_reduced(gradients, factor)
+                optimizer.apply_reduced(gradients, learning_rate, factor)
                 return
             scaled = [gradient * tf.cast(unscale, gradient.dtype) for gradient in gradients]
             if optimizer.clipnorm:
-                optimizer.apply_reduced([tf.clip_by_norm(gradient, optimizer.clipnorm) for gradient in scaled])
+                clipped = [tf.clip_by_norm(gradient, optimizer.clipnorm) for gradient in scaled]
             else:
                 most = optimizer.clipvalue
-                optimizer.apply_reduced([tf.clip_by_value(gradient, -most, most) for gradient in scaled])
+                clipped = [tf.clip_by_value(gradient, -most, most) for gradient in scaled]
+            optimizer.apply_reduced(clipped, learning_rate)
 
-        return [norm, learning_rate, *self.scale.update(norm, apply)]
+        return [norm, tf.cast(learning_rate, tf.float32), *self.scale.update(norm, apply)]
 
 
 def _at(tree, index):
@@ -300,6 +325,12 @@ class LossScale:
         if active:
             self.value, self._good_steps = tf.Variable(_START, trainable=False), tf.Variable(0, trainable=False)
             self.variables, self.names = [self.value, self._good_steps], ["skipped"]
+
+    def start_over(self):
+        """Sets the scale to that of a first step."""
+        if self.variables:
+            self.value.assign(_START)
+            self._good_steps.assign(0)
 
     def update(self, norm, apply):
         """Calls `apply`, or skips it if the norm is not finite; if active, returns a list of 1 if skipped, else 0."""

@@ -6,26 +6,26 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batch_source import as_source
+from keras_bert.data.batch_source import BatchSource, as_source
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import explain_out_of_memory, keep_freed_memory
 from keras_bert.processor import warn_of_emulation
 from keras_bert.training.callbacks import TensorBoard, adapted
-from keras_bert.training.distribution import dividing, is_chief, replica_dataset
-from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.distribution import is_chief, replica_dataset
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.losses import Loss, Score
 from keras_bert.training.memory_estimate import check_memory
+from keras_bert.training.program import Parts, Programs
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
-from keras_bert.training.step import PENALTY, StepOptions, TrainStep
+from keras_bert.training.step import PENALTY, StepOptions
 
 _CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress is shown and Ctrl-C is noticed.
 
@@ -56,6 +56,8 @@ class Trainer:
         settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
         callbacks: list of `Callback` and of Keras callbacks, see `KerasCallbacks`. Defaults to TensorBoard, if there is
             a directory.
+        programs: `Programs` of several trainers, one after the other, of which each takes over the model and the
+            optimizer of the last one, if its own differ in values alone. Defaults to `None`, its own.
         **step_options: `micro_batches`, `steps_per_call`, `jit_compile`, `seed` and `rewire`, see `StepOptions`.
 
     Attributes:
@@ -82,6 +84,7 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
         settings: dict | None = None,
         callbacks: Sequence | None = None,
+        programs: Programs | None = None,
         **step_options,
     ):
         keep_freed_memory()
@@ -99,22 +102,20 @@ class Trainer:
         self._scores = [metric for metric in metrics if isinstance(metric, Score)]
         self.directory = None if directory is None else pathlib.Path(directory)
         self._chief = is_chief(self.strategy)
+        means = [metric for metric in metrics if isinstance(metric, Loss)]
         with announced("building the model", show=self._chief), self.strategy.scope():
-            self.model = model_fn()
-            self.optimizer = optimizer_fn(self.model)
-            self.optimizer.build(self.model.trainable_variables)
-            self._step = TrainStep(self.model, self.optimizer, self.losses, options)
+            model = model_fn()
+            parts = Parts(model, optimizer_fn(model), self.losses, means, self.strategy, options)
+            self._program = (programs or Programs()).program(parts)
+        self.model, self.optimizer = self._program.model, self._program.optimizer
         self._settings = {"seed": options.seed, **(settings or {})}
         if callbacks is None:
             callbacks = [TensorBoard(self.directory / "tensorboard")] if self.directory else []
         self._interruption = Interruption()
-        self._loop = StepLoop(self._step, self.strategy, options, self._interruption, self._chief)
+        self._loop = StepLoop(self._program, options, self._interruption, self._chief)
         callbacks = adapted(callbacks, self.model, self._loop.several_workers)
         self._callbacks = callbacks if self._chief else []
-        means = [metric for metric in metrics if isinstance(metric, Loss)]
-        self._evaluator = Evaluator(
-            self.model, self.strategy, [*self.losses, *means], self._check_interruption, self._chief
-        )
+        self._kept = None
 
     def fit(
         self,
@@ -167,6 +168,7 @@ class Trainer:
         settings = run_settings(self._settings, batches, total, compared, self.optimizer, self.model)
         state = RunState(self.directory, self.strategy, self.model, self._variables(), settings, best, patience, extend)
         step = state.restore()
+        self._kept = None
         finished = state.done or (step == total and not state.interrupted)
         progress, signalled = (progress or Progress()) if self._chief else None, False
         log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
@@ -202,6 +204,8 @@ class Trainer:
             state.finish()
             log.finish(state.result)
         self.trained_steps = step
+        if self._kept is not None and self._kept.step != (step if best is None else state.best_step):
+            self._kept = None
         return state.result
 
     def _check_selection(self, best, patience, evaluation):
@@ -216,19 +220,24 @@ class Trainer:
 
     def _variables(self):
         """Returns the variables that training changes besides the weights, by name."""
-        parts = {"optimizer": [part.value for part in self.optimizer.variables], "scale": self._step.scale.variables}
+        parts = {
+            "optimizer": [part.value for part in self.optimizer.variables],
+            "scale": self._program.step.scale.variables,
+        }
         return {f"{name}/{index}": part for name in parts for index, part in enumerate(parts[name])}
 
     def _evaluate_step(self, step, evaluation, state, log):
         """Evaluates during `fit`; returns whether the evaluation was interrupted."""
         try:
-            results = self.evaluate(evaluation)
+            results, outputs = self._evaluated(evaluation)
         except InterruptedEvaluation:
             state.interrupted = True
             return True
         state.interrupted = False
         log.evaluated(step, results)
         state.update(step, results)
+        if state.metric is None or state.best_step == step:
+            self._kept = KeptOutputs(step, evaluation, outputs)
         return False
 
     def _check_interruption(self):
@@ -238,14 +247,22 @@ class Trainer:
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""
-        batches = as_source(batches, finite=True)
+        return self.evaluate_with_outputs(batches)[0]
+
+    def evaluate_with_outputs(self, batches):
+        """Returns the results of `evaluate`, and the outputs of `predict`, which are `None` without metrics."""
+        return self._evaluated(as_source(batches, finite=True))
+
+    def _evaluated(self, batches):
         with explaining_out_of_memory(batches):
-            outputs, targets, results = self._evaluator.outputs(batches, keep=bool(self.metrics), with_losses=True)
+            outputs, targets, results = self._program.evaluator.outputs(
+                batches, keep=bool(self.metrics), with_losses=True, check=self._check_interruption
+            )
         for metric in self.metrics:
             results.update(metric(targets, outputs))
         for score in self._scores:
             results.update(score.compute())
-        return {name: float(value) for name, value in results.items()}
+        return {name: float(value) for name, value in results.items()}, outputs
 
     def predict(self, batches):
         """Returns the outputs of the model for all rows in order, a dict of NumPy arrays.
@@ -256,18 +273,35 @@ class Trainer:
         """
         batches = as_source(batches, finite=True)
         with explaining_out_of_memory(batches):
-            return self._evaluator.outputs(batches)[0]
+            return self._program.evaluator.outputs(batches, check=self._check_interruption).outputs
+
+    def fitted_outputs(self, batches):
+        """Returns the outputs of `predict`, without computing those that an evaluation of `fit` has computed.
+
+        The weights must be those that `fit` has left in the model, and `batches` the `evaluation` of `fit`, which keeps
+        the outputs of the best evaluation, or of the last one without `best`; others are computed.
+        """
+        if self._kept is not None and self._kept.batches is batches and self._kept.outputs is not None:
+            return self._kept.outputs
+        return self.predict(batches)
+
+
+class KeptOutputs(NamedTuple):
+    """The outputs of an evaluation, whose weights are those of a step."""
+
+    step: int
+    batches: BatchSource
+    outputs: Any
 
 
 class StepLoop:
-    """Trains with a `TrainStep` on each replica, several steps per call of a graph; `show` announces its tracing."""
+    """Trains with a `Program`, several steps per call of its graph; `show` announces its tracing."""
 
-    def __init__(self, train_step, strategy, options, interruption, show):
-        self._train_step, self._strategy, self._losses = train_step, strategy, train_step.losses
+    def __init__(self, program, options, interruption, show):
+        self._program, self._strategy, self._losses = program, program.strategy, program.losses
         self._options, self._interruption, self._show = options, interruption, show
-        self.several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        self._divide = dividing(self._losses, options.micro_batches)
-        self._train, self._seconds = self._new_graph(), None
+        self.several_workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._seconds = None
 
     def run(self, batches, step, total, every):
         """Trains from `step` to `total`; calls of the graph end at each multiple of any of `every`.
@@ -275,18 +309,17 @@ class StepLoop:
         Yields the steps done; a dict of numbers for each step of the call; examples, tokens and steps per second, empty
         if the call was traced; whether a worker received a signal to stop.
         """
-        warn_of_emulation(self._train_step.model._flatten_layers())
+        warn_of_emulation(self._program.model._flatten_layers())
         for source in batches.sources:
-            check_memory(self._train_step, source, self._options.micro_batches, self._strategy)
+            check_memory(self._program.step, source, self._options.micro_batches, self._strategy)
         segment, left = None, 0
         while step < total:
             if not left:
                 # A resumed run starts here in mid-epoch: the segment is the rest of the epoch from `step` on.
                 before, segment = segment, batches.segment(step)
                 if before and before.source is not segment.source:
-                    # So that it is traced with the static shapes of the new source.
-                    self._train, self._seconds = self._new_graph(), None
-                dataset = replica_dataset(self._strategy, segment.make_dataset, self._divide)
+                    self._seconds = None  # It is traced with the static shapes of the new source.
+                dataset = replica_dataset(self._strategy, segment.make_dataset, self._program.divide)
                 iterator, left = iter(dataset), segment.steps
             count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
             traced, began = self._seconds is None, time.monotonic()
@@ -310,26 +343,12 @@ class StepLoop:
     def _call(self, iterator, step, count):
         """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker is to stop."""
         stopping = tf.constant(float(self._interruption.requested))
-        rows = self._train(iterator, tf.constant(step), tf.constant(count), stopping).numpy()
-        numbers = [dict(zip(self._train_step.names, row, strict=True)) for row in rows.astype(float).tolist()]
+        rows = self._program.train(iterator, step, count, stopping)
+        numbers = [dict(zip(self._program.step.names, row, strict=True)) for row in rows.astype(float).tolist()]
         for index, line in enumerate(numbers):
             self._check_finite(step + index, line)
         stop = any([line.pop("stop") for line in numbers])
         return numbers, stop or (self._interruption.requested and not self.several_workers)
-
-    def _new_graph(self):
-        return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
-
-    def _train_steps(self, iterator, first, count, stop):
-        def train(index, numbers):
-            result = self._strategy.run(self._train_step, (*next(iterator), first + index, stop))
-            return index + 1, numbers.write(index, self._strategy.experimental_local_results(result)[0])
-
-        # Several steps in one call of a graph: Python, the transfer of the numbers and the check for signals cost once
-        # per call instead of once per step, a few milliseconds that are as long as the step of a small model. It can go
-        # if calls of a graph return before their results are there.
-        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
-        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
     def _check_finite(self, step, line):
         names = [*(loss.name for loss in self._losses), PENALTY]

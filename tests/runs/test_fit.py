@@ -233,6 +233,7 @@ def test_state_of_the_program(start):
         return random.random(), np.random.rand(), float(keras.random.uniform([])), float(tf.random.uniform([]))
 
     keras.utils.set_random_seed(7)
+    keras.random.uniform([])
     expected = draw()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -240,6 +241,7 @@ def test_state_of_the_program(start):
         inputs = keras.Input([3])
         hidden = keras.layers.Dense(3)(inputs)
         keras.utils.set_random_seed(7)
+        keras.random.uniform([])  # Keras' generator is one that has drawn.
         stop = keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True)
         )

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.batch_source import Stream
-from keras_bert.training.evaluation import Evaluator, cached_logits
+from keras_bert.training.evaluation import Evaluation, Evaluator, cached_logits
 from keras_bert.training.losses import Loss, classification_loss, token_loss
 from keras_bert.training.trainer import Trainer
 from tests.training.small_run import linear, numbered
@@ -139,10 +139,10 @@ def test_logits_are_computed_once(tmp_path, model, caplog):
         path.write_bytes(damaged)
         np.testing.assert_array_equal(cached_logits(path, model, rows(), "key"), expected)
         assert path.read_bytes() == content
-    with mock.patch.object(Evaluator, "outputs", return_value=({"logits": found + 1}, None, None)) as asked:
+    with mock.patch.object(Evaluator, "outputs", return_value=Evaluation({"logits": found + 1}, None, {})) as asked:
         cached_logits(path, model, rows(), "other model")
         cached_logits(path, model, rows(first=1), "other model")
         assert asked.call_count == 2
-        asked.return_value = {"logits": found * np.nan}, None, None
+        asked.return_value = Evaluation({"logits": found * np.nan}, None, {})
         with pytest.raises(ValueError, match="the logits of dev: 5 rows are not finite"):
             cached_logits(path, model, rows(), "key")

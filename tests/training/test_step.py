@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.training.losses import Loss, classification_loss, in_batch_loss, regression_loss
-from keras_bert.training.step import StepOptions, TrainStep
+from keras_bert.training.step import RunInputs, StepOptions, TrainStep
 from keras_bert.training.trainer import Trainer
 from tests.conftest import eagerly
 from tests.training import small_run, small_towers
@@ -191,6 +191,7 @@ def test_the_step_compiles_for_a_tpu():
     optimizer.build(model.trainable_variables)
     step = tf.function(TrainStep(model, optimizer, [regression_loss()]), jit_compile=True)
     batch = {"x": tf.ones([2, 3])}, tf.ones(2), tf.ones(2), tf.constant([2.0]), tf.constant(0), tf.constant(0.0)
+    batch += (RunInputs(tf.constant([0, 0]), tf.constant([])),)
     assert step.experimental_get_compiler_ir(*batch)(stage="hlo").startswith("HloModule")
     graph = step.get_concrete_function(*batch).graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
@@ -269,7 +270,7 @@ def test_both_passes_have_the_same_dropout():
     inputs = {"query": rng.normal(size=(6, 4)), "passage": rng.normal(size=(6, 2, 4))}
     targets = {"query_ids": tf.range(6), "passage_ids": tf.reshape(tf.range(12), (6, 2))}
     inputs = {name: tf.constant(value, tf.float32) for name, value in inputs.items()}
-    batch = inputs, targets, tf.ones(6), tf.constant([6.0]), tf.constant(0), tf.constant(0.0)
+    batch = inputs, targets, tf.ones(6), tf.constant([6.0]), tf.constant(0), tf.constant(0.0), step.run_inputs()
     run = tf.function(lambda: step(*batch), autograph=False)
     _, _, norm, _ = run().numpy()
     kernel, differences = model.trainable_variables[0], []

@@ -1,0 +1,199 @@
+"""A model with its optimizer and losses, and the graphs that train and evaluate it, for one run after the other."""
+
+import dataclasses
+import json
+import types
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_bert.training.adamw import AdamW
+from keras_bert.training.distribution import dividing, is_chief
+from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.losses import Loss
+from keras_bert.training.schedule import linear_numbers
+from keras_bert.training.step import StepOptions, TrainStep
+
+_PACKAGES = ("keras", "keras_bert")  # The graphs of their layers depend on nothing but their config and attributes.
+_NAMES = ("name", "_name", "_path", "_auto_name")  # Attributes of layers.
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What the runs of a program have: each run may have another model, of the same graph, and another optimizer."""
+
+    model: keras.Model
+    optimizer: keras.Optimizer
+    losses: list[Loss]
+    means: list[Loss]  # Metrics that are computed batch by batch.
+    strategy: tf.distribute.Strategy
+    options: StepOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphKey:
+    """Everything that the graphs of a program depend on. Two runs with equal keys differ in values alone."""
+
+    model: str  # The layers with their configs and connections: sizes, dropout rates, precision, adapters.
+    attributes: list  # The plain values among the attributes of the layers, such as the scale of an adapter.
+    variables: list  # Shape, type and whether it is trained, for each variable of the model.
+    optimizer: str  # Its class and config, without the numbers of a linear schedule.
+    losses: list  # The `Loss`es that are minimized, and those that are metrics.
+    strategy: tf.distribute.Strategy
+    micro_batches: int
+    jit_compile: bool
+    rewire: Callable | None
+
+    @classmethod
+    def of(cls, parts):
+        """Returns the key of some `Parts`; `None` if their graph may depend on more than a key states."""
+        model, optimizer, options = parts.model, parts.optimizer, parts.options
+        if not isinstance(optimizer, AdamW) or not len(linear_numbers(optimizer.schedule)):
+            return None
+        layers = list(model._flatten_layers())
+        if not all(map(_is_known, layers)):
+            return None
+        try:
+            config = model.get_config()
+        except (NotImplementedError, TypeError, ValueError):  # A model without a config.
+            return None
+        return cls(
+            model=json.dumps(_without_names(config), default=str),
+            attributes=[_attributes(layer) for layer in layers],
+            variables=[(tuple(v.shape), str(v.dtype), v.trainable) for v in model.variables],
+            optimizer=f"{type(optimizer).__name__} {json.dumps(_optimizer_settings(optimizer), default=str)}",
+            losses=[*parts.losses, None, *parts.means],
+            strategy=parts.strategy,
+            micro_batches=options.micro_batches,
+            jit_compile=options.jit_compile,
+            rewire=options.rewire,
+        )
+
+
+def _optimizer_settings(optimizer):
+    """Returns the config of an optimizer without its name and its schedule, which is linear."""
+    return {name: value for name, value in optimizer.get_config().items() if name not in ("name", "learning_rate")}
+
+
+def _is_known(layer):
+    """Whether a layer and its functions are those of the packages, not of a user."""
+    functions = [value for value in vars(layer).values() if isinstance(value, types.FunctionType)]
+    return all(part.__module__.partition(".")[0] in _PACKAGES for part in (type(layer), *functions))
+
+
+def _attributes(layer):
+    """Returns the plain values among the attributes of a layer, without its names, and the names of its functions."""
+    plain = {}
+    for name, value in vars(layer).items():
+        if isinstance(value, types.FunctionType):
+            plain[name] = value.__qualname__
+        elif name not in _NAMES and isinstance(value, bool | int | float | str | None):
+            plain[name] = value
+    return plain
+
+
+def _without_names(config):
+    """Returns the config of a model with numbers in place of the names of layers, which Keras counts on."""
+    numbers = {}
+
+    def collect(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("name"), str):
+                numbers.setdefault(value["name"], f"#{len(numbers)}")
+            value = list(value.values())
+        if isinstance(value, list | tuple):
+            for part in value:
+                collect(part)
+
+    def numbered(value):
+        if isinstance(value, dict):
+            return {key: numbered(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [numbered(part) for part in value]
+        return numbers.get(value, value) if isinstance(value, str) else value
+
+    collect(config)
+    return numbered(config)
+
+
+class Program:
+    """The graphs of some `Parts`, each traced once.
+
+    Tracing takes seconds, more than the steps of a small run, and TensorFlow never frees all of a traced graph. Runs
+    that differ in values alone therefore have one program, see `Programs`.
+    """
+
+    def __init__(self, parts):
+        self.model, self.optimizer = parts.model, parts.optimizer
+        self.strategy, self.losses = parts.strategy, parts.losses
+        self.optimizer.build(self.model.trainable_variables)
+        self.step = TrainStep(self.model, self.optimizer, self.losses, parts.options)
+        evaluated = [*self.losses, *parts.means]
+        self.evaluator = Evaluator(self.model, self.strategy, evaluated, show=is_chief(self.strategy))
+        self.divide = dividing(self.losses, parts.options.micro_batches)
+        self._train = tf.function(self._train_steps, autograph=False)
+
+    def start_over(self, parts):
+        """Begins another run: sets all that a run changes, as if the program was new.
+
+        Sets the variables of the model to those of `parts.model`, the optimizer's to those of a first step with the
+        schedule of `parts.optimizer`, the dropout seed to that of `parts.options`, and the scale of float16 losses.
+        """
+        for variable, other in zip(self.model.variables, parts.model.variables, strict=True):
+            variable.assign(other.value)
+        self.optimizer.start_over(parts.optimizer.schedule)
+        self.step.start_over(parts.options.seed)
+
+    def train(self, iterator, step, count, stop):
+        """Trains `count` steps from `step` on; returns the numbers of each, an array. See `TrainStep`."""
+        numbers = self._train(iterator, tf.constant(step), tf.constant(count), stop, self.step.run_inputs())
+        return numbers.numpy()
+
+    def _train_steps(self, iterator, first, count, stop, run):
+        def train(index, numbers):
+            result = self.strategy.run(self.step, (*next(iterator), first + index, stop, run))
+            return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
+
+        # Several steps in one call of a graph: Python, the transfer of the numbers and the check for signals cost once
+        # per call instead of once per step, a few milliseconds that are as long as the step of a small model. It can go
+        # if calls of a graph return before their results are there.
+        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
+        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
+
+
+class Programs:
+    """Hands the program of a run to the next one, if its graphs are the same; the last program alone is kept.
+
+    Example:
+        programs = Programs()
+        for seed in (1, 2, 3):
+            trainer = Trainer(model_fn, optimizer_fn, loss, seed=seed, programs=programs)
+            trainer.fit(batches)  # Traced for the first seed.
+    """
+
+    def __init__(self):
+        self._key: Any = None
+        self._program: Any = None
+
+    def program(self, parts):
+        """Returns the `Program` of a run, at its first step. Call in the scope of the strategy."""
+        key = GraphKey.of(parts)
+        if self._program is not None and key is not None and key == self._key:
+            self._program.start_over(parts)
+            return self._program
+        self.clear()  # Two programs at a time would need the memory of both.
+        program = Program(parts)
+        if key is not None:
+            self._key, self._program = key, program
+        return program
+
+    @property
+    def has_program(self):
+        """Whether there is a program that the next run may take over."""
+        return self._program is not None
+
+    def clear(self):
+        """Forgets the program, whose memory is free once its last run has ended."""
+        self._key = self._program = None
