@@ -47,7 +47,10 @@ def trained(monkeypatch):
 
         score = setting["learning_rate"] + len(calls) / 100
         scores = {"loss": 1.0, "accuracy": score, "macro_f1": 0.5, "matthews_correlation": 0.0}
-        return types.SimpleNamespace(predict=predict, fitted_outputs=predict, model=None), {"scores": scores, "epoch": setting["epochs"]}
+        return types.SimpleNamespace(predict=predict, fitted_outputs=predict, model=None), {
+            "scores": scores,
+            "epoch": setting["epochs"],
+        }
 
     monkeypatch.setattr(Run, "train", train)
     monkeypatch.setattr(Results, "export_model", lambda self: None)
