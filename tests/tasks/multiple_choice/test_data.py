@@ -245,7 +245,11 @@ MISTAKES = [
     ("a.csv", ["question,A,B,C,key", "q,x,y,,C"], r"a.csv:2: column `key` names an empty choice. Received: 'C'"),
     ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with `label_column`"),
     ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns .* with `choice_columns`"),
-    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* `text_column`$"),
+    (
+        "a.csv",
+        ["stem,A,B,C", "q,x,y,z"],
+        r"a.csv:1: no columns `question` and `label`. It has: 'stem', .* `text_column` and `label_column`$",
+    ),
     (
         "a.csv",
         ["x,question,A,B,key", "1,q,x,y,A"],
