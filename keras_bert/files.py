@@ -111,6 +111,46 @@ def _this_process():
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
+class LinesFile:
+    """A file that grows by whole lines, also if the program is interrupted or the disk is full.
+
+    It is opened by the first lines, so that an earlier file stays until there are some. A pipe or a device is written
+    to as it is.
+
+    Example:
+        with LinesFile("answers.jsonl") as file:
+            file.append("{}\\n")
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self._file = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, text):
+        """Writes lines at once; what UTF-8 cannot encode becomes `?`."""
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115 (`__exit__` closes it.)
+        start = self._file.tell() if self.path.is_file() else None
+        content = memoryview(text.encode("utf-8", "replace"))
+        try:
+            while content:
+                content = content[self._file.write(content) :]
+        except BaseException as error:
+            if start is not None:
+                self._file.truncate(start)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from None
+            raise
+
+
 @contextlib.contextmanager
 def _naming(path):
     """Turns the errors of a full disk, of any library, into one line that names the path."""

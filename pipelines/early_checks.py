@@ -108,6 +108,14 @@ def _config(model, revision=None):
     return config
 
 
+def local_config(model):
+    """Returns the content of the config of a model in a folder, empty for any other."""
+    path = locations.find(model)
+    if path is None or not path.is_dir():
+        return {}
+    return Folder(path).config or {}
+
+
 def _check_sizes(arguments, model, config):
     """Raises an error for more tokens or frozen blocks than a model has."""
     own = config.get("keras_bert")

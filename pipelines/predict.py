@@ -9,16 +9,17 @@
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
 `--model` is an argument for `keras_bert.load`, with any head. Texts are arguments, or the rows of a file: `.csv` or
-`.tsv` with the columns `text` and `pair`, or `question` and `context`; `.jsonl` with these keys; for multiple choice
-the formats of `run_multiple_choice`, labels are ignored; otherwise one text per line, with its pair separated by a tab.
-The default is the standard input.
+`.tsv` with the columns that the model was trained on, or `text` and `pair`, or `question` and `context`; `.jsonl` with
+these keys; for multiple choice the formats of `run_multiple_choice`, labels are ignored; otherwise one text per line,
+with its pair separated by a tab. The default is the standard input, `--input=-`. Files of any size are read in parts.
 
 With `--output`, writes a file in the format of its name: `.csv` and `.tsv` with all columns of `--input`, the fields of
 `LoadedBert.predict` and the score of each class; otherwise a line of JSON for each text, with the same columns. A field
 with the name of a column is called `predicted_...`. `tokens_read` is below `tokens` where the model did not read all of
 a text; a message counts these texts. Without `--output`, prints a table of labels and probabilities, or
 of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other heads lines to read for arguments, and
-JSON for files. With `--server` (TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model.
+JSON for files. Answers are written as they come, and whole lines stay if the command is interrupted. With `--server`
+(TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model.
 """
 
 import functools
@@ -31,24 +32,37 @@ import sys
 import numpy as np
 
 from keras_bert import other_models
-from keras_bert.data.sources import ROWS
+from keras_bert.data import text_files
+from keras_bert.data.sources import ROWS, source
 from keras_bert.data.text_files import decoded, suffix
-from keras_bert.files import replacing
 from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client
+from keras_bert.tasks.classification.data import OWN
+from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.text.token_counts import CutTexts, told_once
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
+from .early_checks import check_files, local_config
 
 _CHUNK = 64  # Batches whose texts are sorted by length together.
+_HEAD = 1000  # Rows of a file to check before TensorFlow starts.
+# The inputs of models by a part of the names of their architectures, as far as these tell them.
+_INPUTS = {
+    "ForSequenceClassification": [("text",), ("text", "pair")],
+    "ForTokenClassification": [("text",)],
+    "ForQuestionAnswering": [("question", "context")],
+}
+_KNOWN_TASKS = (None, *OWN, *TASKS, "tagging", "questions")
 _EXPORTED = ("sequence_length", "beam_size", "length_penalty", "hypothesis", "multi_label", "temperature")
 
 
 class Arguments(CommandArguments):
-    input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line.", is_file=True, section="data")
-    text_column: str = flag(None, "Column of the text or question; default: `text` or `question`.")
-    pair_column: str = flag(None, "Column of the second text or context; default: `pair` or `context`.")
+    input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line; - for the input.", section="data")
+    text_column: str = flag(None, "Column of the text or question; default: that of training, `text` or `question`.")
+    pair_column: str = flag(
+        None, "Column of the second text or context; default: as in training, or `pair` or `context`."
+    )
     choice_columns: list[str] = flag(
         None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
     )
@@ -91,23 +105,31 @@ class Arguments(CommandArguments):
         """Whether `--input` has rows with columns."""
         return bool(self.input) and suffix(pathlib.Path(self.input)) in ROWS
 
+    @property
+    def input_file(self):
+        """The path of the file of texts, or `None` for the standard input."""
+        return None if self.input == "-" else self.input
+
     @functools.cached_property
     def content(self):
-        """The bytes of the file of the texts or of the context, or of the standard input, which can be read once."""
-        if path := self.context_file if self.question else self.input:
-            return pathlib.Path(path).read_bytes()
-        if sys.stdin.isatty():
-            print(f"type {'the context' if self.question else 'one text per line'}; Ctrl-D ends", file=sys.stderr)
-        return sys.stdin.buffer.read()
+        """The bytes of the file of the context, or of the standard input, which can be read once."""
+        if self.context_file:
+            return pathlib.Path(self.context_file).read_bytes()
+        return _standard_input("the context").read()
 
-    @property
+    @functools.cached_property
     def lines(self):
-        """The name of the file of texts, and its lines."""
-        name = self.input or "standard input"
-        lines = common_flags.text_lines(self.content, name)
-        if not lines:
+        """The name of the file of texts, and an iterator over its lines, the first of which have been read."""
+        name = self.input_file or "standard input"
+        if self.input_file:
+            texts = text_files.stream_text(pathlib.Path(self.input_file), blank_end=True)
+        else:
+            texts = text_files.text_of(_standard_input("one text per line"), name, blank_end=True)
+        # Of the standard input, further lines may be written later.
+        head = list(itertools.islice(texts, _HEAD if self.input_file else 1))
+        if not head:
             raise ValueError(f"{name}: there is no text")
-        return name, lines
+        return name, map(text_files.without_end, itertools.chain(head, texts))
 
     @property
     def questions(self):
@@ -123,8 +145,15 @@ class Arguments(CommandArguments):
         return [{"question": question, "context": context} for question in self.question]
 
 
+def _standard_input(expected):
+    if sys.stdin.isatty():
+        print(f"type {expected}; Ctrl-D ends", file=sys.stderr)
+    return sys.stdin.buffer
+
+
 def check(arguments):
-    output, texts = arguments.output, arguments.input or arguments.context_file
+    check_files("input", arguments.input_file)
+    output, texts = arguments.output, arguments.input_file or arguments.context_file
     tables = f"for rows with columns, --input with {', '.join(ROWS)}"
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
@@ -142,6 +171,31 @@ def check(arguments):
         _ = arguments.questions
     elif not arguments.positional and not arguments.is_table:
         _ = arguments.lines
+    elif not arguments.positional:
+        _check_table(arguments)
+
+
+def _check_table(arguments):
+    """Reads the head of a table, to find a missing column or another encoding before TensorFlow starts."""
+    from keras_bert.tasks import prediction_files
+
+    origin = source(arguments.input)
+    config = {} if arguments.server or arguments.plugins else local_config(arguments.model)
+    facts = config.get("keras_bert")
+    facts = facts if isinstance(facts, dict) else {}
+    kind = next((kind for kind in _INPUTS if any(kind in name for name in config.get("architectures") or ())), None)
+    if kind is None or facts.get("task") not in _KNOWN_TASKS:  # Others have rows of their own.
+        rows = origin.stream()
+    else:
+        allowed = _INPUTS[kind]
+        if arguments.candidate_labels or facts.get("pair") is False:
+            allowed = allowed[:1]
+        elif facts.get("pair"):
+            allowed = allowed[-1:]
+        columns = arguments.values("text_column", "pair_column", "choice_columns")
+        rows = prediction_files.stream_texts(origin, allowed, **columns, known=facts.get("columns"))
+    for _ in itertools.islice(rows, _HEAD):
+        pass
 
 
 def _single_label(label, exception):
@@ -152,34 +206,51 @@ def _single_label(label, exception):
 
 
 def main(arguments):
-    allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
-    rows = arguments.questions if arguments.question else _rows(arguments, allowed)
-    if allowed is not None and tuple(rows[0]) not in allowed:
-        raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
+    allowed, predict, known = (_served_model if arguments.server else _loaded_model)(arguments)
+    parts = _answered(arguments, _rows(arguments, allowed, known), allowed, predict)
     with told_once():
-        _answer(arguments, rows, predict)
+        if arguments.output:
+            _write(arguments, parts)
+        else:
+            _print(arguments, parts)
 
 
-def _answer(arguments, rows, predict):
-    """Prints or writes the answers to all rows."""
+def _answered(arguments, rows, allowed, predict):
+    """Yields parts of the rows with their answers: lists of the rows of the file, of the texts, and of the answers.
+
+    The first part is a batch, so that there are answers soon; the later ones grow, and `predict` sorts the texts of a
+    part by length.
+    """
+    size = arguments.batch_size
+    while part := list(itertools.islice(rows, size)):
+        records, texts = map(list, zip(*part, strict=True))
+        if allowed is not None and tuple(texts[0]) not in allowed:
+            raise _wrong_inputs(arguments, tuple(texts[0]), allowed)
+        yield records, texts, predict(texts)
+        size = min(2 * size, arguments.batch_size * _CHUNK)
+
+
+def _print(arguments, parts):
+    is_first = True
+    for _, texts, answers in parts:
+        for line in _lines(arguments, texts, answers, is_first):
+            print(line, flush=True)
+        is_first = False
+
+
+def _write(arguments, parts):
     from keras_bert.tasks import prediction_files
 
-    size = arguments.batch_size * _CHUNK
-    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
-    if not arguments.output:
-        for part in parts:
-            for line in _lines(arguments, part, predict(part), is_first=part is parts[0]):
-                print(line, flush=True)
-        return
-    columns = list(rows[0]), arguments.text_column, arguments.pair_column
-    records = prediction_files.read_records(arguments.input, *columns) if arguments.is_table else []
-    if len(records) != len(rows):  # A table without names of columns.
-        records = [None] * len(rows)
-    answers = itertools.chain.from_iterable(map(predict, parts))
     delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
-    with replacing(arguments.output) as temporary:
-        prediction_files.write(temporary, zip(records, rows, answers, strict=True), delimiter)
-    print(f"wrote {len(rows):,} answers to {arguments.output}")
+    with prediction_files.AnswersFile(arguments.output, delimiter) as file:
+        try:
+            for records, texts, answers in parts:
+                file.write(zip(records, texts, answers, strict=True))
+        except BaseException:
+            if file.count:
+                print(f"wrote the first {file.count:,} answers to {arguments.output}", file=sys.stderr)
+            raise
+    print(f"wrote {file.count:,} answers to {arguments.output}")
 
 
 def _wrong_inputs(arguments, names, allowed):
@@ -211,9 +282,9 @@ def _lines(arguments, rows, answers, is_first):
 
 
 def _loaded_model(arguments):
-    """Returns the names of the inputs that the model takes, and its function from rows to answers.
+    """Returns the names of the inputs that the model takes, its function from rows to answers, and its columns.
 
-    `None` stands for the names of a task whose rows are its own.
+    `None` stands for the names of a task whose rows are its own, and for columns that the model does not know.
     """
     from keras_bert.heads.registry import answering
     from keras_bert.tasks.registry import task_of
@@ -227,7 +298,8 @@ def _loaded_model(arguments):
     is_plain = arguments.candidate_labels or translates
     task = None if is_plain else task_of(bert)
     allowed = [("text",)] if is_plain else None if task and task.asked else answering(bert.head).inputs(bert)
-    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options)
+    known = getattr(bert, "columns", None)
+    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options), known
 
 
 def _served_model(arguments):
@@ -237,7 +309,7 @@ def _served_model(arguments):
     if labels := arguments.candidate_labels:
         _check_served_labels(model, labels, signatures)
         ask = functools.partial(_ask, arguments, client, ("text", "labels"), signature="zero_shot")
-        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows])
+        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows]), None
     inputs, outputs = signatures["serving_default"]["inputs"], signatures["serving_default"]["outputs"]
     if n_best and not {"answer", "mask_count", "translations"}.intersection(outputs):
         raise ValueError(f"--n_best: the served {model} has one answer to each text. Expected no --n_best")
@@ -249,7 +321,7 @@ def _served_model(arguments):
         raise ValueError(f"--n_best: the served {model} gives {beams} translations. Received: {n_best}")
     # The second input comes last.
     names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
-    return [tuple(names)], functools.partial(_ask, arguments, client, names)
+    return [tuple(names)], functools.partial(_ask, arguments, client, names), None
 
 
 def _check_served_labels(model, labels, signatures):
@@ -284,30 +356,34 @@ def rectangles(rows, batch_size):
             yield alike[start : start + batch_size]
 
 
-def _rows(arguments, allowed):
-    """Returns the texts as dicts."""
+def _rows(arguments, allowed, known):
+    """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
     from keras_bert.tasks import prediction_files
 
+    if arguments.question:
+        return ((None, row) for row in arguments.questions)
     if allowed is None:
         if not arguments.is_table:
             raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
         arguments.only(False, "for models without rows of their own", "text_column", "pair_column", "choice_columns")
-        return prediction_files.read_own(arguments.input)
+        return prediction_files.stream_own(arguments.input)
     given = list(arguments.positional)
     if given and arguments.input:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")
     if given and "question" in allowed[0]:
         usage = "--question=... with --context_file=FILE or the context as argument"
         raise ValueError(f"{arguments.model} answers questions. Use {usage}")
+    if arguments.is_table:
+        columns = arguments.values("text_column", "pair_column", "choice_columns")
+        return prediction_files.stream_texts(arguments.input, allowed, **columns, known=known)
     if given:
         # Without pairs, each argument is a text; so is each with masks to fill.
         single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))
         lines = [[text] for text in given] if single else [given]
-        return [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
-    if arguments.is_table:
-        columns = arguments.values("text_column", "pair_column", "choice_columns")
-        return prediction_files.read_texts(arguments.input, allowed, **columns)
-    return prediction_files.from_lines(*arguments.lines, allowed)
+        texts = [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
+    else:
+        texts = prediction_files.from_lines(*arguments.lines, allowed)
+    return ((None, row) for row in texts)
 
 
 if __name__ == "__main__":

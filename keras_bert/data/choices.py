@@ -10,6 +10,7 @@ row is too long, and the question is kept.
 import collections
 import dataclasses
 import functools
+import itertools
 import logging
 import re
 import string
@@ -101,9 +102,7 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     """
     origin = _flattened(source(path))
     columns = _layout(origin, text, choices, label, labeled)
-    flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
-    flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
-    raw_rows = origin.rows(_TEXTS[:1] if columns.header else flags, columns.header)
+    raw_rows = origin.rows(_wanted(columns), columns.header)
     if labeled is False and columns.label and _are_hidden(origin, raw_rows, columns):
         columns = dataclasses.replace(columns, label=None)
     start = columns.first_label if first_label is None else first_label
@@ -156,6 +155,40 @@ class _Question:
     choices: list
     label: str | int | None  # `None` in files without labels.
     names: list | None  # Those that the row gives its choices, for the label.
+
+
+def _wanted(columns):
+    """Returns the columns that the rows must have, and the parameters that name them."""
+    if columns.header:
+        return _TEXTS[:1]
+    flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
+    flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
+    return flags
+
+
+def stream_texts(path, text=None, choices=None):
+    """Yields each row of a source or file, and a dict of its text and its choices, see `read`; labels are ignored.
+
+    Of a table without names of columns, the row is `None`.
+    """
+    original = source(path)
+    origin = _flattened(original)
+    columns = _layout(origin, text, choices, None, None)
+    rows = origin.stream(_wanted(columns), columns.header)
+    head = list(itertools.islice(rows, _LOOKED_AT))
+    if not head:
+        raise ValueError(f"{origin}: no rows")
+    if not columns.header:
+        _tell_aside(origin, _left_aside(columns, head))
+    records = original.stream() if origin is not original else None
+    for line, row in itertools.chain(head, rows):
+        if isinstance(row, ValueError):
+            raise row
+        question, options, _ = _row(columns, None, origin.place(line), row)
+        record = None if columns.header else row
+        if records is not None:  # As it is in the file.
+            _, record = next(records)
+        yield record, {"text": question, "choices": options}
 
 
 def _question(columns, place, record):
@@ -247,8 +280,12 @@ def _string(place, value):
 
 def tell_aside(origin, examples):
     """Warns of columns with texts that are not read."""
-    if examples.aside:
-        names = ", ".join(f"`{name}`" for name in examples.aside)
+    _tell_aside(origin, examples.aside)
+
+
+def _tell_aside(origin, names):
+    if names:
+        names = ", ".join(f"`{name}`" for name in names)
         _LOG.warning("%s: %s not read, name the column of the text with `text_column`", origin, names)
 
 

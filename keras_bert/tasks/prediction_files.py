@@ -1,16 +1,18 @@
 """Texts to predict, from files and lines, as dicts that `LoadedBert.predict` takes; its answers as lines and files."""
 
 import csv
+import io
 import itertools
+import logging
 import math
 import types
 
 import numpy as np
 
 from keras_bert.data import choices as multiple_choice
-from keras_bert.data.sources import converted, source
+from keras_bert.data.sources import Place, source
 from keras_bert.data.text_files import as_text, is_blank
-from keras_bert.files import json_text
+from keras_bert.files import LinesFile, json_text
 from keras_bert.heads.answers import flat
 from keras_bert.tasks.classification.predictions import (
     multi_label_table,
@@ -20,51 +22,102 @@ from keras_bert.tasks.classification.predictions import (
 )
 from keras_bert.text.token_counts import without_counts
 
-# The argument of `read_texts` that names the column of an input.
+_LOG = logging.getLogger("keras_bert")
+# The argument of `stream_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
 _SHOWN = 40  # Characters of a text in a table.
 _AROUND = 200  # Number of context characters to show on each side of an answer.
 
 
-def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None):
-    """Returns the rows of a source, or of the file of a path, as dicts of strings; `choices` is a list of strings.
+def read_texts(path, allowed, **columns):
+    """Returns the rows of a source, or of the file of a path, as dicts of strings, see `stream_texts`."""
+    return [texts for _, texts in stream_texts(path, allowed, **columns)]
 
-    Other columns are ignored; texts may be empty, except for multiple choice. Of `allowed`, the inputs that the model
-    takes, such as `[("text",), ("text", "pair")]`, the last one whose columns the rows have is read. Columns default to
-    the names of the inputs; for choices, see `data.choices.read`.
+
+def stream_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None, known=None):
+    """Yields the rows of a source, or of the file of a path: as they are, and their texts.
+
+    Texts are dicts of strings; `choices` is a list of strings. Other columns are ignored; texts may be empty, except
+    for multiple choice. Of a table without names of columns, the row as it is is `None`. For columns see
+    `columns_of`; for those of choices `data.choices.read`.
     """
-    path = source(path)
+    origin = source(path)
     if "choices" in allowed[0]:
-        read = multiple_choice.read(path, text_column, choice_columns, labeled=None)
-        multiple_choice.tell_aside(path, read)
-        return [{"text": text, "choices": choices} for text, choices in zip(read.text, read.choices, strict=True)]
+        yield from multiple_choice.stream_texts(origin, *_choice_columns(origin, text_column, choice_columns, known))
+        return
+    wanted = columns_of(origin, allowed, text_column, pair_column, choice_columns, known)
+    is_empty = True
+    for line, record in origin.stream({column: _ARGUMENTS.get(name) for name, column in wanted.items()}):
+        if isinstance(record, ValueError):
+            raise record
+        place = Place(origin, line)
+        yield record, {name: _value(place, column, record[column]) for name, column in wanted.items()}
+        is_empty = False
+    if is_empty:
+        raise ValueError(f"{origin}: no rows")
+
+
+def columns_of(origin, allowed, text_column=None, pair_column=None, choice_columns=None, known=None):
+    """Returns the columns of the inputs by name, from the head of a source.
+
+    Of `allowed`, the inputs that the model takes, such as `[("text",), ("text", "pair")]`, the last one whose columns
+    the rows have is read. Columns default to the `known` ones, those that the model was trained on, by input; if the
+    source lacks them, to the names of the inputs.
+    """
     if choice_columns:
         raise ValueError(f"`choice_columns` requires a multiple-choice model. Received: {','.join(choice_columns)}")
     given = {"text_column": text_column, "pair_column": pair_column}
-    candidates = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
-    # The wanted columns determine the delimiter of CSV.
-    found = [path.names(() if path.typed else names.values()) for names in candidates]
-    present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
-    wanted = present[-1] if present else candidates[0]
-    rows = path.rows({column: _ARGUMENTS.get(name) for name, column in wanted.items()})
-
-    def row(place, record):
-        return {name: _value(place, column, record[column]) for name, column in wanted.items()}
-
-    return [texts for _, _, texts in converted(path, rows, row)]
-
-
-def read_own(path):
-    """Returns the rows of a file as they are, dicts by column, which a task of its own rows takes."""
-    path = source(path)
-    return [record for _, _, record in converted(path, path.rows(), lambda place, record: record)]
+    by_name = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
+    remembered = [
+        {name: given.get(_ARGUMENTS.get(name)) or (known or {}).get(name) or name for name in names}
+        for names in allowed
+    ]
+    found = _last_present(origin, remembered)
+    if found is None and remembered != by_name:
+        found = _last_present(origin, by_name)
+        if found is not None:
+            _tell_others(origin, remembered[-1].values(), found.values())
+    return found or by_name[0]
 
 
-def read_records(path, names, text_column=None, pair_column=None):
-    """Returns the rows of a file as dicts by column, of which `read_texts` has read those of the inputs `names`."""
-    given = {"text_column": text_column, "pair_column": pair_column}
-    wanted = [given.get(_ARGUMENTS.get(name)) or name for name in names if "choices" not in names]
-    return [record for _, record in source(path).rows(wanted)]
+def _last_present(origin, candidates):
+    """Returns the last columns by input that a source has, or `None`."""
+    found = None
+    for columns in candidates:
+        # The wanted columns determine the delimiter of CSV.
+        names = origin.names(() if origin.typed else columns.values())
+        if set(columns.values()) <= set(names):
+            found = columns
+    return found
+
+
+def _choice_columns(origin, text_column, choice_columns, known):
+    """Returns the column of the text and those of the choices: the given ones, or those that the model knows."""
+    if text_column or choice_columns or not known:
+        return text_column, choice_columns
+    text, choices = known.get("text"), known.get("choices")
+    names = origin.names(() if origin.typed else [text])
+    if {text, *choices} <= set(names):
+        return text, choices
+    return None, None
+
+
+def _tell_others(origin, missing, columns):
+    missing, columns = (" and ".join(f"`{name}`" for name in names) for names in (missing, columns))
+    _LOG.info("%s: no %s, which the model was trained on; read as %s", origin, missing, columns)
+
+
+def stream_own(path):
+    """Yields the rows of a file as they are, dicts by column, twice: a task of its own rows takes them."""
+    origin = source(path)
+    is_empty = True
+    for _, record in origin.stream():
+        if isinstance(record, ValueError):
+            raise record
+        yield record, record
+        is_empty = False
+    if is_empty:
+        raise ValueError(f"{origin}: no rows")
 
 
 def _value(place, column, value):
@@ -74,14 +127,23 @@ def _value(place, column, value):
 
 
 def from_lines(name, lines, allowed):
-    """Converts lines, whose parts are separated by tabs, all like the first one; `name` is that of the file."""
-    lines = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
-    if len(lines) > 1 and tuple(lines[0][1]) in allowed:  # Names of columns, not a text.
-        lines = lines[1:]
-    if len(lines[0][1]) > 1:  # For single texts, a blank line is an empty text.
-        lines = [(number, parts) for number, parts in lines if not is_blank(parts)]
-    fitting = _fitting(lines[0][1], allowed)
-    return [from_parts(f"{name}:{number}", parts, fitting or allowed) for number, parts in lines]
+    """Yields the texts of lines, whose parts are separated by tabs, all like the first one; `name` is the file's."""
+    numbered = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+    first = next(numbered)
+    second = next(numbered, None)
+    if second is None or tuple(first[1]) not in allowed:  # Otherwise names of columns, not a text.
+        numbered = itertools.chain([first], [] if second is None else [second], numbered)
+    else:
+        first = second
+        numbered = itertools.chain([second], numbered)
+    fitting = None
+    is_single = len(first[1]) == 1
+    for number, parts in numbered:
+        if not is_single and is_blank(parts):  # For single texts, a blank line is an empty text.
+            continue
+        if fitting is None:
+            fitting = _fitting(parts, allowed) or allowed
+        yield from_parts(f"{name}:{number}", parts, fitting)
 
 
 def from_parts(place, parts, allowed):
@@ -122,25 +184,47 @@ def json_line(row, answer, keep=False):
 
 
 def write(path, parts, delimiter=None):
-    """Writes answers as a table, or without `delimiter` as a line of JSON for each text.
+    """Writes answers, see `AnswersFile`."""
+    with AnswersFile(path, delimiter) as file:
+        file.write(parts)
 
-    `parts` are (record, row, answer): the row of the file that the texts are from, or `None`; the texts; the answer.
-    """
-    if delimiter is None:
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(
-                f"{json_line(record or row, answer, keep=record is not None)}\n" for record, row, answer in parts
-            )
-        return
-    # Columns of the user stay as they are.
-    rows = (_merged(_cells(record or row), _as_texts(_cells(_rounded(flat(answer))))) for record, row, answer in parts)
-    with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
-        first = next(rows)
+
+class AnswersFile(LinesFile):
+    """A file of answers, which grows by whole lines: a table, or without `delimiter` a line of JSON for each text."""
+
+    def __init__(self, path, delimiter=None):
+        super().__init__(path)
+        self.count = 0  # Of the answers.
+        self._delimiter = delimiter
+        self._columns = None
+
+    def write(self, parts):
+        """Appends answers; `parts` are (record, row, answer): the row of the file, or `None`; the texts; the answer."""
+        parts = list(parts)
+        if self._delimiter is None:
+            lines = [f"{json_line(record or row, answer, keep=record is not None)}\n" for record, row, answer in parts]
+            self.append("".join(lines))
+        else:
+            self.append(self._table(parts))
+        self.count += len(parts)
+
+    def _table(self, parts):
+        """Returns the lines of a table; the first ones begin with the names of its columns."""
+        # Columns of the user stay as they are.
+        rows = [
+            _merged(_cells(record or row), _as_texts(_cells(_rounded(flat(answer))))) for record, row, answer in parts
+        ]
+        is_new = self._columns is None
+        if is_new:
+            self._columns = list(rows[0])
+        text = io.StringIO()
         # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
-        lines = types.SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
-        writer = csv.DictWriter(lines, list(first), delimiter=delimiter, lineterminator="\r\n")
-        writer.writeheader()
-        writer.writerows(itertools.chain([first], rows))
+        lines = types.SimpleNamespace(write=lambda line: text.write(line.removesuffix("\r\n") + "\n"))
+        writer = csv.DictWriter(lines, self._columns, delimiter=self._delimiter, lineterminator="\r\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
 
 
 def _merged(columns, answer):

@@ -262,12 +262,17 @@ def test_files(model, tmp_path):
         assert [row[label] for row in rows] == [LABELS[index] for index in expected(given).argmax(-1)]
 
 
-def test_a_line_with_the_names_of_columns_is_no_text():
-    assert prediction_files.from_lines("stdin", ["text", "a"], [("text",)]) == [{"text": "a"}]
-    assert prediction_files.from_lines("stdin", ["text\tpair", "a\tb"], [("text", "pair")]) == [
-        {"text": "a", "pair": "b"}
-    ]
-    assert prediction_files.from_lines("stdin", ["text"], [("text",)]) == [{"text": "text"}]
+@pytest.mark.parametrize(
+    ("lines", "allowed", "expected"),
+    [
+        (["text", "a"], [("text",)], [{"text": "a"}]),
+        (["text\tpair", "a\tb"], [("text", "pair")], [{"text": "a", "pair": "b"}]),
+        (["text"], [("text",)], [{"text": "text"}]),
+        (["text", "", "a"], [("text",)], [{"text": ""}, {"text": "a"}]),
+    ],
+)
+def test_a_line_with_the_names_of_columns_is_no_text(lines, allowed, expected):
+    assert list(prediction_files.from_lines("stdin", lines, allowed)) == expected
 
 
 def test_nested_answers_in_a_table(tmp_path):
