@@ -130,12 +130,9 @@ def from_lines(name, lines, allowed):
     """Yields the texts of lines, whose parts are separated by tabs, all like the first one; `name` is the file's."""
     numbered = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
     first = next(numbered)
-    second = next(numbered, None)
-    if second is None or tuple(first[1]) not in allowed:  # Otherwise names of columns, not a text.
-        numbered = itertools.chain([first], [] if second is None else [second], numbered)
-    else:
-        first = second
-        numbered = itertools.chain([second], numbered)
+    if tuple(first[1]) in allowed:  # Names of columns, not a text, if there are texts below.
+        first = next(numbered, first)
+    numbered = itertools.chain([first], numbered)
     fitting = None
     is_single = len(first[1]) == 1
     for number, parts in numbered:

@@ -30,7 +30,11 @@ FILES = {
     "e.txt": "a O\n",
     "texts.txt": "a\n",
     "latin.txt": "caf\xe9\n",
+    "latin.csv": "text\na\ncaf\xe9\n",
+    "body.csv": "title,body\na,b\n",
     "empty.txt": "\n",
+    "classes/config.json": '{"architectures": ["BertForSequenceClassification"], "keras_bert": {"pair": false}}',
+    "asked/config.json": '{"architectures": ["BertForQuestionAnswering"]}',
     "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n",
     "rows.jsonl": '{"translation": {"b": "c", "a": "d"}}\n',
     "learned.json": '{"positions": "learned"}',
@@ -84,6 +88,12 @@ COMMANDS = {
 MISTAKES = """
 glue --model=bert_tiny_bookz -> bert_tiny_bookz: no such checkpoint. Did you mean bert_tiny_books? Tried: the path
 glue --model=none/at/all --text_column=b -> t.csv:1: no column `b`. It has: 'text', 'label'. Name another one with
+predict --model=classes --input=body.csv -> body.csv:1: no column `text`. It has: 'title', 'body'. Name another one with
+predict --model=classes --input=t.csv --text_column=b -> t.csv:1: no column `b`. It has: 'text', 'label'. Name another
+predict --model=asked --input=t.csv -> t.csv:1: no column `question`. It has: 'text', 'label'. Name another one with
+predict --model=classes --input=latin.csv -> latin.csv:3: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8
+predict --input=latin.csv -> latin.csv:3: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8
+predict --input=none.csv -> --input=none.csv: no such file
 glue --model= -> --model is required for classification: a directory or a name such as google-bert/bert-base-uncased
 glue --freeze_layers=5 -> --freeze_layers: expected from 0 to 4, the number of blocks. Received: 5
 glue --report_to=wandbb -> --report_to must be one of tensorboard, wandb, mlflow. Received: 'wandbb'

@@ -2,6 +2,10 @@
 
 import csv
 import json
+import subprocess
+import sys
+import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -373,6 +377,90 @@ def test_files_of_choices(tmp_path):
         prediction_files.read_texts(tmp_path / "one.jsonl", names)
     with pytest.raises(ValueError, match=r"expected text and at least 2 choices. Received: 2 text\(s\)"):
         prediction_files.from_parts("the arguments", ["a", "b"], names)
+
+
+def stub(monkeypatch, predict):
+    """Replaces the model by a function of rows."""
+    monkeypatch.setattr("pipelines.predict._loaded_model", lambda arguments: ([("text",)], predict, None))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+    stub(monkeypatch, lambda rows: [{"value": float(len(row["text"]))} for row in rows])
+    monkeypatch.setattr("keras_bert.data.text_files._BLOCK", 1 << 14)
+    peaks = []
+    for count in (3000, 30000):
+        for name, line in (("texts.csv", "{0},text {0}\n"), ("texts.jsonl", '{{"text": "text {0}"}}\n')):
+            header = "id,text\n" if name.endswith("csv") else ""
+            (tmp_path / name).write_text(header + "".join(map(line.format, range(count))))
+            tracemalloc.start()
+            flags = [f"--input={tmp_path / name}", f"--output={tmp_path}/answers.csv", "--batch_size=8"]
+            assert call(PROGRAM, "--model=bert_tiny_books", *flags).startswith(f"wrote {count:,} answers")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        with open(tmp_path / "answers.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["text"] for row in rows] == [f"text {number}" for number in range(count)]
+        assert [float(row["value"]) for row in rows] == [len(row["text"]) for row in rows]
+    assert max(peaks[2:]) < 1.3 * max(peaks[:2])
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_answers_are_written_as_they_come(tmp_path, monkeypatch, suffix):
+    """Parts grow from one batch; before the next one is read, its answers are in the file, whole lines."""
+    output = tmp_path / f"answers.{suffix}"
+    seen = []
+
+    def predict(rows):
+        written = output.read_text().count("\n") if output.exists() else 0
+        seen.append((len(rows), written - (suffix == "csv" and written > 0)))
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return [{"value": 1.0} for _ in rows]
+
+    stub(monkeypatch, predict)
+    (tmp_path / "texts.tsv").write_text("text\n" + "a\n" * 100)
+    with pytest.raises(KeyboardInterrupt):
+        call(
+            PROGRAM, "--model=bert_tiny_books", f"--input={tmp_path}/texts.tsv", f"--output={output}", "--batch_size=2"
+        )
+    assert seen == [(2, 0), (4, 2), (8, 6), (16, 14)]
+    assert output.read_text().endswith("\n")
+    assert output.read_text().count("\n") == 14 + (suffix == "csv")
+
+
+def test_a_pipe_is_answered_before_it_ends(tmp_path):
+    """Lines of the standard input, or of `--input=-`, are answered while its writer waits for the answers."""
+    before = "from pipelines import predict\npredict._loaded_model = lambda _: ([('text',)], lambda rows: rows, None)"
+    code = f"import sys, runpy\n{before}\nfrom pipelines import predict as program, command\n"
+    code += "command.run(program.__doc__, program.Arguments, program.main, program.check, True, tensorflow=False)"
+    flags = ["--model=bert_tiny_books", "--batch_size=1", "--input=-"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        timer = threading.Timer(100, program.kill)
+        timer.start()
+        program.stdin.write("a\n")
+        program.stdin.flush()
+        assert json.loads(program.stdout.readline()) == {"text": "a", "predicted_text": "a"}
+        program.stdin.write("b\nc\n")
+        program.stdin.close()
+        assert program.stdout.read().count("\n") == 2
+    timer.cancel()
+    assert program.returncode == 0
+
+
+def test_an_error_behind_the_first_parts(tmp_path, monkeypatch, capsys):
+    """Answers before it stay; its place is that in the file."""
+    stub(monkeypatch, lambda rows: [{"value": 1.0} for _ in rows])
+    lines = ['{"text": "a"}'] * 2000
+    lines[1500] = '{"text": 5}'
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+    flags = [f"--input={tmp_path}/texts.jsonl", f"--output={tmp_path}/answers.jsonl"]
+    message = mistake(PROGRAM, "--model=bert_tiny_books", *flags)
+    assert message == f"{tmp_path}/texts.jsonl:1501: column `text` must be a string. Received: 5"
+    count = (tmp_path / "answers.jsonl").read_text().count("\n")
+    assert 0 < count < 1500
+    assert f"wrote the first {count:,} answers" in capsys.readouterr().err
 
 
 def test_requests_have_rows_of_equally_many_choices():
