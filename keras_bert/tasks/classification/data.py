@@ -386,9 +386,26 @@ def read_table(
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
-    read_label = functools.partial(_label, column=label_column, regression=regression)
+    types = {}
+    read_label = functools.partial(_label, column=label_column, regression=regression, types=types)
     columns = [] if label_column is None else [label_column]
-    return _read_examples(path, text_column, pair_column, columns, read_label, labels, skip_bad_rows)
+    examples = _read_examples(path, text_column, pair_column, columns, read_label, labels, skip_bad_rows)
+    _check_one_type(label_column, types)
+    return examples
+
+
+def _check_one_type(column, types):
+    """Raises an error if labels of JSON are strings in some rows and numbers in others, as `fit` does.
+
+    `types` has the place and the first label that is a string, under `True`, and the first one that is none.
+    """
+    if len(types) > 1:
+        place, text = types[True]
+        other_place, number = types[False]
+        raise ValueError(
+            f"{cell(place, column)} is the string {text!r:.50}, and in {other_place} {number!r:.50}. Expected one "
+            "type: strings or numbers"
+        )
 
 
 def _read_examples(path, text_column, pair_column, label_columns, read_label, labels=None, skip_bad_rows=None):
@@ -429,7 +446,7 @@ def _read_examples(path, text_column, pair_column, label_columns, read_label, la
     return Examples(text, pair, found, list(ids), skipped=skipped)
 
 
-def _label(place, record, column, regression):
+def _label(place, record, column, regression, types):
     label = record[column]
     if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
         raise ValueError(f"{cell(place, column)} must be a string or a number. Received: {label!r}{missing(label)}")
@@ -444,6 +461,7 @@ def _label(place, record, column, regression):
     name = class_name(label)
     if not name:
         raise ValueError(f"{cell(place, column)} is empty")
+    types.setdefault(isinstance(label, str), (place, label))
     return name
 
 

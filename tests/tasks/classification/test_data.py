@@ -8,6 +8,7 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.data import in_memory
 from keras_bert.data.sources import Memory, stream_rows
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, parse_threshold, read_table
@@ -410,3 +411,20 @@ def test_threshold_flag():
     for value in ("0", "1", "nan", "each"):
         with pytest.raises(ValueError, match=f"`threshold` must be shared, per_label, or a number .*={value}"):
             parse_threshold(value)
+
+
+def test_labels_of_one_type(tmp_path):
+    """JSON lines with strings and numbers are refused as `fit` refuses such targets; CSV has strings alone."""
+    rows = [("a", "pos"), ("b", 1), ("c", "neg"), ("d", 0)]
+    path = write(
+        tmp_path / "a.jsonl", "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
+    )
+    message = (
+        rf"a.jsonl:1: column `label` is the string 'pos', and in {path}:2 1. Expected one type: strings or numbers"
+    )
+    with pytest.raises(ValueError, match=message):
+        own_data("classification", path, path, text="text")
+    with pytest.raises(ValueError, match="the targets are strings and numbers, 'pos' and 1. Expected one type"):
+        in_memory.read([text for text, _ in rows], [label for _, label in rows])
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    assert own_data("classification", path, path, text="text").task.labels == ("0", "1", "neg", "pos")
