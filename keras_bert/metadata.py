@@ -13,6 +13,7 @@ _STORED = {
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
     "task_settings": ("an object", (dict,)),
+    "columns": ("an object of names of columns", (dict,)),
     "keep_special_tokens": ("a list of strings", (list,)),
     "positions": _STRING,
     "head_options": ("an object", (dict,)),
@@ -27,6 +28,7 @@ _SETTINGS: tuple[str, ...] = (
     "null_threshold",
     "thresholds",
     "task_settings",
+    "columns",
     "prompts",
 )
 _SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
@@ -48,6 +50,7 @@ class Metadata:
     null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
     task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.
+    columns: dict | None = None  # The columns that it was trained on by input, "text" and "pair".
     pooling: str | None = None  # This and the next three: see `build_embedder`. Of several poolings, a tuple.
     normalize: bool = False
     projection: int | None = None
@@ -94,7 +97,11 @@ class Metadata:
         stored = {name: values[name] for name in _STORED if values.get(name) is not None}
         for name, value in stored.items():
             expected, kinds = _STORED[name]
-            strings = value if name == "keep_special_tokens" and isinstance(value, list) else ()
+            strings = ()
+            if name == "keep_special_tokens" and isinstance(value, list):
+                strings = value
+            elif name == "columns" and isinstance(value, dict):
+                strings = value.values()
             if type(value) not in kinds or not all(isinstance(each, str) for each in strings):
                 raise ValueError(f"`{name}` in `keras_bert` must be {expected}. Received: {name}={value!r:.200}")
         return cls(**stored)

@@ -85,6 +85,7 @@ class LoadedModels:
     null_threshold: float | None
     thresholds: float | list | None
     task_settings: dict | None
+    columns: dict | None
     pooling: Any
     normalize: bool
     projection: int | None

@@ -22,6 +22,7 @@ CLASSIFIED_PAIRS = (
 )
 QUERIES = ("query", "question", "anchor", "premise", "sentence1", "text")
 PASSAGES = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
+_INPUTS = {"text", "pair"}
 
 
 def listed(values):
@@ -172,6 +173,28 @@ def text_columns(frame, target=None):
     if target is not None:
         names = [name for name in names if name != target and name not in _LABELS]
     return known_pair(names) or names
+
+
+def with_known_columns(texts, columns):
+    """Returns texts that a model can take: of a data frame, or of dicts, the columns that it was trained on.
+
+    `columns` are the names by input, "text" and "pair", or `None`. Data without these columns stay as they are; so do
+    inputs by their own names, which the model may refuse.
+    """
+    if not columns:
+        return texts
+    names = list(columns.values())
+    if is_frame(texts):
+        is_known = set(names) <= set(texts.columns) and not set(texts.columns) <= _INPUTS
+        return texts[names] if is_known else texts
+    is_single = isinstance(texts, dict)
+    rows = [texts] if is_single else texts
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return texts
+    if not all(set(names) <= row.keys() and not row.keys() <= _INPUTS for row in rows):
+        return texts
+    rows = [{name: row[column] for name, column in columns.items()} for row in rows]
+    return rows[0] if is_single else rows
 
 
 def known_pair(names):

@@ -57,6 +57,7 @@ class Answerer:
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         bert, head = self._bert, self._head
+        texts = in_memory.with_known_columns(texts, bert.columns)
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
         self._check_options(n_best, options)
         allowed = [*head.inputs(bert), *([_WORDS] if head.takes_words else [])]

@@ -222,6 +222,7 @@ class Finetuning:
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
         self.callbacks, self.save_every, self.results, self.before = [], None, None, None
         self.programs = Programs()
+        self.named_columns = {}  # `columns` of data in Python, which the task does not see.
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -291,7 +292,7 @@ class Finetuning:
                 model_type=getattr(bert, "model_type", None),
                 task_settings=self.task.stored_settings or None,
                 overwrite=True,  # The best model yet replaces the one before, which the grid may have from another.
-                **self.task.save_options(logits),
+                **{**self.task.save_options(logits), **self.named_columns},
                 **options,
             )
 

@@ -86,6 +86,7 @@ class FitData:
     train: Memory
     dev: Memory  # That of `train` without validation.
     facts: dict  # What to tell about the texts.
+    columns: dict = dataclasses.field(default_factory=dict)  # `columns` of the metadata, if the rows have none of them.
 
     @property
     def held_out(self):
@@ -196,8 +197,24 @@ def read_data(texts, targets, task, validation, split, seed):
         facts["texts"] = f"pairs of the columns {first!r} and {second!r}"
     source = Memory("texts", task_rows(task, "texts", *train))
     return FitData(
-        task, source, source if dev is train else Memory("validation", task_rows(task, "validation", *dev)), facts
+        task,
+        source,
+        source if dev is train else Memory("validation", task_rows(task, "validation", *dev)),
+        facts,
+        {"columns": _frame_columns(texts, column, train[0][0])},
     )
+
+
+def _frame_columns(texts, target, first):
+    """Returns the columns of the texts of a data frame by input; `None` for other data."""
+    if not in_memory.is_frame(texts):
+        return None
+    names = list(map(str, in_memory.text_columns(texts, target)))
+    if isinstance(first, str) and len(names) == 1:
+        return {"text": names[0]}
+    if isinstance(first, tuple) and len(names) == 2:
+        return {"text": names[0], "pair": names[1]}
+    return None
 
 
 def _of_rows(rows, targets, task, validation, split, seed):
@@ -280,6 +297,7 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
             finetuning.run_class, finetuning.evaluated_on = _TrainedOnAll, "the training data"
         finetuning.grid_runs.counts_earlier, finetuning.grid_runs.names = False, _DATA
         finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
+        finetuning.named_columns = data.columns
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())

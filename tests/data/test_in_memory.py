@@ -322,3 +322,21 @@ def test_names_win_over_the_order_of_columns(names):
             assert next(row for _, row in data.train.values) == {"text": "a", "pair": "c", "label": "x"}
         unknown = make({"b": ["c", "d"], "a": ["a", "b"]})
         assert in_memory.read(unknown)[0] == [("c", "a"), ("d", "b")]
+
+
+def test_columns_that_a_model_was_trained_on():
+    """Of frames and dicts; inputs by their own names, and data without the columns, stay as they are."""
+    pandas = pytest.importorskip("pandas")
+    rows = [{"id": 1, "title": "c", "review": "a b"}, {"id": 2, "title": "d", "review": "e"}]
+    known = {"text": "review", "pair": "title"}
+    frame = in_memory.with_known_columns(pandas.DataFrame(rows), known)
+    assert list(frame.columns) == ["review", "title"]
+    assert in_memory.read(frame)[0] == [("a b", "c"), ("e", "d")]
+    expected = [{"text": "a b", "pair": "c"}, {"text": "e", "pair": "d"}]
+    assert in_memory.with_known_columns(rows, known) == expected
+    assert in_memory.with_known_columns(rows[0], known) == expected[0]
+    for columns in (None, {}, {"text": "body"}):
+        assert in_memory.with_known_columns(rows, columns) is rows
+    pair = [{"text": "a", "pair": "b"}]
+    assert in_memory.with_known_columns(pair, {"text": "text"}) is pair
+    assert in_memory.with_known_columns(["a"], known) == ["a"]

@@ -379,6 +379,36 @@ def test_files_of_choices(tmp_path):
         prediction_files.from_parts("the arguments", ["a", "b"], names)
 
 
+def test_columns_that_the_model_was_trained_on(build, pieces, tmp_path, caplog):
+    """They are found in a new file; flags win; a file without them is read as before, and a line says so."""
+    columns = {"text": "review"}
+    keras_bert.save(
+        build("classification"), tmp_path / "model", pieces, labels=["a", "b", "c"], pair=False, columns=columns
+    )
+    bert = keras_bert.load(tmp_path / "model")
+    assert bert.columns == columns
+    bert.save(tmp_path / "again")
+    stored = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert stored["keras_bert"]["columns"] == columns
+    (tmp_path / "new.csv").write_text("id,text,review\n1,a,b c\n")
+    (tmp_path / "old.csv").write_text("id,text\n1,a\n")
+    for name, flags, text in (
+        ("new.csv", [], "b c"),
+        ("new.csv", ["--text_column=text"], "a"),
+        ("old.csv", [], "a"),
+    ):
+        caplog.clear()
+        with caplog.at_level("INFO", "keras_bert"):
+            flags = [f"--input={tmp_path / name}", f"--output={tmp_path}/answers.jsonl", *flags]
+            call(PROGRAM, f"--model={tmp_path}/model", *flags)
+        (answer,) = map(json.loads, (tmp_path / "answers.jsonl").read_text().splitlines())
+        assert answer["score"] == pytest.approx(bert.predict(text)["score"], rel=1e-4)
+        told = f"{tmp_path}/old.csv: no `review`, which the model was trained on; read as `text`" in caplog.messages
+        assert told == (name == "old.csv")
+    (answer,) = bert.predict([{"id": 1, "review": "b c"}])
+    assert answer["score"] == pytest.approx(bert.predict("b c")["score"], rel=1e-5)
+
+
 def stub(monkeypatch, predict):
     """Replaces the model by a function of rows."""
     monkeypatch.setattr("pipelines.predict._loaded_model", lambda arguments: ([("text",)], predict, None))

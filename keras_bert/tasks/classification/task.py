@@ -252,7 +252,9 @@ class ClassificationTask(Task):
 
     def save_options(self, logits):
         labels = list(self.spec.labels) or None
-        return {"labels": labels, "task": self.spec.name, "pair": self.spec.pair is not None}
+        columns = {"text": self.spec.text, "pair": self.spec.pair}
+        columns = {name: column for name, column in columns.items() if column is not None}
+        return {"labels": labels, "task": self.spec.name, "pair": self.spec.pair is not None, "columns": columns}
 
     def export_options(self, bert):
         example = dict(zip(("text", "pair"), (column[0] for column in self._own.columns), strict=False))
