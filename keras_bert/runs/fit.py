@@ -201,18 +201,18 @@ def read_data(texts, targets, task, validation, split, seed):
         source,
         source if dev is train else Memory("validation", task_rows(task, "validation", *dev)),
         facts,
-        {"columns": _frame_columns(texts, column, train[0][0])},
+        {"columns": _frame_columns(task, texts, column, train[0][0])},
     )
 
 
-def _frame_columns(texts, target, first):
+def _frame_columns(task, texts, target, first):
     """Returns the columns of the texts of a data frame by input; `None` for other data."""
     if not in_memory.is_frame(texts):
         return None
     names = list(map(str, in_memory.text_columns(texts, target)))
     if isinstance(first, str) and len(names) == 1:
         return {"text": names[0]}
-    if isinstance(first, tuple) and len(names) == 2:
+    if isinstance(first, tuple) and len(names) == 2 and head_named(task.head).takes_pair:
         return {"text": names[0], "pair": names[1]}
     return None
 

@@ -543,6 +543,8 @@ def test_columns_of_frames(start, caplog):
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
     other = frame[["class_name", "b", "a"]]
     data = fit.read_data(frame, "class_name", None, other, None, 1)
+    assert data.columns == {"columns": {"text": "a", "pair": "b"}}
+    assert fit.read_data(["a", "b"], ["x", "y"], None, None, None, 1).columns == {"columns": None}
     rows = [{"text": "b c", "pair": "e", "label": "x"}, {"text": "d", "pair": "f g", "label": "y"}]
     assert [row for _, row in data.train.values] == [row for _, row in data.dev.values] == rows
     with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
