@@ -189,7 +189,7 @@ def _users():
     """Plugins are found, and what they register is forgotten."""
     modules = set(sys.modules)
     path = sys.path[:]
-    sys.path.insert(0, str(ROOT / "tests" / "extending"))
+    sys.path.append(str(ROOT / "tests" / "extending"))  # After the files of the page.
     try:
         with forgetting_registrations(), mock.patch("keras_bert.pipelines.plugins.LOADED", []):
             yield
