@@ -49,7 +49,7 @@ class RetrievalData:
     relevance: dict  # By query id, the grades of passages by passage id.
 
 
-def read_passages(path, text_column="text", first_id=0):
+def read_passages(path, text_column="text", *, first_id=0):
     """Yields the passages of a file.
 
     Args:
@@ -110,7 +110,7 @@ def read_relevance(path):
 def passage_reader(passages, text_column="text", first_id=0):
     """Returns a function that yields the passages, of a file or of data in Python, from the first one."""
     if isinstance(passages, str | pathlib.Path):
-        return functools.partial(read_passages, passages, text_column, first_id)
+        return functools.partial(read_passages, passages, text_column, first_id=first_id)
     rows = [_passage(number, passage, first_id) for number, passage in enumerate(passages)]
     if not rows:
         raise ValueError("`passages` must not be empty")
