@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count
 from keras_bert.data.batch_source import BatchSource
-from keras_bert.data.bucketing import epoch_generator, planned_dataset, row_lengths, to_tensors
+from keras_bert.data.bucketing import epoch_generator, is_ragged, planned_dataset, row_lengths, to_tensors
+from keras_bert.data.token_rows import CompactRows, as_tensor, sequence_lengths
 
 MOST_TEXTS = 64  # In a row.
 _FACTORS = (1, 1.1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
@@ -60,13 +61,13 @@ class PackedBatches(BatchSource):
         check_count("batch_size", batch_size)
         check_count("seed", seed, 0)
         self.shuffle, self.seed = shuffle, seed
-        if not all(isinstance(inputs.get(name), tf.RaggedTensor) for name in _INPUTS):
+        if not all(is_ragged(inputs.get(name)) for name in _INPUTS):
             raise ValueError(
                 f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
             )
         self._inputs, self._targets = to_tensors({name: inputs[name] for name in _INPUTS}), to_tensors(targets)
         self._lengths = row_lengths(self._inputs, self._targets)
-        tokens = self._inputs["token_ids"].row_lengths().numpy()
+        tokens = sequence_lengths(self._inputs["token_ids"])
         if longer := np.flatnonzero(tokens < self._lengths).tolist():
             text = longer[0]
             raise ValueError(
@@ -79,7 +80,7 @@ class PackedBatches(BatchSource):
         longest = int(self._lengths.max())
         sizes = [int(longest * factor) for factor in _FACTORS] if sequence_length is None else [sequence_length]
         check_count("sequence_length", sizes[0], longest)
-        kinds = {isinstance(feature, tf.RaggedTensor) for feature in tf.nest.flatten(self._targets)}
+        kinds = {is_ragged(feature) for feature in tf.nest.flatten(self._targets)}
         if len(kinds) > 1:
             raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
         self._per_token = kinds == {True}
@@ -200,16 +201,18 @@ def pack(features, lengths, packed, size: int):
 
 def _in_rows(feature, packed, size, padding=0):
     """Concatenates the texts of each row, `(rows, size)`, and pads the rows."""
-    texts = tf.gather(feature, tf.boolean_mask(packed, packed >= 0))
-    counts = tf.reduce_sum(tf.cast(packed >= 0, feature.row_splits.dtype), 1)
+    chosen = tf.boolean_mask(packed, packed >= 0)
+    texts = feature.ragged(chosen) if isinstance(feature, CompactRows) else tf.gather(feature, chosen)
+    counts = tf.reduce_sum(tf.cast(packed >= 0, texts.row_splits.dtype), 1)
     rows = tf.RaggedTensor.from_row_lengths(texts, counts).merge_dims(1, 2)
     return rows.to_tensor(padding, shape=[packed.shape[0], size])
 
 
 def _padded(feature, lengths, padding):
     """Pads each text of a ragged feature to its length."""
-    missing = lengths - feature.row_lengths().numpy()
+    missing = lengths - sequence_lengths(feature)
     if not missing.any():
         return feature
+    feature = as_tensor(feature)
     pad_values = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
     return tf.concat([feature, tf.RaggedTensor.from_row_lengths(pad_values, missing)], 1)

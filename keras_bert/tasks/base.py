@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
+from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
 from keras_bert.reports.judged import Judged, JudgedNumbers
@@ -32,7 +33,7 @@ class Split:
 
     name: str  # The key of the logits and scores.
     examples: Any  # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
-    inputs: Any  # Dict of ragged model inputs.
+    inputs: Any  # Dict of ragged model inputs, compact ones where tokens are many, see `data/token_rows.py`.
     targets: Any  # What the loss of the task takes.
     batch_size: int = 64  # Rows to evaluate at a time.
 
@@ -44,7 +45,7 @@ class Split:
     @property
     def lengths(self):
         """The number of tokens of each row."""
-        return self.inputs["token_ids"].row_lengths().numpy()
+        return sequence_lengths(self.inputs["token_ids"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +93,8 @@ class Labelled:
 
 
 def first_known(targets):
-    """Returns the first target that is neither missing nor empty, or `None`."""
-    return next((target for target in targets or () if target is not None and target != []), None)
+    """Returns the first target that is neither missing nor an empty list or tuple, or `None`."""
+    return next((target for target in targets or () if target is not None and target not in ([], ())), None)
 
 
 def start_text(model, bert):

@@ -178,16 +178,20 @@ class TextPreprocessor(keras.layers.Layer):
 
     def ragged(self, inputs):
         """Same as a call, but without padding, for `Batches`: a dict of ragged tensors `(texts, tokens)`."""
-        inputs, parts = as_strings(inputs), []
+        inputs = as_strings(inputs)
         if inputs["text"].shape.rank == 0:
             packed = self.call(inputs)
             return {name: ids[: tf.reduce_sum(packed["padding_mask"])] for name, ids in packed.items()}
+        parts = list(self.ragged_parts(inputs))
+        return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
+
+    def ragged_parts(self, inputs):
+        """Yields what `ragged` returns in parts of a few thousand texts."""
+        inputs = as_strings(inputs)
         rows = int(tf.size(inputs["text"]))
         for start in range(0, max(rows, 1), _CHUNK):
             packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
-            lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
-            parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()})
-        return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
+            yield unpadded(packed)
 
     def with_choices(self, text, choices):
         """Pairs each text with its choices, for multiple choice.
@@ -270,6 +274,12 @@ class TextPreprocessor(keras.layers.Layer):
             "truncation": self.truncation,
             "padding": self.padding,
         }
+
+
+def unpadded(packed):
+    """Returns model inputs `(batch, length)` without padding, a dict of ragged tensors."""
+    lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
+    return {name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()}
 
 
 def _unflatten(ids, text):

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.bucketing import Batches
+from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import add_array, replacing
 from keras_bert.training.distribution import dividing, gather_rows, replica_dataset
 from keras_bert.training.progress import track
@@ -187,6 +188,7 @@ def rows_fingerprint(inputs):
     digest = hashlib.sha256()
     for name in sorted(inputs):
         digest.update(name.encode())
-        add_array(digest, inputs[name].row_splits.numpy())
-        add_array(digest, inputs[name].values.numpy())
+        feature = as_tensor(inputs[name])
+        add_array(digest, feature.row_splits.numpy())
+        add_array(digest, feature.values.numpy())
     return digest.hexdigest()

@@ -537,6 +537,25 @@ def test_similarity_of_a_sentence_encoder(start, tmp_path, function):
     assert bert.evaluate(triplets, verbose=False)["accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
 
 
+def test_a_sentence_encoder_of_nan_has_no_scores(start, tmp_path):
+    """NaN compares as false: the right passage was the first one of all."""
+    bert = keras_bert.load(start)
+    model = keras_bert.build_embedder(bert.encoder)
+    model.weights[0].assign(np.full(model.weights[0].shape, np.nan, "float32"))
+    keras_bert.save(model, tmp_path, bert.vocabulary)
+    bert = keras_bert.load(tmp_path)
+    triplets = [(first, second, TEXTS[0]) for first, second in PAIRS]
+    for rows, scores in ((PAIRS, None), (PAIRS, [0.5] * len(PAIRS)), (triplets, None)):
+        with pytest.raises(FloatingPointError, match="must be finite. Received: NaN or infinity"):
+            bert.evaluate(rows, scores, verbose=False)
+
+
+def test_a_first_tuple_of_no_labels():
+    """Tuples are read as lists are."""
+    for targets in ([(), ("x",)], [[], ["x"]]):
+        assert fit.infer(["a", "b"], targets).name == "multi_label"
+
+
 def test_columns_of_frames(start, caplog):
     """Columns that are read as pairs are named."""
     pandas = pytest.importorskip("pandas")

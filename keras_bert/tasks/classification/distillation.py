@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 
 import numpy as np
-import tensorflow as tf
 
+from keras_bert.data.token_rows import joined
 from keras_bert.reports.page import base_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task, start_text
@@ -90,7 +90,7 @@ class DistillationTask(Task):
         (inputs, labels), targets = self._inner.train[0](), {"teacher_logits": logits["train"]}
         if self._unlabelled is not None:
             more, zeros = self._inner.features(self._examples["unlabelled"])
-            inputs = {name: tf.concat([values, more[name]], axis=0) for name, values in inputs.items()}
+            inputs = {name: joined([values, more[name]]) for name, values in inputs.items()}
             targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
             targets["teacher_logits"] = np.concatenate([logits["train"], logits["unlabelled"]])
             labels = np.concatenate([labels, zeros])

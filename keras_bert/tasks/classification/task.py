@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import scipy.special
-import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_not_negative
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.sources import source
+from keras_bert.data.token_rows import compact_parts, take
 from keras_bert.files import write_text
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.comparisons import compared
@@ -170,13 +170,13 @@ class ClassificationTask(Task):
 
     def _rows(self, rows):
         inputs, labels = self.train[0]()
-        return {name: tf.gather(values, rows) for name, values in inputs.items()}, labels[rows]
+        return {name: take(values, rows) for name, values in inputs.items()}, labels[rows]
 
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
         labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows", show=len(examples) > 2):  # `evaluate` has 2 of its own.
-            return self.preprocessor.ragged(texts(examples)), labels
+            return compact_parts(self.preprocessor.ragged_parts(texts(examples))), labels
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""

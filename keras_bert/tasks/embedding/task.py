@@ -6,9 +6,9 @@ import functools
 import keras
 import numpy as np
 import tensorflow as tf
-from scipy import stats
 
 from keras_bert.data.pair_bucketing import TowerBatches
+from keras_bert.data.token_rows import compact_parts, sequence_lengths, take, uniform
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
@@ -16,6 +16,7 @@ from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.embedding.data import TARGETS, EmbeddingSettings, check_named_target, loss_name
+from keras_bert.tasks.logits import finite
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -159,7 +160,7 @@ class EmbeddingTask(Task):
         train, counts = self.examples["train"], []
         for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
             ids = self.splits["train"][0].inputs[f"{tower}_token_ids"]
-            lengths = ids.nested_row_lengths()[-1].numpy().reshape(len(train), -1)[:, 0]
+            lengths = sequence_lengths(ids).reshape(len(train), -1)[:, 0]
             counts.append(data_summary.token_counts(self.preprocessor, [texts], lengths))
         return np.max(counts, 0)
 
@@ -180,9 +181,13 @@ class EmbeddingTask(Task):
         queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
         right, others, order = self._dev_rows[2:]
         if right is not None:
-            found = ranks(queries, passages[: right.max() + 1, 0], right, others, function)
+            passages = finite(passages[: right.max() + 1, 0])
+            found = ranks(finite(queries), passages, right, others, function)
             return np.stack(found, 1)[np.argsort(order)]
-        return paired(queries[:, None], passages, function)
+        present = self._present()
+        similarities = paired(queries[:, None], passages, function)
+        finite(similarities[present])
+        return similarities
 
     def _scores(self, similarities):
         dev = self.examples["dev"]
@@ -295,14 +300,14 @@ def _card(data):
 
 
 def tower_inputs(queries, passages, preprocessor):
-    """Returns the inputs of `build_bi_encoder`, ragged. Equal texts are tokenized once.
+    """Returns the inputs of `build_bi_encoder`, compact. Equal texts are tokenized once.
 
     Shorter lists of `passages`, a list of lists, get absent passages, which have no tokens.
     """
     flat, count = _rectangle(passages)
     inputs = {f"query_{name}": ids for name, ids in _ragged(queries, preprocessor).items()}
     for name, ids in _ragged(flat, preprocessor).items():
-        inputs[f"passage_{name}"] = tf.RaggedTensor.from_uniform_row_length(ids, count)
+        inputs[f"passage_{name}"] = uniform(ids, count)
     return inputs
 
 
@@ -348,14 +353,22 @@ def _ragged(texts, preprocessor):
     """Returns the inputs of texts, without tokens for `None`."""
     numbers = text_ids(texts)
     distinct = [text for text in dict.fromkeys(texts) if text is not None]
-    inputs = preprocessor.ragged(distinct)
-    empty = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [0])
+    inputs = compact_parts(_with_empty_row(preprocessor.ragged_parts(distinct)))
     rows = np.where(numbers < 0, len(distinct), numbers)
-    return {name: tf.gather(tf.concat([ids, tf.cast(empty, ids.dtype)], 0), rows) for name, ids in inputs.items()}
+    return {name: take(ids, rows) for name, ids in inputs.items()}
+
+
+def _with_empty_row(parts):
+    """Yields dicts of ragged tensors, and then one of a row without tokens."""
+    for part in parts:
+        yield part
+    yield {name: tf.RaggedTensor.from_row_lengths(tf.zeros([0], ids.dtype), [0]) for name, ids in part.items()}
 
 
 def similarity_scores(similarities, scores):
     """Returns the correlations of similarities with scores: 0 if one of them is constant."""
+    from scipy import stats  # Takes a second, and `load` imports all tasks.
+
     constant = np.ptp(similarities) == 0 or np.ptp(scores) == 0
     return {
         "spearman": 0.0 if constant else float(stats.spearmanr(similarities, scores).statistic),

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.choices import COLUMNS, INDEX, TARGETS
+from keras_bert.data.token_rows import compact_parts, sequence_lengths, uniform
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
 from keras_bert.reports import page
@@ -20,6 +21,7 @@ from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
+from keras_bert.text.preprocessor import unpadded
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
 from keras_bert.training.progress import announced
@@ -227,26 +229,25 @@ def predictions_table(logits, choices, keys):
 
 
 def choice_inputs(examples, preprocessor):
-    """Returns the model inputs of `ChoiceExamples` for `Batches`, `(rows, choices, length)`, ragged in length.
+    """Returns the model inputs of `ChoiceExamples` for `Batches`, `(rows, choices, length)`, compact.
 
     All rows have as many choices as the longest; absent choices have the length 0.
     """
-    texts, choices = examples.text, _rectangle(examples.choices)
-    parts = []
+    choices = _rectangle(examples.choices)
+    flat = compact_parts(_ragged_parts(examples.text, choices, preprocessor))
+    return {name: uniform(values, len(choices[0])) for name, values in flat.items()}
+
+
+def _ragged_parts(texts, choices, preprocessor):
+    """Yields the model inputs of all choices of some thousand rows, `(rows * choices, length)`, ragged."""
     for start in range(0, len(texts), _ROWS):
         packed = preprocessor.with_choices(texts[start : start + _ROWS], choices[start : start + _ROWS])
-        lengths = tf.reshape(tf.reduce_sum(packed["padding_mask"], -1), [-1])
-        flat = {name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()}
-        parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in flat.items()})
-    width = len(choices[0])
-    flat = {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
-    return {name: tf.RaggedTensor.from_uniform_row_length(values, width) for name, values in flat.items()}
+        yield unpadded({name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()})
 
 
 def choice_lengths(inputs):
     """Returns the number of tokens of each choice, `(rows, choices)`; 0 for absent ones."""
-    ids = inputs["token_ids"]
-    return ids.values.row_lengths().numpy().reshape(int(ids.nrows()), -1)
+    return sequence_lengths(inputs["token_ids"])
 
 
 def _full_lengths(examples, preprocessor, lengths):

@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.token_rows import compact_parts, take
 from keras_bert.text import packing
+from keras_bert.text.preprocessor import unpadded
 from keras_bert.text.spans import Windows, best_spans, max_context, sliding_windows, span_probabilities, window_slices
 
 _TEXTS = 512  # Texts to tokenize at a time.
@@ -79,16 +81,15 @@ class QuestionWindows:
         return list(itertools.pairwise([0, *ends[last].tolist()]))
 
     def inputs(self, first=0, last=None):
-        """Returns ragged model inputs of a range of windows, as expected by `Batches`."""
-        part = _part(self.windows, first, last)
-        parts = []
+        """Returns the compact model inputs of a range of windows, for `Batches`."""
+        return compact_parts(self._ragged_parts(_part(self.windows, first, last)))
+
+    def _ragged_parts(self, part):
         for begin in range(0, len(part.start), _WINDOWS):
             some = _part(part, begin, begin + _WINDOWS)
             context = Windows(tf.gather(self.questions.context, some.example), some.start, some.length)
-            packed = self._preprocessor.pack(tf.gather(self._asked, some.example), window_slices(self._ids, context))
-            lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
-            parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()})
-        return {name: tf.concat([packed[name] for packed in parts], 0) for name in parts[0]}
+            asked = tf.gather(self._asked, some.example)
+            yield unpadded(self._preprocessor.pack(asked, window_slices(self._ids, context)))
 
     def targets(self):
         """Returns the positions of the answers, int32 `start` and `end` `(windows,)`; 0, i.e. `[CLS]`, for none."""
@@ -105,7 +106,7 @@ class QuestionWindows:
         """Returns inputs and targets for training, without the windows of `unmapped` questions."""
         unmapped = np.isin(self.questions.ids, self.unmapped)
         rows = np.flatnonzero(~unmapped[self.windows.example.numpy()])
-        inputs = {name: tf.gather(values, rows) for name, values in self.inputs().items()}
+        inputs = {name: take(values, rows) for name, values in self.inputs().items()}
         return inputs, {name: values[rows] for name, values in self.targets().items()}
 
     def logits(self, predict):

@@ -182,6 +182,8 @@ class QuestionAnsweringTask(Task):
         return answers, threshold, predictions.score(self._dev.questions, answers, threshold)
 
     def _answers(self, windows, logits):
+        for name in ("start", "end"):
+            finite(logits[name])
         return windows.answers(logits, self.settings.n_best, self.settings.max_answer_length)
 
     def dev_logits(self, predict):

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.token_rows import compact_parts
 from keras_bert.heads.answers import character_offsets
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN, Entity
 from keras_bert.text.entities import parse
-from keras_bert.text.spans import half_stride, max_context, sliding_windows, window_slices
+from keras_bert.text.preprocessor import unpadded
+from keras_bert.text.spans import Windows, half_stride, max_context, sliding_windows, window_slices
 
 _CHUNK = 2**12  # Sentences to tokenize at a time.
 _WINDOWS = 2**12  # Windows to predict at a time.
@@ -115,11 +117,13 @@ class TaggingWindows:
         return list(map(tuple, offsets.tolist()))
 
     def inputs(self, first=0, last=None):
-        """Returns ragged model inputs of a range of windows, as expected by `Batches`."""
-        windows = type(self.windows)(*(part[first:last] for part in self.windows))
-        packed = self._preprocessor.pack(window_slices(self._units, windows))
-        lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
-        return {name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()}
+        """Returns the compact model inputs of a range of windows, for `Batches`."""
+        return compact_parts(self._ragged_parts(Windows(*(part[first:last] for part in self.windows))))
+
+    def _ragged_parts(self, windows):
+        for begin in range(0, max(len(windows.length), 1), _WINDOWS):
+            some = Windows(*(part[begin : begin + _WINDOWS] for part in windows))
+            yield unpadded(self._preprocessor.pack(window_slices(self._units, some)))
 
     def targets(self):
         """Returns the label ids of the tokens of each window, ragged int32; -1 for tokens that are ignored."""

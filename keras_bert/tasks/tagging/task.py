@@ -117,10 +117,11 @@ class TaggingTask(Task):
         return token_batches(functools.partial(Batches, inputs, targets, seed=seed), batch_size, grouped)
 
     def score(self, targets, outputs):
-        return self._scores("dev", finite(self._windows["dev"].from_outputs(outputs)))
+        return self._scores("dev", self._windows["dev"].from_outputs(outputs))
 
     def _scores(self, split, logits):
         windows = self._windows[split]
+        logits = finite(logits)
         if self.plain:
             return metrics.word_scores(windows.sentences.tags, windows.tags(logits))
         return metrics.entity_scores(windows.sentences.entities, windows.entities(logits))

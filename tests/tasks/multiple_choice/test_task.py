@@ -53,7 +53,7 @@ def test_rows_of_three_to_five_choices(tmp_path, bert):
     )
     inputs, labels = task.train[0]()
     assert labels.tolist() == [4, 0, 2]
-    assert inputs["token_ids"].row_lengths(axis=2).to_list() == [
+    assert inputs["token_ids"].row_lengths().numpy().tolist() == [
         [6, 7, 6, 6, 6],  # [CLS] a b [SEP] d e [SEP]: truncated.
         [5, 5, 5, 0, 0],
         [6, 0, 5, 5, 0],

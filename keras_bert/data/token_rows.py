@@ -1,0 +1,249 @@
+"""Features of tokenized rows in few bytes: ids in the smallest type, and segments and masks as lengths.
+
+`compact` converts ragged tensors, and `pad_rows` of `data/bucketing.py` makes the same batches of both.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+_TYPES = (np.uint8, np.uint16, np.int32)
+
+
+class CompactRows:
+    """A feature of rows `(rows, length)` or `(rows, choices, length)`, which stands for a `tf.RaggedTensor`.
+
+    Attributes:
+        shape: `tf.TensorShape`; the length is `None`.
+        dtype: `tf.DType` of the values in batches.
+    """
+
+    shape: tf.TensorShape
+    dtype: tf.DType
+
+    def row_lengths(self):
+        """Returns the length of each sequence, int64 `(rows,)` or `(rows, choices)`."""
+        raise NotImplementedError
+
+    def take(self, rows):
+        """Returns the feature of some rows."""
+        raise NotImplementedError
+
+    def ragged(self, rows=None):
+        """Returns the feature of some rows, or of all, as a `tf.RaggedTensor`; works in graphs, too."""
+        raise NotImplementedError
+
+    def to_list(self):
+        """Returns the sequences as lists of lists."""
+        return self.ragged().to_list()
+
+    def padded(self, rows, length, padding=0):
+        """Returns the feature of some rows, dense, padded to a length."""
+        raise NotImplementedError
+
+    def uniform(self, count):
+        """Returns the sequences `(rows * count, length)` as `(rows, count, length)`."""
+        raise NotImplementedError
+
+
+class Ids(CompactRows):
+    """Integers, kept in a smaller type than that of batches; `ragged` is in the smaller type."""
+
+    def __init__(self, ragged, dtype):
+        self._ragged, self.dtype, self.shape = ragged, dtype, ragged.shape
+
+    def row_lengths(self):
+        lengths = self._ragged.nested_row_lengths()[-1]
+        return tf.reshape(lengths, [int(size) for size in self.shape[:-1]])
+
+    def take(self, rows):
+        return Ids(tf.gather(self._ragged, rows), self.dtype)
+
+    def ragged(self, rows=None):
+        taken = self._ragged if rows is None else tf.gather(self._ragged, rows)
+        return taken.with_flat_values(tf.cast(taken.flat_values, self.dtype))
+
+    def padded(self, rows, length, padding=0):
+        return pad_ragged(self.ragged(rows), rows.shape[0], self.shape, length, padding)
+
+    def uniform(self, count):
+        return Ids(tf.RaggedTensor.from_uniform_row_length(self._ragged, count), self.dtype)
+
+    @classmethod
+    def joined(cls, parts):
+        """Returns the rows of several `Ids` one after another."""
+        kept = np.result_type(*(part._ragged.dtype.as_numpy_dtype for part in parts))
+        features = [part._ragged.with_flat_values(tf.cast(part._ragged.flat_values, kept)) for part in parts]
+        return cls(tf.concat(features, 0), parts[0].dtype)
+
+
+class Runs(CompactRows):
+    """Zeros and then ones in each sequence: segments, or a mask. `starts` are the places of the first ones."""
+
+    def __init__(self, starts, lengths, dtype):
+        self._starts, self._lengths, self.dtype = starts, lengths, dtype
+        self.shape = tf.TensorShape([*lengths.shape, None])
+
+    def row_lengths(self):
+        return tf.cast(self._lengths, tf.int64)
+
+    def take(self, rows):
+        return Runs(tf.gather(self._starts, rows), tf.gather(self._lengths, rows), self.dtype)
+
+    def ragged(self, rows=None):
+        taken = self if rows is None else self.take(rows)
+        lengths = tf.reshape(tf.cast(taken._lengths, tf.int64), [-1])
+        starts = tf.reshape(tf.cast(taken._starts, tf.int64), [-1])
+        places = tf.ragged.range(lengths)
+        values = tf.cast(places.values >= tf.gather(starts, places.value_rowids()), self.dtype)
+        sequences = tf.RaggedTensor.from_row_splits(values, tf.cast(places.row_splits, tf.int64), validate=False)
+        if self.shape.rank == 2:
+            return sequences
+        return tf.RaggedTensor.from_uniform_row_length(sequences, int(self.shape[1]))
+
+    def padded(self, rows, length, padding=0):
+        lengths = tf.cast(tf.gather(self._lengths, rows), tf.int32)[..., tf.newaxis]
+        starts = tf.cast(tf.gather(self._starts, rows), tf.int32)[..., tf.newaxis]
+        places = tf.range(tf.cast(length, tf.int32))
+        values = tf.cast(places >= starts, self.dtype)
+        values = tf.where(places < lengths, values, tf.cast(padding, self.dtype))
+        return tf.ensure_shape(values, [rows.shape[0], *self.shape[1:]])
+
+    def uniform(self, count):
+        shape = [-1, count]
+        return Runs(tf.reshape(self._starts, shape), tf.reshape(self._lengths, shape), self.dtype)
+
+    @classmethod
+    def joined(cls, parts):
+        """Returns the rows of several `Runs` one after another."""
+        starts = np.concatenate([part._starts.numpy() for part in parts])
+        lengths = np.concatenate([part._lengths.numpy() for part in parts])
+        return cls(_constant(starts), _constant(lengths), parts[0].dtype)
+
+
+def compact(feature):
+    """Returns a ragged feature of integers as `Runs` or `Ids`; any other feature as it is.
+
+    Zeros and then ones in each sequence are `Runs`. Other features that no smaller type holds stay as they are.
+    """
+    if not isinstance(feature, tf.RaggedTensor) or not feature.dtype.is_integer or not _is_of_sequences(feature):
+        return feature
+    values = feature.flat_values.numpy()
+    splits = feature.nested_row_splits[-1].numpy()
+    if _are_runs(values, splits):
+        return _runs(feature, values, splits)
+    kept = _smallest_type(values)
+    if kept.itemsize >= values.dtype.itemsize:
+        return feature
+    return Ids(feature.with_flat_values(_constant(values.astype(kept))), feature.dtype)
+
+
+def compact_parts(parts):
+    """Returns the rows of dicts of ragged features, one after another, as a dict of compact features.
+
+    Each part is compacted when it is made, so that all rows are never there in their long form.
+    """
+    features = {}
+    for part in parts:
+        for name, feature in part.items():
+            features.setdefault(name, []).append(compact(feature))
+    return {name: joined(of_name) for name, of_name in features.items()}
+
+
+def joined(features):
+    """Returns the rows of several features, compact ones or tensors, one after another."""
+    features = list(features)
+    if len(features) == 1:
+        return features[0]
+    if all(isinstance(feature, Runs) for feature in features):
+        return Runs.joined(features)
+    if any(isinstance(feature, CompactRows) for feature in features):
+        features = [_as_ids(feature) for feature in features]
+    if all(isinstance(feature, Ids) for feature in features):
+        return Ids.joined(features)
+    return tf.concat([as_tensor(feature) for feature in features], 0)
+
+
+def _as_ids(feature):
+    """Returns a feature as `Ids`, where a smaller type holds it."""
+    if not isinstance(feature, Runs):
+        return feature
+    ragged = feature.ragged()
+    return Ids(ragged.with_flat_values(tf.cast(ragged.flat_values, tf.uint8)), feature.dtype)
+
+
+def take(feature, rows):
+    """Returns some rows of a feature, compact or a tensor."""
+    return feature.take(rows) if isinstance(feature, CompactRows) else tf.gather(feature, rows)
+
+
+def uniform(feature, count):
+    """Returns a feature of sequences `(rows * count, length)` as `(rows, count, length)`."""
+    if isinstance(feature, CompactRows):
+        return feature.uniform(count)
+    return tf.RaggedTensor.from_uniform_row_length(feature, count)
+
+
+def as_tensor(feature):
+    """Returns a feature, compact or a tensor, as a tensor."""
+    return feature.ragged() if isinstance(feature, CompactRows) else feature
+
+
+def sequence_lengths(feature):
+    """Returns the length of each sequence of a feature as an array, `(rows,)` or `(rows, choices)`."""
+    if isinstance(feature, CompactRows):
+        return feature.row_lengths().numpy()
+    lengths = feature.nested_row_lengths()[-1].numpy()
+    return lengths if feature.ragged_rank == 1 else lengths.reshape(int(feature.nrows()), -1)
+
+
+def pad_ragged(taken, rows, shape, length, padding):
+    """Pads a `tf.RaggedTensor` of some rows of a feature of this shape; values other than integers with zeros."""
+    shape = [rows, *shape[1:]]
+    padded = [-1 if size is None else size for size in shape]
+    padded[taken.ragged_rank] = length
+    pad_value = padding if taken.dtype.is_integer else None
+    return tf.ensure_shape(taken.to_tensor(pad_value, shape=tf.stack(padded)), shape)
+
+
+def _is_of_sequences(feature):
+    """Whether the values of a ragged feature are numbers, in sequences of which each row has one, or equally many."""
+    if feature.flat_values.shape.rank != 1:
+        return False
+    return feature.shape.rank == 2 or (feature.shape.rank == 3 and feature.shape[1] is not None)
+
+
+def _are_runs(values, splits):
+    """Whether each sequence is zeros and then ones."""
+    if values.size and (values.min() < 0 or values.max() > 1):
+        return False
+    falls = np.flatnonzero(values[1:] < values[:-1]) + 1
+    is_start = np.zeros(len(values) + 1, bool)
+    is_start[splits] = True
+    return bool(is_start[falls].all())
+
+
+def _runs(feature, values, splits):
+    before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    lengths = np.diff(splits)
+    starts = lengths - (before[splits[1:]] - before[splits[:-1]])
+    kept = _smallest_type(lengths)
+    shape = [int(size) for size in feature.shape[:-1]]
+    starts = _constant(starts.astype(kept).reshape(shape))
+    return Runs(starts, _constant(lengths.astype(kept).reshape(shape)), feature.dtype)
+
+
+def _smallest_type(values):
+    """Returns the smallest type that holds all values, their own one if that is none of `_TYPES`."""
+    if not values.size:
+        return np.dtype(_TYPES[0])
+    lowest, highest = int(values.min()), int(values.max())
+    for kind in map(np.dtype, _TYPES):
+        limits = np.iinfo(kind)
+        if limits.min <= lowest and highest <= limits.max:
+            return kind
+    return values.dtype
+
+
+def _constant(values):
+    with tf.device("CPU:0"):  # Batches are made there.
+        return tf.constant(values)
