@@ -30,8 +30,8 @@ from .plugins import LOADED, import_plugins
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
 _STARTING = "starting TensorFlow ..."
-# `learning_rate`, `learning_rate=0.1`; not a column of a file.
-_PARAMETER = re.compile(r"(?<!column )`(\w+)(=[^`]*)?`")
+# `learning_rate`, `learning_rate=0.1`; columns of a file, one or several, are matched before and have no group.
+_PARAMETER = re.compile(r"columns? `[^`]*`(?:(?:,| and) `[^`]*`)*|`(\w+)(=[^`]*)?`")
 _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 
 

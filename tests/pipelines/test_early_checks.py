@@ -90,7 +90,7 @@ glue --model=bert_tiny_bookz -> bert_tiny_bookz: no such checkpoint. Did you mea
 glue --model=none/at/all --text_column=b -> t.csv:1: no column `b`. It has: 'text', 'label'. Name another one with
 predict --model=classes --input=body.csv -> body.csv:1: no column `text`. It has: 'title', 'body'. Name another one with
 predict --model=classes --input=t.csv --text_column=b -> t.csv:1: no column `b`. It has: 'text', 'label'. Name another
-predict --model=asked --input=t.csv -> t.csv:1: no column `question` and `context`. It has: 'text', 'label'
+predict --model=asked --input=t.csv -> t.csv:1: no columns `question` and `context`. It has: 'text', 'label'
 predict --model=classes --input=latin.csv -> latin.csv:3: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8
 predict --input=latin.csv -> latin.csv:3: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8
 predict --input=none.csv -> --input=none.csv: no such file
