@@ -79,7 +79,7 @@ def import_plugins(plugins, verbose=False):
         _import(name, verbose)
     LOADED[:] = dict.fromkeys(names)
     if _FINDER.folders:
-        os.environ[_WORKERS] = json.dumps(_FINDER.folders)
+        os.environ[_WORKERS] = json.dumps(_FINDER.folders, allow_nan=False)
 
 
 def _add(folders):
