@@ -236,10 +236,12 @@ def test_lines_of_measured_numbers(tmp_path):
     assert (first, second) == ({"step": 1, "time": {"rows": 2.0}}, lines[1])
 
 
-# Calls of `json` that write no file: messages, a check of characters, and what TensorFlow Serving writes in responses.
+# Calls of `json` that write no file: messages, a check of characters, keys of traced programs, responses like those of
+# TensorFlow Serving.
 NO_FILES = {
     "keras_bert/text/tokenizer_json.py": 2,
     "keras_bert/data/sources.py": 1,
+    "keras_bert/training/program.py": 2,
     "keras_bert/data/in_memory.py": 1,
     "keras_bert/serving/server/rest.py": 1,
     "keras_bert/serving/rest_client.py": 1,

@@ -375,7 +375,7 @@ def build_index(
     if approximate is None and len(keys) > MANY:
         _tell_of_graphs(len(keys))
     facts = IndexFacts(
-        model=json.loads(json.dumps(model)),
+        model=json.loads(json.dumps(model, allow_nan=False)),
         name=name,
         source=index_files.fingerprint(keys),
         passages=len(keys),
