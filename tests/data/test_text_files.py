@@ -10,7 +10,11 @@ import pytest
 from keras_bert.data import text_files
 
 
-@pytest.mark.parametrize("content", [b"a\r\nb\n\n", b"\xef\xbb\xbfa\rb", gzip.compress(b"a\nb\n" * 9000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"a\r\nb\n\n", b"\xef\xbb\xbfa\rb", gzip.compress(b"a\nb\n" * 9000, mtime=0)],
+    ids=["lines", "carriage_returns", "gzip"],
+)
 def test_pipes_are_read_once(tmp_path, content):
     os.mkfifo(tmp_path / "pipe")
     for read in (text_files.read_lines, text_files.stream_lines):
