@@ -40,11 +40,10 @@ from keras_bert.training.callbacks import check_callbacks, with_loss
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
-from keras_bert.training.seeds import keras_seed, restore_keras_seed
+from keras_bert.training.seeds import keras_seed, restore_keras_seed, restore_tensorflow_seed, tensorflow_seed
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.
 _LOG = logging.getLogger("keras_bert")
-_NO_SEED = 87654321  # What TensorFlow uses if the program has not set a seed.
 _LOCK = threading.RLock()
 _SHOWING, _THREADS, _CONTEXT = threading.Lock(), [], contextlib.ExitStack()  # Of messages.
 # Names that other programs use, and what there is in their place.
@@ -464,20 +463,20 @@ def _split_options(task, options, bert):
 
 @contextlib.contextmanager
 def _kept_random_numbers():
-    """Keeps the random numbers of Python, NumPy and Keras, and TensorFlow's seed, for the program.
+    """Keeps the random numbers of Python, NumPy, Keras and TensorFlow for the program.
 
-    TensorFlow's random numbers start again from its seed: how many were drawn is not public. Random numbers belong to
-    the whole program: of several threads, one is in the block.
+    Ops of TensorFlow that have a seed of their own start again from it, as after `tf.random.set_seed`. Random numbers
+    belong to the whole program: of several threads, one is in the block.
     """
     with _LOCK:
-        python, numpy, (seed, _) = random.getstate(), np.random.get_state(), tf.compat.v1.get_seed(0)
-        of_keras = keras_seed()
+        python, numpy = random.getstate(), np.random.get_state()
+        of_keras, of_tensorflow = keras_seed(), tensorflow_seed()
         try:
             yield
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
-            tf.random.set_seed(None if seed == _NO_SEED else seed)
+            restore_tensorflow_seed(of_tensorflow)
             restore_keras_seed(of_keras)
 
 

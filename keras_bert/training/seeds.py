@@ -24,8 +24,7 @@ def set_random_seed(seed, keep_kernels=False):
     restore_keras_seed((seed, None, None))
     random.seed(seed)
     np.random.seed(seed)
-    eager = context.context()
-    eager._seed, eager._rng = seed, random.Random(seed)
+    restore_tensorflow_seed((seed, random.Random(seed)))
 
 
 def keras_seed():
@@ -42,3 +41,15 @@ def restore_keras_seed(values):
         generator.state.assign(state)
     global_state.set_global_attribute(_SEED, seed)
     global_state.set_global_attribute(_GENERATOR, generator)
+
+
+def tensorflow_seed():
+    """Returns TensorFlow's seed, and the generator of the seeds of its ops, for `restore_tensorflow_seed`."""
+    eager = context.context()
+    return eager._seed, getattr(eager, "_rng", None)  # There is no generator before the first seed.
+
+
+def restore_tensorflow_seed(values):
+    """Sets what `tensorflow_seed` has returned; TensorFlow keeps its compiled graphs."""
+    eager = context.context()
+    eager._seed, eager._rng = values

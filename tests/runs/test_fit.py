@@ -234,6 +234,7 @@ def test_state_of_the_program(start):
 
     keras.utils.set_random_seed(7)
     keras.random.uniform([])
+    tf.random.uniform([])
     expected = draw()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -241,7 +242,8 @@ def test_state_of_the_program(start):
         inputs = keras.Input([3])
         hidden = keras.layers.Dense(3)(inputs)
         keras.utils.set_random_seed(7)
-        keras.random.uniform([])  # Keras' generator is one that has drawn.
+        keras.random.uniform([])  # The generators of Keras and TensorFlow are some that have drawn.
+        tf.random.uniform([])
         stop = keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True)
         )

@@ -132,6 +132,17 @@ def from_a_file_to_answers(name, checkpoint, tmp_path):
         metrics=task.score,
     )
     scores = trainer.fit(batches, epochs=1, evaluation=dev)
+    asked = []
+
+    def fitted(batches):
+        asked.append(batches)
+        return trainer.fitted_outputs(batches)
+
+    kept, predicted = task.dev_logits(fitted), task.dev_logits(trainer.predict)
+    assert any(batches is dev for batches in asked)  # They are not predicted again.
+    assert {key: array.tobytes() for key, array in kept.items()} == {
+        key: array.tobytes() for key, array in predicted.items()
+    }
     logits, test = ([logits(trainer.predict)] for logits in (task.dev_logits, task.test_logits))
     logits, test = ({key: task.combine([run[key] for run in runs]) for key in runs[0]} for runs in (logits, test))
     findings = task.conclude(logits, test, tmp_path / "out")

@@ -187,7 +187,7 @@ class QuestionAnsweringTask(Task):
         return windows.answers(logits, self.settings.n_best, self.settings.max_answer_length)
 
     def dev_logits(self, predict):
-        return self._dev.logits(lambda inputs: predict(Batches(inputs, shuffle=False)))
+        return self._dev.flat(predict(self.dev))
 
     def test_logits(self, predict):
         return self._test.logits(lambda inputs: predict(Batches(inputs, shuffle=False))) if self._test else {}

@@ -127,13 +127,13 @@ class TaggingTask(Task):
         return metrics.entity_scores(windows.sentences.entities, windows.entities(logits))
 
     def dev_logits(self, predict):
-        return {"words": self._logits("dev", predict)}
+        return {"words": self._windows["dev"].from_outputs(predict(self.dev))}
 
     def test_logits(self, predict):
-        return {"words": self._logits("test", predict)} if "test" in self._windows else {}
-
-    def _logits(self, split, predict):
-        return self._windows[split].logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))
+        if "test" not in self._windows:
+            return {}
+        windows = self._windows["test"]
+        return {"words": windows.logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))}
 
     def save_options(self, logits):
         return {"labels": self.labels, "task": self.name}
