@@ -385,6 +385,26 @@ HEADERS = {  # First rows that have unknown names of columns, and some that do n
     "a,a\n1,2": False,
     "x,gut\n1,gut\n": True,
     "": False,
+    # Frames of pandas: an index without a name, as it is written and as it is read and written again.
+    ",Bemerkung zum Tag,Stimmung\n0,gut,froh\n1,na ja,still": True,
+    "Unnamed: 0;Was?;Wie?\n0;gut;froh\n1;na ja;still": True,
+    ",gut\n,schlecht": False,
+    ",gut\nx,schlecht": False,
+    ",gut\n1,schlecht\n1,na ja": False,
+}
+# Tables, and the names of the columns that are chosen for the inputs of a model.
+COLUMNS = {
+    ("many_classes", "Unnamed: 0,source,stars,comment\n0,web,5,I liked it very much\n1,app,2,Never again"): ["source"],
+    ("many_classes", ",site,stars,comment\n0,web,5,I liked it very much\n1,application,2,Never again"): ["comment"],
+    ("many_classes", "Nr,Seite,Ort,Notiz\n1,https://a.example/a/long/address,Rom,ganz gut\n2,,Bonn,"): ["Notiz"],
+    ("many_classes", "Unnamed: 0;Ort\n2024-01-01 00:00:00;Rom\n2024-01-02 00:00:00;Bonn"): ["Ort"],
+    ("many_classes", "Nr,Stern\n1,2\n3,4"): ["Nr"],
+    ("many_classes", ",review\n0,short\n1,text"): ["review"],
+    ("classes", "Ort,Frage,Nr,Antwort\nRom,was ist das,1,ein Haus am Meer\nBonn,wer da,2,niemand"): [
+        "Frage",
+        "Antwort",
+    ],
+    ("classes", "pair,Ort,Notiz\nein sehr langer Satz von heute,Rom,was ist das\nkurz,Bonn,wer da"): ["Notiz", "pair"],
 }
 
 
@@ -404,6 +424,26 @@ def test_a_header_with_unknown_names(visit, heads):
     assert (errors, page.evaluate("document.documentElement.scrollWidth")) == ([], 390)
     page.locator("#header").uncheck()
     assert cells.all_text_contents()[:5] == ["column 1", "column 2", "column 3", "Nr", "Bemerkung"]
+
+
+def test_columns_that_are_chosen(visit, heads):
+    page = visit(heads)
+    for (model, text), expected in COLUMNS.items():
+        choose(page, model)
+        page.get_by_label("Rows").fill(text)
+        assert page.locator("#header").is_checked()
+        chosen = page.locator("#columns option:checked").all_text_contents()
+        assert (text, chosen) == (text, expected)
+    page.get_by_label("Rows").fill(",Bemerkung,Ort\n7,Sehr schön,Rom\n9,Nie wieder,Bonn\n")
+    choose(page, "many_classes")
+    assert page.locator("#column_text option").all_text_contents() == ["column 1", "Bemerkung", "Ort"]
+    _, data, errors = answer_table(page)
+    header, *rows = rows_of(data)
+    assert (header[:3], [row[:3] for row in rows], errors) == (
+        ["", "Bemerkung", "Ort"],
+        [["7", "Sehr schön", "Rom"], ["9", "Nie wieder", "Bonn"]],
+        [],
+    )
 
 
 def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):

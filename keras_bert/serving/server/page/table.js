@@ -13,6 +13,10 @@ const COLUMN_NAMES = {
 };
 const CHOICE = /^((choice|option|answer|ending)([ _-]|(?=[0-9])))?([0-9]+|[a-z])$/i;
 const NAME = /^(?=.*\p{L})[\p{L}\p{M}\p{N}_ #()/-]{1,40}$/u;
+// What pandas calls its index, and columns without a name; an index that it wrote itself has an empty name.
+const UNNAMED = /^Unnamed: [0-9]+(_level_[0-9]+)?$/;
+const ADDRESS = /^\S+:\/\/\S+$/;
+const LOOKED_AT = 200; // Rows that tell what columns are.
 const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer", "target"];
 
 // The answer to a row: pairs of a column of the file, as `predict --output` names it, and its value. A third element is
@@ -85,10 +89,11 @@ function readRows(separator = separatorOf(sheet.text)) {
 function hasHeader([first = [], ...others]) {
   const names = first.map((cell) => cell.trim());
   const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
-  if (names.some((name) => known.includes(name.toLowerCase()))) return true;
+  if (names.some((name) => known.includes(name.toLowerCase()) || UNNAMED.test(name))) return true;
+  if (names.some((name, place) => name === "" && isIndex(others, place))) return true;
   if (!others.length || new Set(names).size < names.length || !names.every((name) => NAME.test(name))) return false;
   return names.some((name, place) => {
-    const cells = others.slice(0, 200).map((row) => (row[place] ?? "").trim()).filter(Boolean);
+    const cells = cellsOf(others, place).filter(Boolean);
     const repeated = names.length > 1 && cells.length > 3 && new Set(cells).size <= cells.length / 2;
     const least = name.length * (names.length > 1 ? 1 : 2);
     const texts = !/\s/.test(name) && cells.every((cell) => cell.length > least && /\S\s+\S+\s+\S/.test(cell));
@@ -96,20 +101,32 @@ function hasHeader([first = [], ...others]) {
   });
 }
 
+const cellsOf = (rows, place) => rows.slice(0, LOOKED_AT).map((row) => (row[place] ?? "").trim());
+
+// Whether the rows have different whole numbers in a column.
+function isIndex(rows, place) {
+  const cells = cellsOf(rows, place);
+  const areNumbers = cells.every((cell) => /^[0-9]+$/.test(cell));
+  return cells.length > 0 && areNumbers && new Set(cells).size === cells.length;
+}
+
 const isNumber = (cell) => /^[+-]?[0-9.,]*[0-9]%?$/.test(cell.trim());
 
 function drawColumns() {
   const inputs = Object.keys(signature()?.inputs ?? {});
   const [names, rows] = split();
-  const options = () => names.map((name, index) => node("option", { value: index }, name));
-  // Columns of numbers, such as ids, are not texts.
-  const texts = [...names.keys()].filter((place) => !rows.slice(0, 200).every((row) => isNumber(row[place] ?? "")));
+  const titles = names.map((name, index) => name.trim() || `column ${index + 1}`);
+  const options = () => titles.map((title, index) => node("option", { value: index }, title));
+  const known = inputs.map((input) => knownColumns(input, names));
+  const free = textColumns(names, rows).filter((place) => !known.flat().includes(place));
+  const left = known.filter((places) => !places.length).length;
+  const texts = free.slice(0, left).sort((one, other) => one - other); // In the order of the file.
   byId("columns").replaceChildren(...(names.length > 1 ? inputs : []).map((input, index) => {
     const several = signature().inputs[input] === 2;
     const size = several ? { multiple: "", size: Math.min(names.length, 6) } : {};
     const chooser = node("select", { id: `column_${input}`, ...size }, ...options());
-    const known = knownColumns(input, names);
-    const chosen = known.length ? known : [texts[index] ?? Math.min(index, names.length - 1)];
+    const usual = known[index];
+    const chosen = usual.length ? usual : [texts.shift() ?? Math.min(index, names.length - 1)];
     for (const option of chooser.options) option.selected = chosen.includes(Number(option.value));
     const title = several ? `Columns of “${input}”, or one with | between them` : `Column of “${input}”`;
     return node("div", {}, node("label", { for: `column_${input}` }, title), chooser);
@@ -121,6 +138,18 @@ function drawColumns() {
   const source = sheet.file ? `${sheet.file}: ` : "";
   byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.${missing}` : "";
   byId("preview").replaceChildren(...(sheet.rows.length ? [dataTable("Preview", names, rows.slice(0, 3))] : []));
+}
+
+// The numbers of the columns of texts, the longest first; neither those of numbers, such as ids, nor pandas' index.
+function textColumns(names, rows) {
+  const lengths = names.map((name, place) => {
+    if (UNNAMED.test(name.trim())) return 0;
+    const cells = cellsOf(rows, place);
+    if (cells.every((cell) => !cell || isNumber(cell) || ADDRESS.test(cell))) return 0;
+    return cells.reduce((sum, cell) => sum + cell.length, 0);
+  });
+  const places = [...names.keys()].filter((place) => lengths[place] > 0);
+  return places.sort((one, other) => lengths[other] - lengths[one]);
 }
 
 // The numbers of the columns whose names are usual for an input: one, or all columns of choices.
