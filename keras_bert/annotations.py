@@ -203,6 +203,7 @@ class ExportOptions(HeadOptions, total=False):
     pair: bool
     example: Mapping[str, Any] | None
     score_range: tuple[float, float] | None
+    columns: Mapping[str, str] | None
     precision: Literal["int8"] | None
     calibration: Sequence[Any] | None
     overwrite: bool

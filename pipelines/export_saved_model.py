@@ -134,6 +134,7 @@ def _export_saved_model(arguments):
         directory,
         labels=None if is_regression(description) else bert.labels,
         pair=head.requires_pair or (head.takes_pair and bool(pair)),
+        columns=getattr(bert, "columns", None),
         precision="int8" if int8 else None,
         overwrite=arguments.overwrite,
         calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),

@@ -116,6 +116,7 @@ class Answerer:
         own = {
             "labels": self._labels(bert.model()),
             "pair": self._head.requires_pair or (self._head.takes_pair and bool(bert.pair)),
+            "columns": bert.columns,
             **registry.own_signatures(bert),
         }
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")

@@ -34,7 +34,7 @@ _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
 _LABELS = (("houses", "food", ""), ("weather", "food", "houses")) * (len(_TEXTS) // 2)
 
 
-def facts(description, preprocessor, labels, pair, options, example=None, score_range=None):
+def facts(description, preprocessor, labels, pair, options, example=None, score_range=None, columns=None):
     """Returns model metadata for JSON; for the arguments see `export`."""
     return {
         "head": description.head,
@@ -47,6 +47,7 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
         },
         "example": example,
         "range": score_range,
+        "columns": columns,
         "sequence_length": getattr(preprocessor, "sequence_length", description.config.max_position_embeddings),
         "precision": description.dtype,
         "lowercase": preprocessor.lowercase,

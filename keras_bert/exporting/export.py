@@ -3,7 +3,7 @@
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import keras
@@ -83,6 +83,7 @@ def export(
     pair: bool = False,
     example: Any = None,
     score_range: tuple[float, float] | None = None,
+    columns: Mapping[str, str] | None = None,
     precision: Literal["float32", "bfloat16", "int8"] | None = None,
     calibration: Sequence | None = None,
     overwrite: bool = False,
@@ -135,6 +136,8 @@ def export(
         example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
             development server offers as an example. It is stored in the SavedModel. Defaults to `None`.
         score_range: tuple `(lowest, highest)` of the scores of a regression model, for display. Defaults to `None`.
+        columns: dict of the columns that the model was trained on by input, such as `{"text": "review"}`, which
+            `verify_saved_model --labelled` reads. It is stored in the SavedModel. Defaults to `None`.
         precision: `"int8"` writes the weights of a float32 model in int8 and multiplies them by activations in int8:
             a quarter of the size, for TensorFlow on x86 processors, fast on those with VNNI. Defaults to `None`, the
             precision of the model.
@@ -155,7 +158,7 @@ def export(
     description = describe(model)
     labels = _labels(description, labels)
     score_range = _checked_range(description, score_range)
-    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
+    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns)
     if not overwrite:
         assets.check_same_model(directory, about)
     traced = TracedOnce(model)

@@ -139,6 +139,7 @@ class Results:
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
                 self.output / "saved_model" / "1",
+                columns=getattr(bert, "columns", None),
                 overwrite=True,
                 add_signatures=functools.partial(self.task.signatures, settings=self.task.settings),
                 **self.task.export_options(bert),

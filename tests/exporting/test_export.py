@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
-from keras_bert.exporting import assets, export  # noqa: E402
+from keras_bert.exporting import answerer, assets, export  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402
@@ -614,6 +614,15 @@ def test_what_makes_another_encoder(pieces, tmp_path):
     assets.check_same_model(folder, other)
     with pytest.raises(ValueError, match="another model: `lowercase` was True, is False"):
         assets.check_same_model(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
+
+
+def test_columns_of_training_are_exported(model_of, pieces, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(answerer, "export", lambda model, preprocessor, directory, **options: given.update(options))
+    for columns in ({"text": "review"}, None):
+        keras_bert.save(model_of("regression"), tmp_path / "model", pieces, columns=columns, overwrite=True)
+        keras_bert.load(tmp_path / "model").export(tmp_path / "1")
+        assert given["columns"] == columns
 
 
 def test_answers_that_are_not_finite_are_not_exported(model_of, preprocessor, pieces, tmp_path):

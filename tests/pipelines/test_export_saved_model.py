@@ -41,10 +41,12 @@ def given(monkeypatch):
 def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
     (tmp_path / "served" / "7").mkdir(parents=True)
     labels, output = ["no", "yes", "maybe"], tmp_path / "served" / "8"
-    model, printed = export(call, "classification", labels=labels, pair=True, sequence_length=12)
+    columns = {"text": "review", "pair": "title"}
+    model, printed = export(call, "classification", labels=labels, pair=True, sequence_length=12, columns=columns)
     assert f"wrote {output}\n" in printed
     facts = json.loads((output / "assets.extra" / "keras_bert.json").read_text())
     assert (facts["labels"], facts["pair"], facts["sequence_length"]) == (labels, True, 12)
+    assert facts["columns"] == columns
     texts, pairs = ["a b c d e f g h"], ["c d e f g h a b"]
     served = tf.saved_model.load(output).signatures["serving_default"]
     answer = served(text=tf.constant(texts), pair=tf.constant(pairs))
@@ -55,7 +57,7 @@ def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
 def test_encoder_options_in_bfloat16(export, given):
     export(call, "encoder", "--layers=0,-1", "--pooling=cls", "--normalize", "--precision=bfloat16")
     expected = {"layers": [0, -1], "pooling": "cls", "normalize": True, "labels": None, "pair": False}
-    expected |= {"precision": None, "calibration": None, "overwrite": False}
+    expected |= {"precision": None, "calibration": None, "columns": None, "overwrite": False}
     assert given == {**expected, "dtype": "bfloat16", "length": 40}
 
 

@@ -11,8 +11,10 @@ from tests.tasks.files import write
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
+from keras_bert.data.sources import Memory  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 from keras_bert.runs import saved_model_scores  # noqa: E402
+from keras_bert.tasks.classification import data  # noqa: E402
 from keras_bert.tasks.registry import TASKS  # noqa: E402
 
 # Of 1, 3, 5 and 7 characters.
@@ -79,6 +81,35 @@ def test_a_classifier_and_its_reference(right, wrong, table, monkeypatch, tmp_pa
         saved_model_scores.compare(right, table(TRUTH, second=WORDS), pair="second")
     with pytest.raises(ValueError, match="must have the labels of sst2. Received: labels="):
         saved_model_scores.compare(right, tmp_path, task="sst2")
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "options", "accuracy"),
+    [
+        (("text", "review"), {"text": "review"}, {}, 100),
+        (("text", "review"), {"text": "review"}, {"text": "text"}, 25),  # Flags win.
+        (("text", "review"), {"text": "body"}, {}, 25),  # Files without the columns are read by their usual names.
+        (("review", "text"), None, {}, 100),  # Exports of earlier versions.
+    ],
+)
+def test_columns_that_the_model_was_trained_on(right, tmp_path, names, columns, options, accuracy):
+    """The first column has other texts, by which two of eight rows are right."""
+    path = right / assets.FOLDER / assets.FACTS
+    path.write_text(json.dumps({**json.loads(path.read_text()), "columns": columns}))
+    others = ["a b c"] * len(WORDS)
+    rows = [(*names, "label"), *zip(others, WORDS, TRUTH, strict=True)]
+    data = write(tmp_path / "dev.csv", "".join(";".join(row) + "\n" for row in rows))
+    assert saved_model_scores.compare(right, data, **options).scores["accuracy"] == accuracy
+
+
+def test_columns_of_pairs():
+    """The given column of pairs wins over that of training."""
+    rows = Memory("dev", [{"a": "x", "b": "y", "c": "z", "label": "no"}])
+    known = {"text": "b", "pair": "a"}
+    assert data.columns_of_model(rows, ["label"], None, None, known) == ("b", "a")
+    assert data.columns_of_model(rows, ["label"], None, "c", known) == ("b", "c")
+    assert data.columns_of_model(rows, ["label"], "c", None, known) == ("c", None)
+    assert data.columns_of_model(rows, ["label"], None, None, {"text": "b", "pair": "d"}) == ("text", None)
 
 
 @pytest.mark.skipif("questions" not in {task.name for task in TASKS}, reason="no such task")

@@ -333,6 +333,21 @@ def usual_columns(origin, wanted, pair=None):
     return text, pair or next(iter(usual), None)
 
 
+def columns_of_model(origin, labels, text, pair, known):
+    """Returns the columns of the text and of its pair: the given ones, those that a model knows, or the usual ones.
+
+    `known` are the columns that the model was trained on by input, "text" and "pair", or `None`.
+    """
+    if text:
+        return text, pair
+    if known and "text" in known:
+        columns = {**known, "pair": pair} if pair else known
+        names = origin.names(() if origin.typed else [*columns.values(), *labels])
+        if set(columns.values()) <= set(names):
+            return columns["text"], columns.get("pair")
+    return usual_columns(origin, labels, pair)
+
+
 def read_kind(kind, text, pair, columns, path, skip_bad_rows, labels=None):
     """Reads one file of a kind of labels, one of `OWN`; without `columns`, it has no labels."""
     if kind == "multi_label":

@@ -25,9 +25,9 @@ from keras_bert.tasks.classification.data import (
     Examples,
     RegressionSettings,
     assign_folds,
+    columns_of_model,
     own_data,
     read_kind,
-    usual_columns,
 )
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
@@ -117,8 +117,9 @@ class ClassificationTask(Task):
             check_choice("task", task, glue.TASKS)
         if task is None:
             columns, metrics = label.split(",") if several else [label], METRICS[kind]
-            text, pair = (text, pair) if text else usual_columns(source(path), [label], pair)
-            examples = read_kind(kind, text, pair, columns, path, None, labels)
+            origin = source(path)
+            text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
+            examples = read_kind(kind, text, pair, columns, origin, None, labels)
         elif list(glue.TASKS[task].labels) != list(labels or ()):
             raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
         else:
