@@ -13,7 +13,7 @@ _STORED = {
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
     "task_settings": ("an object", (dict,)),
-    "columns": ("an object of names of columns", (dict,)),
+    "columns": ("an object of names of columns, or of lists of them", (dict,)),
     "keep_special_tokens": ("a list of strings", (list,)),
     "positions": _STRING,
     "head_options": ("an object", (dict,)),
@@ -50,7 +50,7 @@ class Metadata:
     null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
     task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.
-    columns: dict | None = None  # The columns that it was trained on by input, "text" and "pair".
+    columns: dict | None = None  # The columns that it was trained on by input: "text", "pair", or a list "choices".
     pooling: str | None = None  # This and the next three: see `build_embedder`. Of several poolings, a tuple.
     normalize: bool = False
     projection: int | None = None
@@ -101,7 +101,8 @@ class Metadata:
             if name == "keep_special_tokens" and isinstance(value, list):
                 strings = value
             elif name == "columns" and isinstance(value, dict):
-                strings = value.values()
+                lists = [names if isinstance(names, list) else [names] for names in value.values()]
+                strings = [column for names in lists for column in names]
             if type(value) not in kinds or not all(isinstance(each, str) for each in strings):
                 raise ValueError(f"`{name}` in `keras_bert` must be {expected}. Received: {name}={value!r:.200}")
         return cls(**stored)

@@ -183,6 +183,8 @@ def with_known_columns(texts, columns):
     """
     if not columns:
         return texts
+    if "choices" in columns:
+        return _with_known_choices(texts, columns)
     names = list(columns.values())
     if is_frame(texts):
         is_known = set(names) <= set(texts.columns) and not set(texts.columns) <= _INPUTS
@@ -195,6 +197,22 @@ def with_known_columns(texts, columns):
         return texts
     rows = [{name: row[column] for name, column in columns.items()} for row in rows]
     return rows[0] if is_single else rows
+
+
+def _with_known_choices(texts, columns):
+    """Returns dicts with the inputs of multiple choice, of dicts that have all `columns`."""
+    is_single = isinstance(texts, dict)
+    rows = [texts] if is_single else texts
+    if "text" not in columns or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return texts
+    choices = columns["choices"]
+    if not all({columns["text"], *choices} <= row.keys() for row in rows):
+        return texts
+    found = []
+    for row in rows:
+        values = row[choices[0]] if len(choices) == 1 else [row[name] for name in choices]
+        found.append({"text": row[columns["text"]], "choices": values})
+    return found[0] if is_single else found
 
 
 def known_pair(names):

@@ -96,8 +96,9 @@ def _choice_columns(origin, text_column, choice_columns, known):
     if text_column or choice_columns or not known:
         return text_column, choice_columns
     text, choices = known.get("text"), known.get("choices")
-    names = origin.names(() if origin.typed else [text])
-    if {text, *choices} <= set(names):
+    wanted = [*([text] if text else []), *(choices or [])]
+    names = origin.names(() if origin.typed else wanted)
+    if set(wanted) <= set(names):
         return text, choices
     return None, None
 
@@ -213,7 +214,8 @@ class AnswersFile(LinesFile):
         ]
         is_new = self._columns is None
         if is_new:
-            self._columns = list(rows[0])
+            self._columns = list(dict.fromkeys(name for row in rows for name in row))
+        self._check_columns(rows)
         text = io.StringIO()
         # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
         lines = types.SimpleNamespace(write=lambda line: text.write(line.removesuffix("\r\n") + "\n"))
@@ -222,6 +224,18 @@ class AnswersFile(LinesFile):
             writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()
+
+    def _check_columns(self, rows):
+        """Raises for a row with a column that those which are written, and the header, do not have."""
+        known = set(self._columns)
+        for number, row in enumerate(rows, self.count + 1):
+            others = [name for name in row if name not in known]
+            if others:
+                names = ", ".join(f"`{name}`" for name in others)
+                raise ValueError(
+                    f"row {number:,} has {names}, which the rows before do not have, and the table is begun. Expected "
+                    "the same columns in all rows, or an `output` that ends in .jsonl"
+                )
 
 
 def _merged(columns, answer):

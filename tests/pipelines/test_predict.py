@@ -13,6 +13,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert.data.sources import source
+from keras_bert.metadata import Metadata
 from keras_bert.tasks import prediction_files
 from pipelines import common_flags
 from pipelines.predict import rectangles
@@ -407,6 +408,43 @@ def test_columns_that_the_model_was_trained_on(build, pieces, tmp_path, caplog):
         assert told == (name == "old.csv")
     (answer,) = bert.predict([{"id": 1, "review": "b c"}])
     assert answer["score"] == pytest.approx(bert.predict("b c")["score"], rel=1e-5)
+
+
+def test_columns_of_choices_that_the_model_was_trained_on(tmp_path):
+    """Flags win; a file without the columns is read by the usual names."""
+    path = tmp_path / "new.csv"
+    path.write_text("id;stem;this;that;question;A;B\n1;a;b;c;d;e;f\n")
+    known = {"text": "stem", "choices": ["this", "that"]}
+    for options, expected in (
+        ({"known": known}, ("a", ["b", "c"])),
+        ({"known": {"text": "stem"}}, ("a", ["e", "f"])),
+        ({"known": {"choices": ["this", "that"]}}, ("d", ["b", "c"])),
+        ({"known": {"text": "other", "choices": ["this", "that"]}}, ("d", ["e", "f"])),
+        ({"known": known, "choice_columns": ["A", "B"]}, ("d", ["e", "f"])),
+    ):
+        (row,) = prediction_files.read_texts(path, [("text", "choices")], **options)
+        assert (row["text"], row["choices"]) == expected
+    stored = {"columns": known}
+    assert Metadata.from_json(stored).columns == known
+    with pytest.raises(
+        ValueError, match="`columns` in `keras_bert` must be an object of names of columns, or of lists"
+    ):
+        Metadata.from_json({"columns": {"choices": [1]}})
+
+
+def test_a_table_of_rows_with_different_keys(tmp_path):
+    """The columns of the first part are those of all its rows; later ones cannot get others."""
+    path, answer = tmp_path / "a.csv", {"label": "yes"}
+    first = [({"text": "a"}, {"text": "a"}, answer), ({"text": "b", "n": 1}, {"text": "b"}, answer)]
+    with prediction_files.AnswersFile(path, ",") as file:
+        file.write(first)
+        file.write([({"n": 2, "text": "c"}, {"text": "c"}, answer)])
+        with pytest.raises(ValueError, match="^row 4 has `m`, which the rows before do not have, .* ends in .jsonl$"):
+            file.write([({"text": "d", "m": 3}, {"text": "d"}, answer)])
+    with path.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    expected = [("a", ""), ("b", "1"), ("c", "2")]
+    assert rows == [{"text": text, "label": "yes", "n": number} for text, number in expected]
 
 
 def stub(monkeypatch, predict):

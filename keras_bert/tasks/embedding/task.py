@@ -214,7 +214,8 @@ class EmbeddingTask(Task):
                 given = [name for name in names if name in prompts] or names[:1]
                 prompts |= dict.fromkeys(given, self._own_prompts[side])
         same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
-        return {"prompts": prompts or None, **same}
+        column = self.settings.text_column
+        return {"prompts": prompts or None, **same, "columns": {"text": column} if column else None}
 
     def export_options(self, bert):
         prompts = {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}

@@ -92,7 +92,10 @@ class MultipleChoiceTask(Task):
         return score(targets, outputs["logits"])
 
     def save_options(self, logits):
-        return {"task": "swag" if self.data.train.swag else self.name}
+        # Those that the user named; the others are found again by their names.
+        columns = {"text": self.settings.text_column, "choices": self.settings.choice_columns}
+        columns = {name: column for name, column in columns.items() if column}
+        return {"task": "swag" if self.data.train.swag else self.name, "columns": columns or None}
 
     def export_options(self, bert):
         dev = self.data.dev

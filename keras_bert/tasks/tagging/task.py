@@ -136,7 +136,10 @@ class TaggingTask(Task):
         return {"words": windows.logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))}
 
     def save_options(self, logits):
-        return {"labels": self.labels, "task": self.name}
+        options = {"labels": self.labels, "task": self.name}
+        if self.settings.word_column and self.data.train.texts is not None:
+            options["columns"] = {"text": self.settings.word_column}
+        return options
 
     def export_options(self, bert):
         return {"labels": bert.labels, "example": {"text": self._windows["dev"].text(0)}}
