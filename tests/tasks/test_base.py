@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import types
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -165,6 +166,37 @@ def from_a_file_to_answers(name, checkpoint, tmp_path):
     else:
         assert np.isfinite(saved.encode([example["text"]])).all()
     return task, saved, options
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "data", "columns"),
+    [
+        ("tagging", {"word_column": "body"}, {"texts": ["a"]}, {"text": "body"}),
+        ("tagging", {"word_column": None}, {"texts": ["a"]}, None),
+        ("tagging", {"word_column": "2"}, {"texts": None}, None),  # Words of CoNLL, which no text to predict has.
+        ("embedding", {"text_column": "body"}, {}, {"text": "body"}),
+        ("embedding", {"text_column": None}, {}, None),
+        (
+            "multiple_choice",
+            {"text_column": "stem", "choice_columns": ["x", "y"]},
+            {"swag": False},
+            {"text": "stem", "choices": ["x", "y"]},
+        ),
+        ("multiple_choice", {"text_column": None, "choice_columns": None}, {"swag": True}, None),
+    ],
+)
+def test_named_columns_are_stored(name, settings, data, columns):
+    bert = types.SimpleNamespace(prompts=None, default_prompt_name=None, similarity_function="cosine")
+    train = types.SimpleNamespace(**data)
+    task = types.SimpleNamespace(
+        name=name,
+        labels=["O"],
+        bert=bert,
+        _own_prompts={},
+        settings=types.SimpleNamespace(**settings),
+        data=types.SimpleNamespace(train=train),
+    )
+    assert task_named(name).save_options(task, None).get("columns") == columns
 
 
 class Lengths(keras_bert.tasks.Task):
