@@ -24,6 +24,9 @@ WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
 # The metadata that `keras_bert.export` stores in a SavedModel.
 MODEL_FACTS = "assets.extra/keras_bert.json"
 
+# The file in a folder of `_workspace` with the name of the folder that is being replaced.
+_PLACE = "place"
+
 # Errors of a full disk, of a quota and of a limit on the size of files.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -60,6 +63,7 @@ def _publish(temporary, path):
     """Moves a file or a folder to its place; what another process has put there meanwhile is replaced, too."""
     for number in itertools.count():
         if path.is_dir() and temporary.is_dir():
+            temporary.with_name(_PLACE).write_text(path.name, encoding="utf-8")  # For `_put_back`.
             with contextlib.suppress(FileNotFoundError):  # Another process has just done it.
                 path.replace(temporary.with_name(f"old-{number}"))
         try:
@@ -80,6 +84,7 @@ def _workspace(path):
         with contextlib.suppress(OSError), open(left, "r+") as lock:
             _lock(lock)
             if lock.read():  # Its process is dead; one that is about to lock it has written nothing.
+                _put_back(left.parent)
                 shutil.rmtree(left.parent, ignore_errors=True)
     with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +98,17 @@ def _workspace(path):
                 yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put_back(workspace):
+    """Moves back the folder that a process had taken from its place when it was killed before it moved the new one."""
+    place = workspace / _PLACE
+    if not place.exists():
+        return
+    path = workspace.parent / place.read_text(encoding="utf-8")
+    taken = sorted(workspace.glob("old-*"), key=lambda old: int(old.name.removeprefix("old-")))
+    if taken and not path.exists():
+        taken[-1].replace(path)
 
 
 def _lock(file, wait=False):
@@ -211,8 +227,13 @@ def check_replaceable(directory, names):
 
 
 @contextlib.contextmanager
-def adding_to(directory):
-    """Yields a temporary folder whose files move into `directory` when the block ends without an error."""
+def adding_to(directory, last=(), stale=()):
+    """Yields a temporary folder whose files move into `directory` when the block ends without an error.
+
+    Files with the names `last`, without which nobody reads the others, are removed before and move last: a process
+    that is killed meanwhile leaves no mixture of old and new files that opens. `stale` are names of older files that
+    would be read together with the new ones.
+    """
     directory = pathlib.Path(os.path.realpath(directory))
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
@@ -222,9 +243,21 @@ def adding_to(directory):
         yield temporary
         directory.mkdir(exist_ok=True)
         with _in_turn(directory):
-            for file in temporary.rglob("*"):
+            _remove(directory, [name for name in last if (temporary / name).exists()])
+            _remove(directory, stale)
+            files = sorted(temporary.rglob("*"), key=lambda file: file.parent == temporary and file.name in last)
+            for file in files:
                 place = directory / file.relative_to(temporary)
-                place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
+                if file.is_dir():
+                    place.mkdir(exist_ok=True)
+                else:
+                    os.replace(file, place)
+
+
+def _remove(directory, names):
+    """Removes files of a folder that are there."""
+    for name in names:
+        (directory / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -95,6 +95,64 @@ with replacing(folder / "model") as temporary:
     assert names(tmp_path) == ["kept", "kept/file", "model", "model/half", "model/whole"]
 
 
+def test_a_killed_process_leaves_no_mixture_of_old_and_new_files(tmp_path):
+    """At each move of a file: the folder has the old files, or none that opens it, or the new files."""
+    code = """
+from unittest import mock
+from keras_bert import files
+
+def fill(word):
+    with adding_to(folder / "model", last=("config",), stale=("stale",)) as temporary:
+        for name in ("config", "a", "b"):
+            (temporary / name).write_text(word)
+
+def die():
+    moves = []
+    def move(source, place, replace=os.replace):
+        if len(moves) == count:
+            kill()
+        moves.append(place)
+        replace(source, place)
+    with mock.patch.object(files.os, "replace", move):
+        fill("new")
+
+for count in range(3):
+    fill("old")
+    (folder / "model" / "stale").touch()
+    assert end(start(die)) == -signal.SIGKILL
+    assert not (folder / "model" / "config").exists()
+fill("new")
+"""
+    run_forks(code, tmp_path)
+    assert {path.name: path.read_text() for path in (tmp_path / "model").iterdir()} == dict.fromkeys("ab", "new") | {
+        "config": "new"
+    }
+
+
+def test_a_folder_that_a_killed_process_had_taken_away_is_put_back(tmp_path):
+    code = """
+import pathlib
+from unittest import mock
+
+def die():
+    def move(source, place, replace=pathlib.Path.replace):
+        if source.name.startswith("new-"):
+            kill()
+        return replace(source, place)
+    with mock.patch.object(pathlib.Path, "replace", move), replacing(folder / "model") as temporary:
+        temporary.mkdir()
+
+(folder / "model").mkdir()
+(folder / "model" / "file").write_text("old")
+assert end(start(die)) == -signal.SIGKILL
+assert not (folder / "model").exists()
+with replacing(folder / "sibling") as temporary:
+    temporary.write_text("new")
+"""
+    run_forks(code, tmp_path)
+    assert names(tmp_path) == ["model", "model/file", "sibling"]
+
+
 def test_one_run_writes_to_a_folder(tmp_path):
     code = """
 def hold():

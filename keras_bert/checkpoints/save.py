@@ -107,7 +107,7 @@ def save(
     metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **settings)
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
-        with adding_to(directory) as temporary:
+        with adding_to(directory, last=_CONFIGS) as temporary:
             description.write(temporary, vocabulary, weights_dtype)
             if not overwrite:
                 _check_same_model(directory, temporary)
@@ -118,17 +118,21 @@ def save(
     metadata = _checked_metadata(description, metadata.replace(vocabulary=vocabulary))
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
-    with adding_to(directory) as temporary:
+    stale = _stale_files(description, chosen, vocabulary)
+    with adding_to(directory, last=_CONFIGS, stale=stale) as temporary:
         _write(model, description, metadata, temporary, chosen, weights_dtype, base)
         if not overwrite:
             _check_same_model(directory, temporary)
-    if chosen == "google":
-        return
-    # Files of an older model in the same directory would be read together with the new ones.
-    for name in tokenizer_files.STALE if vocabulary is not None else ():
-        (directory / name).unlink(missing_ok=True)
-    if not description.embedding:
-        (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
+
+
+def _stale_files(description, format, vocabulary):
+    """Returns the names of files of an older model that would be read together with the new ones."""
+    names = []
+    if format != "google" and vocabulary is not None:
+        names += tokenizer_files.STALE
+    if format != "google" and not description.embedding:
+        names.append(sentence_transformers.MODULES)
+    return names
 
 
 def _write(model, description, metadata, directory, format, weights_dtype, base):

@@ -163,9 +163,11 @@ class GridRuns:
         if self.write and not (self.directory / COMMON).exists():
             write_json(self.directory / COMMON, common)
         found = [_read_result(path) for path in runs.glob(f"*/{_RESULT}")]
-        self.results = found if self.counts_earlier else self._only(settings, found)
+        self.results = (
+            self._with_the_kept_model(settings, found) if self.counts_earlier else self._only(settings, found)
+        )
+        left = self._left(settings)
         done = [result["setting"] for result in self.results]
-        left = [setting for setting in settings if setting not in done]
         names = [folder_name(setting) for setting in [*done, *left]]
         if shared := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"{runs}: two settings would share the folder {shared[0]}. Expected different names")
@@ -173,6 +175,27 @@ class GridRuns:
             _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
         self._settings = settings
         return left
+
+    def _with_the_kept_model(self, settings, results):
+        """Returns the results without that of the best run, if the folder has the model of another run.
+
+        It has after a run was interrupted while its model was written, if that run is none of the grid any more.
+        """
+        self.results = results
+        best = self.best()
+        kept = read_json(self._kept) if self._kept.exists() else None
+        if not best or kept is None or kept in [best[0]["setting"], *self._left(settings)]:
+            return results
+        setting = best[0]["setting"]
+        _LOG.info("  the folder has the model of another run: %s is repeated", setting_text(setting))
+        if self.write:
+            shutil.rmtree(self.folder(setting))
+        return [result for result in results if result["setting"] != setting]
+
+    def _left(self, settings):
+        """Returns the settings without results."""
+        done = [result["setting"] for result in self.results]
+        return [setting for setting in settings if setting not in done]
 
     def _only(self, settings, found):
         """Returns the results of runs with these settings; without the model of their best one, all run again."""

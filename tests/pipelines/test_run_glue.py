@@ -78,6 +78,9 @@ def test_two_tasks(made, tmp_path, caplog):
     common = read(tmp_path / "rte" / "runs" / "common.json")
     given = {"model": f"{made}/bert", "sequence_length": 16, "epsilon": 1e-6, "group_by_length": True, "best": True}
     assert given.items() <= common.items()
+    caplog.set_level("INFO", "keras_bert")
+    finetune(PROGRAM, *flags(made, tmp_path, *arguments), fit=no_fit)  # The same command resumes.
+    assert caplog.text.count("the run is finished") == 2
 
 
 def test_diagnostics_of_mnli(made):
@@ -200,6 +203,8 @@ def test_own_table(made, tmp_path, caplog):
     assert changed == {"pooler"}
     assert f"predictions:  {output}/predictions.tsv\n" in printed
     assert (output / "predictions.tsv").read_text().startswith("label\t9\t10\treview\n")
+    finetune(PROGRAM, *flags(made, output, "--task=classification", *files, *columns, *settings))
+    assert "the run is finished" in caplog.text
 
 
 @pytest.mark.slow

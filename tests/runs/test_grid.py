@@ -151,6 +151,23 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, run):
     assert again.to_json()["ensemble"] == [{"seed": 4}]
 
 
+def test_a_model_of_an_interrupted_run_is_replaced(tmp_path, run, caplog):
+    """A run was killed while its model was written, and a later grid is without it."""
+    caplog.set_level("INFO", "keras_bert")
+    study = run([1])
+    study.keep({"seed": 2})
+    (tmp_path / "model").write_text("half of 2")
+    assert [result["setting"] for result in run([1]).results] == [{"seed": 1}]
+    assert (tmp_path / "model").read_text() == "1"
+    assert "the folder has the model of another run: seed=1 is repeated" in caplog.text
+    study.keep({"seed": 2})
+    (tmp_path / "model").write_text("half of 2")
+    caplog.clear()
+    run([1, 2])  # The same grid: the run that was interrupted runs again, no other.
+    assert (tmp_path / "model").read_text() == "2"
+    assert "is repeated" not in caplog.text
+
+
 def test_only_the_runs_of_the_settings_count(tmp_path, run, caplog):
     """Without `counts_earlier`. A model that a later grid has replaced is trained again."""
     caplog.set_level("INFO", "keras_bert")

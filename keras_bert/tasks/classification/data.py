@@ -175,14 +175,16 @@ class Data:
                 "`validation_split`. Expected some of each label to train on: more rows of it, or another `seed`"
             )
 
+    def per_part(self, function):
+        """Returns the results of a function for train, dev and test; for users' files, named like the flags."""
+        names = ("train", "dev", "test") if self.task.official else ("train_file", "dev_file", "predict_file")
+        dev = {name: function(part) for name, part in self.dev.items()}
+        test = {name: function(part) for name, part in self.test.items()}
+        return dict(zip(names, (function(self.train), dev, test), strict=True))
+
     def fingerprints(self):
-        """Returns hashes of the rows to train on, of those that select the best run and of those to predict."""
-        parts = {"train": self.train}
-        if not self.folds:
-            parts["dev"] = self.dev[self.task.name]
-        if self.test:
-            parts["test"] = next(iter(self.test.values()))
-        return {name: examples.fingerprint() for name, examples in parts.items()}
+        """Returns hashes of the rows, which must be the same when runs resume."""
+        return self.per_part(Examples.fingerprint)
 
     def balance(self):
         """Returns a summary of the training labels, see `class_names.balance`."""

@@ -22,7 +22,6 @@ from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import (
     METRICS,
     ClassificationSettings,
-    Examples,
     RegressionSettings,
     assign_folds,
     columns_of_model,
@@ -145,7 +144,7 @@ class ClassificationTask(Task):
         return label_summary.summarize(self.data, lengths, self.sequence_length, limit)
 
     def data_settings(self):
-        return {"content": _per_part(self.data, Examples.fingerprint), **_per_part(self.data, len)}
+        return {"content": self.data.fingerprints(), **self.data.per_part(len)}
 
     def data_facts(self):
         data = self.data
@@ -370,13 +369,6 @@ def _is_regression(bert):
 def texts(examples):
     """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
     return examples.text if examples.pair is None else (examples.text, examples.pair)
-
-
-def _per_part(data, function):
-    """Returns the results of a function for train, dev and test; for users' files, named like the flags."""
-    names = ("train", "dev", "test") if data.task.official else ("train_file", "dev_file", "predict_file")
-    dev, test = ({name: function(part) for name, part in parts.items()} for parts in (data.dev, data.test))
-    return dict(zip(names, (function(data.train), dev, test), strict=True))
 
 
 def _listed(scores):
