@@ -156,7 +156,7 @@ def _check_no_other_things(directory):
     if not directory.is_dir():
         return
     names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
-    if any(name in names for name in _CONFIGS):
+    if any(name in names and _is_config(directory / name) for name in _CONFIGS):
         return
     others = [name for name in names if name not in _OWN_FILES]
     if others:
@@ -164,6 +164,11 @@ def _check_no_other_things(directory):
             f"`directory` has other things than a model: {', '.join(others[:3])}. Expected a new directory, that of a "
             f"model, or `overwrite=True`, which adds its files. Received: directory={str(directory)!r}"
         )
+
+
+def _is_config(path):
+    """Whether a file is that of a model; other programs have a `config.json`, too."""
+    return path.name != huggingface.CONFIG or bool(_kind(path))
 
 
 def _check_same_model(directory, new):

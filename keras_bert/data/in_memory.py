@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from keras_bert.checks import similar
 from keras_bert.data import sources
 from keras_bert.data.sources import as_list
 
@@ -92,6 +93,25 @@ def _check_no_targets(frame, targets, place):
         )
 
 
+def _no_such_column(texts, name, place):
+    """Returns the error for a name of targets that is none of a column."""
+    if is_frame(texts):
+        given = "a data frame"
+        columns = list(texts.columns)
+    else:
+        rows = texts if isinstance(texts, list | tuple) else []
+        is_rows = bool(rows) and isinstance(rows[0], dict)
+        given = "rows" if is_rows else type(texts).__name__
+        columns = list(rows[0]) if is_rows else []
+    with_columns = f" with the columns {', '.join(map(repr, columns))}" if columns else ""
+    alike = similar(str(name), [str(column) for column in columns])
+    hint = f". Did you mean {alike!r}?" if alike else ""
+    return ValueError(
+        f"targets must be a list, or the name of a column of `{place}`, a data frame or rows. "
+        f"Received: {name!r} for {given}{with_columns}{hint}"
+    )
+
+
 def read(texts, targets=None, place="texts"):
     """Returns the texts as a list, and the targets as a list or `None`; messages call the texts `place`.
 
@@ -109,11 +129,7 @@ def read(texts, targets=None, place="texts"):
         targets = targets.item()
     if isinstance(targets, str | int):
         if not is_frame(texts) or targets not in texts.columns:
-            columns = f"a data frame with the columns {', '.join(map(repr, texts.columns))}" if is_frame(texts) else ""
-            raise ValueError(
-                f"targets must be a list, or the name of a column of `{place}`, a data frame. Received: {targets!r} "
-                f"for {columns or type(texts).__name__}"
-            )
+            raise _no_such_column(texts, targets, place)
         texts, targets = texts[text_columns(texts, targets)], texts[targets]
     if is_frame(texts):
         _check_no_targets(texts, targets, place)

@@ -91,7 +91,7 @@ class Trainer:
         self.trained_steps = 0
         options = StepOptions(**step_options)
         self.strategy = strategy or tf.distribute.get_strategy()
-        self.losses = loss if isinstance(loss, list | tuple) else [loss]
+        self.losses = list(loss) if isinstance(loss, list | tuple) else [loss]
         if not self.losses or not all(isinstance(term, Loss) for term in self.losses):
             raise ValueError(
                 "`loss` must be a loss of keras_bert.losses, such as classification_loss(), or a list of them. "

@@ -245,9 +245,12 @@ def test_a_folder_of_other_things_or_of_another_model_is_kept(models, pieces, tm
     (folder / "README.md").touch()
     (folder / "vocab.txt").touch()
     (folder / "notes").mkdir()
-    with pytest.raises(ValueError, match="^`directory` has other things than a model: notes. .*`overwrite=True`"):
+    (folder / "config.json").write_text('{"theme": "dark"}')  # Of another program.
+    with pytest.raises(
+        ValueError, match="^`directory` has other things than a model: config.json, notes. .*`overwrite=True`"
+    ):
         keras_bert.save(classifier, folder, pieces, labels=labels)
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "notes", "vocab.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "notes", "vocab.txt"]
     keras_bert.save(classifier, folder, pieces, labels=labels, overwrite=True)
     keras_bert.save(classifier, folder, pieces, labels=labels, thresholds=None)  # The same one again.
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

@@ -60,7 +60,7 @@ def test_frames_without_the_name_of_the_targets():
         with pytest.raises(ValueError, match="two columns of texts. Received: 'number' with values such as 1. Choose"):
             in_memory.read(frame)
         with pytest.raises(
-            ValueError, match="column of `texts`, a data frame. Received: 'stars' for a data frame with"
+            ValueError, match="column of `texts`, a data frame or rows. Received: 'stars' for a data frame with"
         ):
             in_memory.read(frame, "stars")
         with pytest.raises(ValueError, match="has a column 'label'. Name the column of the targets"):
@@ -197,14 +197,19 @@ def test_answers():
         ),
         ([], None, "`texts` is empty"),
         (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
-        (["a"], "label", "the name of a column of `texts`, a data frame. Received: 'label' for list"),
+        (["a"], "label", "the name of a column of `texts`, a data frame or rows. Received: 'label' for list$"),
+        (
+            [{"tokens": ["a"], "pos_tags": ["N"]}],
+            "pos_tag",
+            "Received: 'pos_tag' for rows with the columns 'tokens', 'pos_tags'. Did you mean 'pos_tags'.$",
+        ),
         (["a", "b"], [[1.0, 0.0], [0.0, 1.0]], r"lists of floats, as one-hot vectors are.*argmax\(-1\)"),
         (["a"], None, "does not follow from the data. Received: texts such as 'a' with no targets"),
         ([1, 2], [0, 1], "does not follow"),
         (tf.data.Dataset.from_tensors("a").repeat(), None, "a dataset without an end"),
         ([b"\xff"], ["x"], "invalid start byte"),
         (["a"], np.array([[1, 2]]), r"targets\[0\]: the column '1' of labels must be 0 and 1"),
-        (["a"], 1, "the name of a column of `texts`, a data frame. Received: 1 for list"),
+        (["a"], 1, "the name of a column of `texts`, a data frame or rows. Received: 1 for list"),
         (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
         (["a", "b", "c"], [0.0, np.nan, 1.0], r"^targets\[1\] is missing. Expected a target for each text"),
         ([np.nan, "b"], [0, 1], r"^`texts\[0\]` is missing. Expected a text"),
