@@ -109,7 +109,9 @@ class _FoldRuns(GridRuns):
         return _without_fold(self.best()[0]["setting"])
 
     def best(self):
-        """Returns the folds of the setting with the highest mean; none if a run of every setting diverged."""
+        """Returns the folds of the setting with the highest mean; none if a run of each diverged or is left."""
+        if not self.results:
+            return []
         row = grid.seed_statistics(self.results, self.metric)[0]
         if math.isnan(row["mean"]):
             return []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
@@ -64,7 +65,7 @@ def first_letters(examples):
         order = np.concatenate(examples.row_indices(0))
         ids = np.concatenate([inputs["token_ids"].numpy() for inputs, _, _ in examples.dataset(0)])
         return ids[np.argsort(order)][np.sum(order < 0) :, 1].tolist()
-    return examples["token_ids"].to_tensor().numpy()[:, 1].tolist()
+    return as_tensor(examples["token_ids"]).to_tensor().numpy()[:, 1].tolist()
 
 
 def run(task, tmp_path, rates=(0.2,), seeds=(4, 2)):
