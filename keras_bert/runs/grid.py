@@ -182,9 +182,11 @@ class GridRuns:
         It has after a run was interrupted while its model was written, if that run is none of the grid any more.
         """
         self.results = results
+        if not self._kept.exists():
+            return results
         best = self.best()
-        kept = read_json(self._kept) if self._kept.exists() else None
-        if not best or kept is None or kept in [best[0]["setting"], *self._left(settings)]:
+        kept = read_json(self._kept)
+        if not best or kept in [best[0]["setting"], *self._left(settings)]:
             return results
         setting = best[0]["setting"]
         _LOG.info("  the folder has the model of another run: %s is repeated", setting_text(setting))

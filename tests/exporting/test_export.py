@@ -202,7 +202,13 @@ def test_facts_and_warmup(served, pieces):
     assert set(facts["signatures"]) == {"serving_default", "classify", "tokens"}
     assert facts["signatures"]["serving_default"] == {
         "inputs": {"text": ["string", 1]},
-        "outputs": {"label": ["string", 1], "probabilities": ["float32", 2], "labels": ["string", 2]},
+        "outputs": {
+            "label": ["string", 1],
+            "probabilities": ["float32", 2],
+            "labels": ["string", 2],
+            "tokens": ["int32", 1],
+            "tokens_read": ["int32", 1],
+        },
     }
     for package in ("keras", "tensorflow", "tensorflow-text"):
         assert facts["versions"][package] == importlib.metadata.version(package)

@@ -58,7 +58,9 @@ def test_layers_that_the_model_lacks(extract):
 def test_a_sentence_encoder_with_a_projection_and_prompts(extract, build, pieces, tmp_path):
     """A shell equals `encode`; the default prompt applies unless another is given."""
     model = build("projection")
-    keras_bert.save(model, tmp_path / "model", pieces, prompts={"q": "q e: ", "p": "p "}, default_prompt_name="q")
+    keras_bert.save(
+        model, tmp_path / "model", pieces, prompts={"q": "q e: ", "p": "p "}, default_prompt_name="q", overwrite=True
+    )
     bert = keras_bert.load(tmp_path / "model")
     for arguments, prompt in (([], "q e: "), (["--prompt_name=p"], "p "), (["--prompt="], "")):
         extract(call, "vectors.npz", *arguments)
