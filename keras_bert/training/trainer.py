@@ -229,7 +229,7 @@ class Trainer:
     def _evaluate_step(self, step, evaluation, state, log):
         """Evaluates during `fit`; returns whether the evaluation was interrupted."""
         try:
-            results, outputs = self._evaluated(evaluation)
+            results, outputs = self.evaluate_with_outputs(evaluation)
         except InterruptedEvaluation:
             state.interrupted = True
             return True

@@ -367,13 +367,13 @@ def test_changed_data_are_found(made, tmp_path):
 
 KILL = """
 import os, signal, keras_bert
-evaluate, calls = keras_bert.Trainer.evaluate, []
+evaluate, calls = keras_bert.Trainer.evaluate_with_outputs, []
 def killed(self, batches):
     calls.append(1)
     if len(calls) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return evaluate(self, batches)
-keras_bert.Trainer.evaluate = killed
+keras_bert.Trainer.evaluate_with_outputs = killed
 """
 
 
