@@ -3,6 +3,8 @@
 A `Task` has what is specific to the task, `Run` the training, `Finetuning` everything else.
 """
 
+import contextlib
+import gc
 import logging
 import math
 import pathlib
@@ -226,10 +228,11 @@ class Finetuning:
 
     def run(self):
         """Trains the unfinished runs of the grid."""
-        try:
-            self.train_runs()
-        finally:
-            self.programs.clear()
+        with _collecting_new_garbage():
+            try:
+                self.train_runs()
+            finally:
+                self.programs.clear()
 
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
@@ -308,6 +311,24 @@ class Finetuning:
         text = writer.write()
         self.results = writer.results
         return text
+
+
+@contextlib.contextmanager
+def _collecting_new_garbage():
+    """Limits garbage collections to the objects that the block creates.
+
+    After each run of a grid, all garbage is collected, to free its model. The objects of TensorFlow and of a user's
+    program are many times those of a run, and would be looked at each time.
+    """
+    if gc.get_freeze_count():  # Of a program that has chosen for itself.
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def load_compatible(models, load=load_models, **options):

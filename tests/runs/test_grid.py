@@ -1,5 +1,6 @@
 """Grids: settings, statistics, and runs that are functions of their setting."""
 
+import gc
 import json
 import types
 
@@ -211,3 +212,43 @@ def test_a_run_that_diverges_is_ranked_last(tmp_path, run, caplog):
         "| seed=1 | 50.00% | 1.0000 |",
         "| seed=0 | diverged | diverged |",
     ]
+
+
+@pytest.fixture
+def unfrozen():
+    """Excludes no objects from garbage collections, as in a program; tests exclude theirs."""
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
+@pytest.mark.parametrize("fails", [False, True])
+def test_garbage_is_that_of_the_runs(tmp_path, monkeypatch, fails):
+    """During a grid, collections leave out what was there before; a program that leaves out its own keeps it so."""
+    frozen = []
+
+    def train(self):
+        frozen.append(gc.get_freeze_count())
+        if fails:
+            raise OSError
+
+    monkeypatch.setattr(Finetuning, "train_runs", train)
+    runs = Finetuning(TASK, {"seed": [1]}, Hyperparameters(), tmp_path)
+
+    def run():
+        if not fails:
+            runs.run()
+            return
+        with pytest.raises(OSError):
+            runs.run()
+
+    run()
+    assert frozen[0] > 0
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    of_program = gc.get_freeze_count()
+    run()
+    assert frozen[1] <= of_program  # Some have been freed since.
+    assert gc.get_freeze_count() > 0
