@@ -194,7 +194,7 @@ class StudyRunner:
 def _read_scores(path):
     """Returns the scores of a row and a task; of runs that diverged they are NaN, which JSON does not have."""
     scores = read_json(path)
-    statistics = {name: scores[name] for name in grid.STATISTICS}
+    statistics = {name: scores[name] for name in grid.STATISTICS if name in scores}
     return {**scores, **as_numbers(statistics)}
 
 
