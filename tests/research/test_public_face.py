@@ -23,7 +23,8 @@ PRIVATE = {
     "keras_bert.runs.hyperparameters": "Hyperparameters",
     "keras_bert.runs.pretraining": "Objective PretrainingRun PretrainingSettings open_config open_held_out open_phases",
     "keras_bert.runs.unchanged_inputs": "check_unchanged",
-    "keras_bert.files": "as_numbers difference file_hash json_text read_json read_lines replacing write_json write_text",
+    "keras_bert.files": "as_numbers difference file_hash json_text read_json read_lines replacing write_json"
+    " write_text",
     "keras_bert.metadata": "Metadata",
     "keras_bert.models.encoder": "run_encoder",
     "keras_bert.reports": "charts page",
