@@ -57,7 +57,6 @@ class Answerer:
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         bert, head = self._bert, self._head
-        texts = in_memory.with_known_columns(texts, bert.columns)
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
         self._check_options(n_best, options)
         allowed = [*head.inputs(bert), *([_WORDS] if head.takes_words else [])]
@@ -123,10 +122,10 @@ class Answerer:
         export(bert.model(), preprocessor, directory, **{**own, **self._head.stored(bert), **options})
 
     def _asked(self, texts):
-        """Returns texts as the head takes them, of those that the task of the model takes."""
+        """Returns texts as the head takes them, of those that the task of the model takes, or of known columns."""
         task = registry.task_of(self._bert)
         if task is None or task.asked is None:
-            return texts
+            return in_memory.with_known_columns(texts, self._bert.columns)
         settings = registry.stored_settings(task, self._bert)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.asked("texts", texts, settings)
