@@ -160,6 +160,7 @@ class ModelSettings(TypedDict, total=False):
     default_prompt_name: str | None
     similarity_function: str
     model_type: str | None
+    columns: Mapping[str, Any] | None
 
 
 class SaveOptions(ModelSettings, total=False):
