@@ -264,7 +264,12 @@ def test_a_folder_of_other_things_or_of_another_model_is_kept(models, pieces, tm
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     keras_bert.save(tagger, folder, pieces, overwrite=True)
     assert keras_bert.load(folder).head == "token_classification"
-    # In Google's format, which has no head, the sizes and the vocabulary.
+
+
+@pytest.mark.tensorflow
+def test_another_model_in_googles_format_is_kept(models, pieces, tmp_path):
+    """It has no head: the sizes and the vocabulary are compared."""
+    classifier = models("classification")
     for _ in range(2):
         keras_bert.save(classifier, tmp_path / "google", pieces, format="google")
     with pytest.raises(ValueError, match="^`directory` has another model: its vocab.txt"):
