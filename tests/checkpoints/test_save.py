@@ -217,9 +217,10 @@ def test_models_that_a_format_cannot_represent(build, pieces, tmp_path, caplog):
 
 
 def test_googles_format_without_tensorflow(models, tmp_path, monkeypatch):
+    model = models("encoder")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(ValueError, match="writing Google's checkpoints needs TensorFlow, which is not installed"):
-        keras_bert.save(models("encoder"), tmp_path / "bert", None, format="google")
+        keras_bert.save(model, tmp_path / "bert", None, format="google")
     assert list(tmp_path.iterdir()) == []
 
 
