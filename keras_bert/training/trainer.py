@@ -251,9 +251,7 @@ class Trainer:
 
     def evaluate_with_outputs(self, batches):
         """Returns the results of `evaluate`, and the outputs of `predict`, which are `None` without metrics."""
-        return self._evaluated(as_source(batches, finite=True))
-
-    def _evaluated(self, batches):
+        batches = as_source(batches, finite=True)
         with explaining_out_of_memory(batches):
             outputs, targets, results = self._program.evaluator.outputs(
                 batches, keep=bool(self.metrics), with_losses=True, check=self._check_interruption
