@@ -364,7 +364,7 @@ def test_a_pasted_table(visit, heads, client):
         "Row 8: expected 3 columns, found 4",
     ]
     told = [error.split(": ")[1] for error in errors]
-    assert [row[-1] for row in rows] == ["", "", "", *told[:2], "", *told[2:]]
+    assert [row[header.index("error")] for row in rows] == ["", "", "", *told[:2], "", *told[2:]]
     # Of the model's texts, none is a formula in a spreadsheet.
     pairs = [["=1", "-1+1"], ["b", "\uff1d1"], ["c", " @A"], ["d", "-0.5"], ["e", 1e-9], ["f", "n't"], ["g", "'a"]]
     page.evaluate("pairs => sheet.answers = [{ columns: pairs }]", pairs)
