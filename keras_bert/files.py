@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import tempfile
+import time
 
 try:
     import fcntl
@@ -26,6 +27,9 @@ MODEL_FACTS = "assets.extra/keras_bert.json"
 
 # The file in a folder of `_workspace` with the name of the folder that is being replaced.
 _PLACE = "place"
+
+# A process that has made its folder of `_workspace` locks it within this time, or never.
+_BEGINNING_S = 3600
 
 # Errors of a full disk, of a quota and of a limit on the size of files.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -80,12 +84,9 @@ def _workspace(path):
     A process holds a lock on its folder, which ends with the process, also on another machine. Errors of a full disk
     name the path.
     """
-    for left in path.parent.glob(".writing-*/lock"):
-        with contextlib.suppress(OSError), open(left, "r+") as lock:
-            _lock(lock)
-            if lock.read():  # Its process is dead; one that is about to lock it has written nothing.
-                _put_back(left.parent)
-                shutil.rmtree(left.parent, ignore_errors=True)
+    for left in path.parent.glob(".writing-*"):
+        with contextlib.suppress(OSError):  # Its process lives, or another one has just removed it.
+            _remove_left(left)
     with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path.parent))
@@ -98,6 +99,21 @@ def _workspace(path):
                 yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left(workspace):
+    """Removes the folder of `_workspace` of a process that was killed; raises an `OSError` if the process lives."""
+    is_old = time.time() - workspace.stat().st_mtime > _BEGINNING_S
+    lock = workspace / "lock"
+    if not lock.exists():
+        if is_old:
+            workspace.rmdir()
+        return
+    with open(lock, "r+") as file:
+        _lock(file)
+        if file.read() or is_old:  # A process that is about to lock it has not written yet.
+            _put_back(workspace)
+            shutil.rmtree(workspace, ignore_errors=True)
 
 
 def _put_back(workspace):

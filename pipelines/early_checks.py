@@ -11,6 +11,7 @@ from keras_bert.checkpoints import locations
 from keras_bert.checkpoints.folder import CONFIG, Folder
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
+from keras_bert.data.text_files import no_such_file
 from keras_bert.runs.unchanged_inputs import check_known_settings
 
 from .arguments import flag_fields
@@ -67,7 +68,7 @@ def check_files(name, paths):
         if path and os.path.isdir(path):
             raise ValueError(f"--{name}={path} is a folder. Expected a file")
         if path and not os.path.exists(path):
-            raise ValueError(f"--{name}={path}: no such file")
+            raise ValueError(f"--{name}={no_such_file(path)}")
 
 
 def is_first_worker():

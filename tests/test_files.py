@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -93,6 +94,19 @@ with replacing(folder / "model") as temporary:
 """
     run_forks(code, tmp_path)
     assert names(tmp_path) == ["kept", "kept/file", "model", "model/half", "model/whole"]
+
+
+def test_folders_of_processes_killed_before_they_locked_them_are_removed_after_an_hour(tmp_path):
+    """A process that lives may be about to lock its folder."""
+    for name in ("empty", "noted"):
+        for age in (0, 2 * 3600):
+            folder = tmp_path / f".writing-{name}-{age}"
+            folder.mkdir()
+            if name == "noted":
+                (folder / "lock").touch()
+            os.utime(folder, [time.time() - age] * 2)
+    write_text(tmp_path / "a.txt", "a")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", ".writing-empty-0", ".writing-noted-0"}
 
 
 def test_a_killed_process_leaves_no_mixture_of_old_and_new_files(tmp_path):

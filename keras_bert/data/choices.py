@@ -15,7 +15,8 @@ import logging
 import re
 import string
 
-from keras_bert.data.sources import Rows, cell, converted, readable, source
+from keras_bert.data import in_memory
+from keras_bert.data.sources import Memory, Rows, cell, converted, readable, source
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.
@@ -49,6 +50,8 @@ COLUMNS = (
     {"goal", "sol1", "sol2"},
     {"sentence", "option1", "option2"},
 )
+# Those of data to answer, where ReClor's columns are no question about a context.
+_ASKED_COLUMNS = (*COLUMNS, {"context", "question", "answers"})
 # What COPA asks in its column `question`.
 _ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 # Columns with parts of the texts that are read, or that tasks do not use: SWAG's, then HellaSwag's.
@@ -189,6 +192,28 @@ def stream_texts(path, text=None, choices=None):
         if records is not None:  # As it is in the file.
             _, record = next(records)
         yield record, {"text": question, "choices": options}
+
+
+def with_columns(texts, known=None):
+    """Returns texts for multiple choice, `{"text": ..., "choices": [...]}`, of dicts or frames with other columns.
+
+    Their columns are those of a layout of `read`, or the `known` ones, which a model was trained on: the names by
+    input, "text" and "choices". Other texts stay as they are.
+    """
+    is_single = isinstance(texts, dict)
+    rows = [texts] if is_single else in_memory.frame_dicts(texts) if in_memory.is_frame(texts) else texts
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return texts
+    names = rows[0].keys()
+    text, choices = (known or {}).get("text"), (known or {}).get("choices")
+    if not {*([text] if text else []), *(choices or [])} <= names:
+        text, choices = None, None
+    is_nested = isinstance(rows[0].get("question"), dict)
+    has_layout = text or choices or is_nested or any(columns <= names for columns in _ASKED_COLUMNS)
+    if names == {"text", "choices"} or not has_layout:
+        return rows if in_memory.is_frame(texts) else texts
+    found = [asked for _, asked in stream_texts(Memory("texts", rows), text, choices)]
+    return found[0] if is_single else found
 
 
 def _question(columns, place, record):

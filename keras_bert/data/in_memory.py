@@ -46,7 +46,7 @@ def data_set_rows(texts, targets=None, columns=()):
     elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets, columns):
         rows = texts
     elif is_frame(texts) and _has_known_columns(texts, targets, columns):
-        rows = _frame_dicts(texts)
+        rows = frame_dicts(texts)
     else:
         return None
     if rows and isinstance(targets, str) and targets not in rows[0]:
@@ -199,8 +199,6 @@ def with_known_columns(texts, columns):
     """
     if not columns:
         return texts
-    if "choices" in columns:
-        return _with_known_choices(texts, columns)
     names = list(columns.values())
     if is_frame(texts):
         is_known = set(names) <= set(texts.columns) and not set(texts.columns) <= _INPUTS
@@ -215,22 +213,6 @@ def with_known_columns(texts, columns):
     return rows[0] if is_single else rows
 
 
-def _with_known_choices(texts, columns):
-    """Returns dicts with the inputs of multiple choice, of dicts that have all `columns`."""
-    is_single = isinstance(texts, dict)
-    rows = [texts] if is_single else texts
-    if "text" not in columns or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return texts
-    choices = columns["choices"]
-    if not all({columns["text"], *choices} <= row.keys() for row in rows):
-        return texts
-    found = []
-    for row in rows:
-        values = row[choices[0]] if len(choices) == 1 else [row[name] for name in choices]
-        found.append({"text": row[columns["text"]], "choices": values})
-    return found[0] if is_single else found
-
-
 def known_pair(names):
     """Returns two names of columns in the order of a pair; `None` for names that no layout of pairs has."""
     if len(names) != 2 or set(names) == {"question", "context"}:  # The latter are a question and where its answer is.
@@ -241,7 +223,7 @@ def known_pair(names):
     return None
 
 
-def _frame_dicts(frame):
+def frame_dicts(frame):
     """Returns the rows of a frame as dicts by column."""
     names = list(map(str, frame.columns))
     columns = [list(map(_plain, as_list(frame[name]))) for name in frame.columns]

@@ -9,6 +9,8 @@ import pathlib
 import re
 import zlib
 
+from keras_bert.checks import similar
+
 LARGEST = 1 << 27  # Bytes of a line.
 GZIP = b"\x1f\x8b"  # The start of such files.
 _BLOCK = 1 << 20  # Bytes to read at a time.
@@ -26,7 +28,15 @@ def check_file(path):
     if path.is_dir():
         raise ValueError(f"{path} is a folder. Expected a file")
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise ValueError(no_such_file(path))
+
+
+def no_such_file(path):
+    """Returns the message for a path without a file, with that of a similar name beside it."""
+    path = pathlib.Path(path)
+    beside = sorted(other.name for other in path.parent.iterdir()) if path.parent.is_dir() else []
+    alike = similar(path.name, beside)
+    return f"{path}: no such file" + (f". Did you mean {path.with_name(alike)}?" if alike else "")
 
 
 def read_lines(path):
@@ -155,7 +165,7 @@ def whole(path):
 def decoded(content, name, first_line=1):
     """Decodes the bytes of the UTF-8 file `name` from a line to the end, without its byte order mark."""
     if first_line == 1:
-        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
+        if _is_utf16(content):
             found = "UTF-32" if b"\0\0" in content[:4] else "UTF-16"
             raise ValueError(f"{name}: the file is {found}. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
         if content.startswith(b"PK\x03\x04"):
@@ -169,6 +179,12 @@ def decoded(content, name, first_line=1):
             f"{name}:{len(lines) + first_line}: not UTF-8, byte 0x{content[error.start]:02x} at position "
             f"{len(line.encode())}. Save the file as UTF-8"
         ) from error
+
+
+def _is_utf16(content):
+    """Whether bytes are UTF-16 or UTF-32: with their byte order mark, or with the zeros of characters of one byte."""
+    start = content[:200]
+    return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start)
 
 
 def split_lines(text):

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count, hint, is_count
+from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
 from keras_bert.data.sources import as_list
 from keras_bert.exporting.export import build_signatures, export
@@ -125,7 +126,9 @@ class Answerer:
         """Returns texts as the head takes them, of those that the task of the model takes, or of known columns."""
         task = registry.task_of(self._bert)
         if task is None or task.asked is None:
-            return in_memory.with_known_columns(texts, self._bert.columns)
+            has_choices = "choices" in self._head.inputs(self._bert)[0]
+            reader = multiple_choice.with_columns if has_choices else in_memory.with_known_columns
+            return reader(texts, self._bert.columns)
         settings = registry.stored_settings(task, self._bert)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.asked("texts", texts, settings)

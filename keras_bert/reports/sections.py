@@ -135,6 +135,13 @@ def expected_error(found):
     return sum(count * abs(sure - accuracy) for _, _, count, sure, accuracy in found) / sum(row[2] for row in found)
 
 
+def _bias(gap):
+    """Words for the mean confidence minus the accuracy."""
+    if page.percent(abs(gap)) == page.percent(0):
+        return "as confident as right on average"
+    return f"{'over' if gap > 0 else 'under'}confident by {page.percent(abs(gap))} on average"
+
+
 def calibration_section(confidence, right, note: str = ""):
     """Returns the HTML section, or "" without a finite confidence; `note` is a sentence about what a prediction is."""
     confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
@@ -152,6 +159,6 @@ def calibration_section(confidence, right, note: str = ""):
         note=note,
         chart=charts.reliability([(100 * row[3], 100 * row[4], row[2]) for row in found]),
         error=page.percent(expected_error(found)),
-        bias=f"{'over' if gap > 0 else 'under'}confident by {page.percent(abs(gap))} on average",
+        bias=_bias(gap),
         rows=[[f"{100 * low:.0f} to {100 * (low + 1 / _BINS):.0f}%", *cells] for low, cells in groups.items()],
     )

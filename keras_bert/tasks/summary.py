@@ -151,7 +151,7 @@ def facts(summary):
     if len(found) == 1:
         (lines["majority baseline"],) = found
     elif found:
-        lines["majority baseline"] = f"of train: {found[0]}; of dev: {found[1]}"
+        lines["majority baseline"] = f"{found[0]}, as in train; {found[1]}, as in dev"
     return lines
 
 

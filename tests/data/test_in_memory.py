@@ -342,12 +342,6 @@ def test_columns_that_a_model_was_trained_on():
     assert in_memory.with_known_columns(rows[0], known) == expected[0]
     for columns in (None, {}, {"text": "body"}):
         assert in_memory.with_known_columns(rows, columns) is rows
-    choices = {"text": "body", "choices": ["x", "y"]}
-    found = in_memory.with_known_columns([{"body": "a", "y": "c", "x": "b", "id": 1}], choices)
-    assert found == [{"text": "a", "choices": ["b", "c"]}]
-    listed = {"body": "a", "both": ["b", "c"]}
-    assert in_memory.with_known_columns(listed, {"text": "body", "choices": ["both"]}) == found[0]
-    assert in_memory.with_known_columns(listed, choices) is listed
     pair = [{"text": "a", "pair": "b"}]
     assert in_memory.with_known_columns(pair, {"text": "text"}) is pair
     assert in_memory.with_known_columns(["a"], known) == ["a"]

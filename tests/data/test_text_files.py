@@ -42,6 +42,20 @@ def test_lines_end_as_in_the_file(tmp_path):
         assert "".join(text_files.stream_text(path, blank_end=True)).encode() == content
 
 
+def test_a_file_that_is_not_there_has_a_similar_name_beside_it(tmp_path):
+    (tmp_path / "reviews.csv").touch()
+    with pytest.raises(ValueError, match=r"revews.csv: no such file. Did you mean .*reviews.csv\?$"):
+        text_files.check_file(tmp_path / "revews.csv")
+    for path in (tmp_path / "other.txt", tmp_path / "none" / "reviews.csv"):
+        assert text_files.no_such_file(path) == f"{path}: no such file"
+
+
+def test_a_text_that_begins_with_nul_is_no_utf_16(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\0\0one line\ntwo\n")
+    assert text_files.decoded(path.read_bytes(), path.name) == "\0\0one line\ntwo\n"
+
+
 def test_lines_across_blocks(tmp_path, monkeypatch):
     """Lines, places of errors and the end of the content do not depend on where the file is cut to be read."""
     path = tmp_path / "a.txt"

@@ -40,7 +40,7 @@ def test_a_table():
     summary["truncated"]["held"] = 0.9996
     assert data_summary.facts(summary)["truncated"].endswith("sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == (
-        "of train: f1 0.00%, accuracy 33.33% (always no); of dev: f1 80.00%, accuracy 66.67% (always yes)"
+        "f1 0.00%, accuracy 33.33% (always no), as in train; f1 80.00%, accuracy 66.67% (always yes), as in dev"
     )
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",

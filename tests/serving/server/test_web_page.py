@@ -437,6 +437,14 @@ def test_columns_that_are_chosen(visit, heads):
         assert page.locator("#header").is_checked()
         chosen = page.locator("#columns option:checked").all_text_contents()
         assert (text, chosen) == (text, expected)
+    # Those that the model was trained on come first, and tell that the first row has names.
+    choose(page, "many_classes")
+    page.evaluate("described.facts.columns = { text: 'Wo gewesen?' }")
+    page.get_by_label("Rows").fill("text,Wo gewesen?\na long text of the table,Rom\nanother one,Bonn\n")
+    assert page.locator("#columns option:checked").all_text_contents() == ["Wo gewesen?"]
+    page.get_by_label("Rows").fill("1,Wo gewesen?\n3,Rom\n")
+    assert page.locator("#header").is_checked()
+    page.evaluate("described.facts.columns = null")
     page.get_by_label("Rows").fill(",Bemerkung,Ort\n7,Sehr schön,Rom\n9,Nie wieder,Bonn\n")
     choose(page, "many_classes")
     assert page.locator("#column_text option").all_text_contents() == ["column 1", "Bemerkung", "Ort"]

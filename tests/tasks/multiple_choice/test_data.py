@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.data.choices import TARGETS, with_columns
 from keras_bert.runs import fit
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice import task
@@ -117,6 +118,32 @@ HUB = {
         ("A b.", ["Q? x", "Q? y"], 0),
     ),
 }
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_rows_of_data_sets_are_answered(name):
+    """A model takes the rows that it was trained on, with or without their labels, and frames of them."""
+    pandas = pytest.importorskip("pandas")
+    row, (text, options, _) = HUB[name]
+    expected = {"text": text, "choices": options}
+    without_label = {column: value for column, value in row.items() if column not in TARGETS}
+    for given in (row, without_label):
+        assert with_columns(given) == expected
+        assert with_columns([given, given]) == [expected, expected]
+        assert with_columns(pandas.DataFrame([given, given])) == [expected, expected]
+
+
+def test_columns_that_a_model_was_trained_on():
+    """Rows without them are read by a layout; other texts stay as they are."""
+    known = {"text": "body", "choices": ["first", "second"]}
+    expected = {"text": "a", "choices": ["b", "c"]}
+    assert with_columns([{"body": "a", "second": "c", "first": "b", "id": 1}], known) == [expected]
+    assert with_columns({"body": "a", "both": ["b", "c"]}, {"text": "body", "choices": ["both"]}) == expected
+    assert with_columns({"question": "a", "A": "b", "B": "c"}, known) == expected
+    for texts in ([expected], {"body": "a", "both": ["b", "c"]}, [{"text": "a"}], ["a"], [], ("a", "b"), [("a", "b")]):
+        assert with_columns(texts, known) is texts
+    with pytest.raises(ValueError, match=r"texts\[1\]: column `A` must be a string. Received: 7"):
+        with_columns([{"question": "a", "A": "b", "B": "c"}, {"question": "a", "A": 7, "B": "c"}])
 
 
 @pytest.mark.parametrize("name", HUB)

@@ -89,7 +89,8 @@ function readRows(separator = separatorOf(sheet.text)) {
 function hasHeader([first = [], ...others]) {
   const names = first.map((cell) => cell.trim());
   const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
-  if (names.some((name) => known.includes(name.toLowerCase()) || UNNAMED.test(name))) return true;
+  const trained = Object.keys(signature()?.inputs ?? {}).flatMap(trainedColumns);
+  if (names.some((name) => known.includes(name.toLowerCase()) || UNNAMED.test(name) || trained.includes(name))) return true;
   if (names.some((name, place) => name === "" && isIndex(others, place))) return true;
   if (!others.length || new Set(names).size < names.length || !names.every((name) => NAME.test(name))) return false;
   return names.some((name, place) => {
@@ -152,13 +153,19 @@ function textColumns(names, rows) {
   return places.sort((one, other) => lengths[other] - lengths[one]);
 }
 
-// The numbers of the columns whose names are usual for an input: one, or all columns of choices.
+// The numbers of the columns for an input: those that the model was trained on, or else one with a usual name, or all
+// columns of choices.
 function knownColumns(input, names) {
+  const trained = trainedColumns(input).map((column) => names.findIndex((name) => name.trim() === column));
+  if (trained.length && !trained.includes(-1)) return trained;
   const places = [...names.keys()];
   const choices = places.filter((place) => input === "choices" && CHOICE.test(names[place].trim()));
   if (choices.length > 1) return choices;
   return places.filter((place) => COLUMN_NAMES[input]?.includes(names[place].trim().toLowerCase())).slice(0, 1);
 }
+
+// The names of the columns that the model was trained on, if its export tells them.
+const trainedColumns = (input) => [described?.facts?.columns?.[input] ?? []].flat();
 
 function chosenColumns(input) {
   const chooser = byId(`column_${input}`);
