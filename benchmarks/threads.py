@@ -18,6 +18,7 @@ from absl import app, flags
 
 from benchmarks import contest, onednn
 
+# Other names than those of the scripts whose jobs it runs.
 _JOBS = flags.DEFINE_list("chosen", None, "Names, or parts of names, of the jobs; default: all.")
 _ROUNDS = flags.DEFINE_integer("turns", 9, "Rounds to time.", lower_bound=1)
 _ISA = flags.DEFINE_string("max_isa", None, "The newest instructions to use, such as AVX2; default: all.")
