@@ -163,9 +163,8 @@ class GridRuns:
         if self.write and not (self.directory / COMMON).exists():
             write_json(self.directory / COMMON, common)
         found = [_read_result(path) for path in runs.glob(f"*/{_RESULT}")]
-        self.results = (
-            self._with_the_kept_model(settings, found) if self.counts_earlier else self._only(settings, found)
-        )
+        self.results = found if self.counts_earlier else self._only(settings, found)
+        self._drop_best_without_model(settings)
         left = self._left(settings)
         done = [result["setting"] for result in self.results]
         names = [folder_name(setting) for setting in [*done, *left]]
@@ -176,44 +175,36 @@ class GridRuns:
         self._settings = settings
         return left
 
-    def _with_the_kept_model(self, settings, results):
-        """Returns the results without that of the best run, if the folder has the model of another run.
+    def _drop_best_without_model(self, settings):
+        """Removes the result of the best run, which then runs again, if the folder has the model of another one.
 
-        It has after a run was interrupted while its model was written, if that run is none of the grid any more.
+        It has after a run was interrupted while its model was written, if that run is none of the grid any more, and
+        where a later grid has replaced the model.
         """
-        self.results = results
-        if not self._kept.exists():
-            return results
         best = self.best()
-        kept = read_json(self._kept)
-        if not best or kept in [best[0]["setting"], *self._left(settings)]:
-            return results
+        if not best or not self._kept.exists():
+            return
         setting = best[0]["setting"]
+        if read_json(self._kept) in [setting, *self._left(settings)]:
+            return
         _LOG.info("  the folder has the model of another run: %s is repeated", setting_text(setting))
         if self.write:
             shutil.rmtree(self.folder(setting))
-        return [result for result in results if result["setting"] != setting]
+        self.results = [result for result in self.results if result["setting"] != setting]
 
     def _left(self, settings):
         """Returns the settings without results."""
         done = [result["setting"] for result in self.results]
         return [setting for setting in settings if setting not in done]
 
-    def _only(self, settings, found):
-        """Returns the results of runs with these settings; without the model of their best one, all run again."""
+    @staticmethod
+    def _only(settings, found):
+        """Returns the results of runs with these settings; says which others are there."""
         earlier = [result for result in found if result["setting"] not in settings]
-        self.results = [result for result in found if result not in earlier]
         if earlier:
             names = ", ".join(folder_name(result["setting"]) for result in earlier)
             _LOG.info("  runs with other settings are in the folder and do not count: %s", names)
-        kept = read_json(self._kept) if self._kept.exists() else None
-        if (best := self.best()) and kept != best[0]["setting"]:
-            _LOG.info("  the folder has the model of another run: %d run(s) are repeated", len(self.results))
-            if self.write:
-                for result in self.results:
-                    shutil.rmtree(self.folder(result["setting"]))
-            return []
-        return self.results
+        return [result for result in found if result not in earlier]
 
     @property
     def _kept(self):

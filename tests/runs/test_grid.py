@@ -176,9 +176,9 @@ def test_only_the_runs_of_the_settings_count(tmp_path, run, caplog):
         ([2], "2", "training"),
         ([2], "2", "the run is finished"),
         ([1, 3], "3", "runs with other settings are in the folder and do not count: seed=2"),
-        ([1, 2, 3], "2", "the folder has the model of another run: 3 run(s) are repeated"),
+        ([1, 2, 3], "2", "the folder has the model of another run: seed=2 is repeated"),
         ([1, 2], "2", "all 2 runs are finished"),
-        ([1], "1", "the folder has the model of another run: 1 run(s) are repeated"),
+        ([1], "1", "the folder has the model of another run: seed=1 is repeated"),
     ):
         caplog.clear()
         study = run(seeds, counts_earlier=False)
