@@ -104,7 +104,7 @@ def test_folders_of_processes_killed_before_they_locked_them_are_removed_after_a
             folder.mkdir()
             if name == "noted":
                 (folder / "lock").touch()
-            os.utime(folder, [time.time() - age] * 2)
+            os.utime(folder, (time.time() - age, time.time() - age))
     write_text(tmp_path / "a.txt", "a")
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", ".writing-empty-0", ".writing-noted-0"}
 

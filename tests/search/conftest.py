@@ -17,7 +17,8 @@ def saved(config, pieces, shared_folder):
             model = HEADS[head].build(keras_bert.build_encoder(config))
             keras_bert.save(model, path, pieces, labels=labels, **options)
 
-        return shared_folder(f"search_{head}", save)
+        chosen = [head, *(labels or ()), *(f"{name}={value}" for name, value in options.items())]
+        return shared_folder("_".join(["search", *chosen]), save)
 
     return folder
 

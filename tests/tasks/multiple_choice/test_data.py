@@ -142,7 +142,7 @@ def test_columns_that_a_model_was_trained_on():
     assert with_columns({"question": "a", "A": "b", "B": "c"}, known) == expected
     for texts in ([expected], {"body": "a", "both": ["b", "c"]}, [{"text": "a"}], ["a"], [], ("a", "b"), [("a", "b")]):
         assert with_columns(texts, known) is texts
-    with pytest.raises(ValueError, match=r"texts\[1\]: column `A` must be a string. Received: 7"):
+    with pytest.raises(ValueError, match=r"texts\[1\]: `A` must be a string. Received: 7"):
         with_columns([{"question": "a", "A": "b", "B": "c"}, {"question": "a", "A": 7, "B": "c"}])
 
 
