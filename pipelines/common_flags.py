@@ -108,6 +108,7 @@ class ValidationSplit(CommandArguments):
         "Share of the rows of --train_file, drawn at random, to select the best run on, such as 0.1.",
         least=0,
         most=1,
+        section="data",
         excludes=("dev_file", "folds", "document_context, which reads sentences in their order"),
     )
 

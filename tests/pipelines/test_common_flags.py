@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from keras_bert.runs import fit
+from pipelines import run_glue, run_tagging
+from pipelines.arguments import help_page
 from tests.pipelines.programs import flags_of, mistake, parsed
 
 COUNT, SHARE, SEED = 20, 0.25, 3
@@ -104,6 +106,30 @@ def test_sentences_of_conll(tmp_path):
     drawn = sorted(np.random.default_rng(SEED).permutation(COUNT)[:5].tolist())
     assert [words[1] for words in data.dev.words] == [f"word{number}" for number in drawn]
     assert len(data.train) == 15
+
+
+def test_predictions_for_the_sentences_that_are_drawn(tmp_path):
+    """In the form of the file, without the others."""
+    rows = [{**row, "id": number} for number, row in enumerate(SENTENCES)]
+    (tmp_path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "train.conll").write_text(CONLL)
+    found = {}
+    for name in ("train.jsonl", "train.conll"):
+        dev = read_by("run_tagging", tmp_path, train_file=tmp_path / name).dev
+        dev.write(tmp_path / f"predicted_{name}", dev.entities)
+        found[name] = (tmp_path / f"predicted_{name}").read_text()
+    drawn = sorted(np.random.default_rng(SEED).permutation(COUNT)[:5].tolist())
+    lines = [json.loads(line) for line in found["train.jsonl"].splitlines()]
+    assert lines == [{**rows[number], "predicted": rows[number]["tags"]} for number in drawn]
+    words = [line.split() for line in found["train.conll"].splitlines()]
+    assert [cells[0] for cells in words if cells and cells[0] != "Ada"] == [f"word{number}" for number in drawn]
+    assert all(cells[-1] == cells[-2] for cells in words if cells)
+
+
+@pytest.mark.parametrize("command", [run_glue, run_tagging])
+def test_the_flag_is_among_those_of_data(command):
+    sections = help_page("", command.Arguments, "").split("\n\n")
+    assert next(text for text in sections if "--validation_split=" in text).strip().startswith("data:\n")
 
 
 @pytest.mark.parametrize("column", ["Kommentar (frei)", "it's a text", "text"])

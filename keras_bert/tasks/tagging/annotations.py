@@ -30,6 +30,8 @@ class Records(Sentences):
     records: list  # Dicts, the words or texts of the rows and their tags or spans.
     name: str | None  # Key of the tags or spans in the file.
 
+    places = (*Sentences.places, "values", "records")
+
     def write_tags(self, path, predicted):
         """Writes the rows with one more key, `predicted`, in the form of the file."""
         rows = []

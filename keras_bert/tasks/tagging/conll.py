@@ -29,12 +29,20 @@ class Columns(Sentences):
     """The sentences of a CoNLL file, and its columns."""
 
     numbers: list  # Line numbers of the words.
-    rows: list  # All lines of the file.
+    rows: list  # All lines of the file; `None` for words of other sentences.
     separator: str | None  # Between columns; `None` for any number of spaces and tabs.
     width: int
     header: int | None  # Number of the line with the names of the columns.
     names: list | None
     others: set  # Numbers of lines that are not words.
+
+    places = (*Sentences.places, "numbers")
+
+    def at(self, numbers):
+        found = super().at(numbers)
+        left_out = {*itertools.chain(*self.numbers)} - {*itertools.chain(*found.numbers)}
+        rows = [None if number in left_out else line for number, line in enumerate(self.rows, 1)]
+        return dataclasses.replace(found, rows=rows)
 
     def line(self, row, word):
         return self.numbers[row][word]
@@ -45,11 +53,16 @@ class Columns(Sentences):
         cells = dict(zip(numbers, tags, strict=True)) | dict.fromkeys(self.others, "_")
         if self.header is not None:
             cells[self.header] = "predicted"
-        lines = list(self.rows)
-        for number, line in enumerate(lines, 1):
+        lines, before = [], ""
+        for number, line in enumerate(self.rows, 1):
+            is_left_out = line is None or (before is None and not line.strip())
+            before = line
+            if is_left_out:
+                continue
             if number in cells or _is_document(line):
                 kept = line.rstrip(" \t") if self.separator is None else line
-                lines[number - 1] = f"{kept}{self.separator or ' '}{self._cell(cells.get(number, 'O'))}"
+                line = f"{kept}{self.separator or ' '}{self._cell(cells.get(number, 'O'))}"
+            lines.append(line)
         write_text(path, "\n".join(lines) + "\n")
 
     def _cell(self, tag):
