@@ -9,10 +9,9 @@ each signature and then `fit to ship` or `not fit to ship` with the reasons; the
 minute.
 
 `--labelled` scores a classifier, a regression model or a model for question answering on your data: a table as for
-`run_glue`, with the columns that the model was trained on unless flags name others, a file in SQuAD's format, or with
-`--task` the folder of GLUE's official files, whose dev set is read. With
-`--reference`, such as the float32 version of a model in int8, a score that is lower by more than `--max_drop` points is
-a problem.
+`run_glue`, with the columns of texts that the model was trained on unless flags name others, a file in SQuAD's format,
+or with `--task` the folder of GLUE's official files, whose dev set is read. With `--reference`, such as the float32
+version of a model in int8, a score that is lower by more than `--max_drop` points is a problem.
 """
 
 import os

@@ -24,6 +24,7 @@ CLASSIFIED_PAIRS = (
 QUERIES = ("query", "question", "anchor", "premise", "sentence1", "text")
 PASSAGES = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
 _INPUTS = {"text", "pair"}
+_WORDS = ("tokens", "words", "text")  # Columns of the words, or of the texts, of taggers.
 
 
 def listed(values):
@@ -211,6 +212,42 @@ def with_known_columns(texts, columns):
         return texts
     rows = [{name: row[column] for name, column in columns.items()} for row in rows]
     return rows[0] if is_single else rows
+
+
+def known_frame(texts, target, columns):
+    """Returns a data frame with the columns of texts that a model was trained on, and that of the targets.
+
+    `columns` are as in `with_known_columns`; other data stay as they are.
+    """
+    names = list((columns or {}).values())
+    if not names or not is_frame(texts) or not isinstance(target, str) or not all(isinstance(n, str) for n in names):
+        return texts
+    return texts[[*names, target]] if {*names, target} <= set(texts.columns) else texts
+
+
+def with_words(texts, columns):
+    """Returns texts that a tagger can take: of a data frame, or of dicts, the words or the text beside other columns.
+
+    `columns` are sets of columns; other data stay as they are.
+    """
+    if is_frame(texts):
+        name = _word_column(texts.columns, columns)
+        return texts if name is None else texts[[name]]
+    is_single = isinstance(texts, dict)
+    rows = [texts] if is_single else texts
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return texts
+    names = [_word_column(row, columns) for row in rows]
+    if None in names:
+        return texts
+    rows = [{"text": row[name]} for row, name in zip(rows, names, strict=True)]
+    return rows[0] if is_single else rows
+
+
+def _word_column(names, columns):
+    """Returns the column of the words, or of the text, of names that have all of a set; `None` without one."""
+    known = next((known for known in columns if known <= set(names)), set())
+    return next((name for name in _WORDS if name in known), None)
 
 
 def known_pair(names):

@@ -128,7 +128,8 @@ class Answerer:
         if task is None or task.asked is None:
             has_choices = "choices" in self._head.inputs(self._bert)[0]
             reader = multiple_choice.with_columns if has_choices else in_memory.with_known_columns
-            return reader(texts, self._bert.columns)
+            texts = reader(texts, self._bert.columns)
+            return in_memory.with_words(texts, task.columns) if task and self._head.takes_words else texts
         settings = registry.stored_settings(task, self._bert)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.asked("texts", texts, settings)
@@ -257,7 +258,7 @@ def read_rows(texts, words=False):
     if isinstance(texts, bytes) or not (is_single or hasattr(texts, "__iter__")) or getattr(texts, "shape", 0) == ():
         raise ValueError(f"`texts` must be a text or a list of texts, pairs or dicts. Received: texts={texts!r}")
     if is_single:
-        return _warned([_row("texts", texts)]), True
+        return _warned([_row("texts", _words(texts) if words else texts)]), True
     # Iterating gives names or tensors, or arrays in place of pairs.
     if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator") or getattr(texts, "ndim", 1) == 2:
         texts, targets = in_memory.read(texts)
@@ -283,9 +284,10 @@ def _warned(rows):
 
 def _words(text):
     """Returns a list of words as the signature `words` takes them, a tab for a space within a word, and as a text."""
-    if not isinstance(text, list) or not all(isinstance(word, str) for word in text):
+    found = text["text"] if isinstance(text, dict) and text.keys() == {"text"} else text
+    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
         return text
-    return {"words": " ".join(word.replace(" ", "\t") for word in text), "text": " ".join(text)}
+    return {"words": " ".join(word.replace(" ", "\t") for word in found), "text": " ".join(found)}
 
 
 def _row(place, value):

@@ -264,6 +264,20 @@ def test_lists_of_words(eager, load):
         load("classification").predict([["b"]])
 
 
+def test_rows_of_taggers(eager, load):
+    """A frame and dicts may have other columns beside the words, such as tags."""
+    bert, words = load("token_classification"), [["a-b", "c d"], ["e!"]]
+    tables = [{"id": number, "tokens": row, "pos_tags": ["N"] * len(row)} for number, row in enumerate(words)]
+    expected = bert.predict(words)
+    assert bert.predict(tables) == expected
+    assert bert.predict(tables[0])["entities"] == bert.predict(words[:1])[0]["entities"]
+    assert bert.predict([{"text": "a b", "spans": []}]) == bert.predict(["a b"])
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(tables)
+    for names in (["id", "tokens", "pos_tags"], ["tokens", "pos_tags"], ["tokens"]):
+        assert bert.predict(frame[names]) == expected
+
+
 def columns(answer):
     """The fields of an answer in a table, with one for each class."""
     first = {name: answer[name] for name in ("label", "score")}

@@ -582,6 +582,18 @@ def test_columns_of_frames(start, caplog):
     assert "  texts: pairs of the columns 'a' and 'b'" in caplog.messages
 
 
+def test_evaluate_finds_the_columns_of_training(start, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    model = keras_bert.build_classifier(keras_bert.load(start).encoder, 2)
+    vocabulary = keras_bert.load(start).vocabulary
+    keras_bert.save(model, tmp_path, vocabulary, labels=["x", "y"], columns={"text": "review"})
+    bert, classes = keras_bert.load(tmp_path), ["x", "y"] * (len(TEXTS) // 2)
+    frame = pandas.DataFrame({"id": range(len(TEXTS)), "review": TEXTS, "place": "a", "stars": classes})
+    assert bert.evaluate(frame, "stars", verbose=False) == bert.evaluate(TEXTS, classes, verbose=False)
+    with pytest.raises(ValueError, match="Received: 'star' for a data frame .* Did you mean 'stars'?"):
+        bert.evaluate(frame, "star")
+
+
 def test_questions_without_a_threshold(start, tmp_path):
     """`predict` answers them all, also those without an answer."""
     bert = keras_bert.load(start)
