@@ -88,6 +88,10 @@ def naming_extras(what, advice=""):
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
+        found = sys.modules.get(package)
+        if found is not None and not hasattr(found, "__path__"):  # A file with its name.
+            message = f"{what} needs the package {package}, but Python finds {found.__file__} first. Rename this file"
+            raise ModuleNotFoundError(message, name=error.name) from None
         message = f"{what} needs {package}, which is not installed. Install it with "
         message += f"`pip install '.[{EXTRA_OF[package]}]'` in a checkout of keras_bert"
         message += advice if package == "tensorflow" else ""

@@ -190,10 +190,10 @@ def _change_index(arguments, index):
         with announced("loading the model"):
             _ = index.bert
         index.add(arguments.add, text_column=arguments.text_column, batch_size=arguments.batch_size)
-        print(f"index:        {arguments.index}, {len(index) - before:,} passages added, {len(index):,} now")
+        print(f"index:        {arguments.index}, {len(index) - before:,} added, {len(index):,} passages now")
     if arguments.removed:
         index.remove(arguments.removed)
-        print(f"index:        {arguments.index}, {before - len(index):,} passages removed, {len(index):,} now")
+        print(f"index:        {arguments.index}, {before - len(index):,} removed, {len(index):,} passages now")
 
 
 def _build_index(arguments, passages):

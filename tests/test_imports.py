@@ -74,6 +74,14 @@ def test_the_extra_of_a_package(package, extra):
         raise ModuleNotFoundError("no extra", name="os2")
 
 
+def test_a_file_with_the_name_of_a_package(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import keras_bert; keras_bert.load('bert_tiny_books')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    expected = f"`keras_bert.load` needs the package tensorflow, but Python finds {tmp_path}/tensorflow.py first"
+    assert done.stderr.endswith(f"ModuleNotFoundError: {expected}. Rename this file\n")
+
+
 @pytest.mark.parametrize(("fails", "is_plugin"), [(False, False), (True, False), (False, True)])
 def test_only_known_lines_are_hidden(tmp_path, fails, is_plugin):
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format(fails=fails))

@@ -80,11 +80,11 @@ def test_adding_and_removing(folder):
     (folder / "gone.txt").write_text("p1\n\nn2\n")
     index = f"--index={folder}/changed"
     printed = call(PROGRAM, index, f"--add={folder}/more.csv", "--query=a b c", "--top=1")
-    assert printed.startswith(f"index:        {folder}/changed, 2 passages added, 7 now\n")
+    assert printed.startswith(f"index:        {folder}/changed, 2 added, 7 passages now\n")
     assert printed.splitlines()[1].split("\t")[1:] == ["p0", "a b c"]
     printed = call(PROGRAM, index, f"--remove_file={folder}/gone.txt")
-    assert printed == f"index:        {folder}/changed, 2 passages removed, 5 now\n"
-    assert call(PROGRAM, index, "--remove=p2", "--remove=p3").endswith("2 passages removed, 3 now\n")
+    assert printed == f"index:        {folder}/changed, 2 removed, 5 passages now\n"
+    assert call(PROGRAM, index, "--remove=p2", "--remove=p3").endswith("2 removed, 3 passages now\n")
     assert list(keras_bert.search.open_index(folder / "changed").ids()) == ["p0", "p\n4", "n1"]
     assert mistake(PROGRAM, index, "--remove=p2") == "the index has no passage with the id 'p2'"
     assert "already has a passage with the id 'n1'" in mistake(PROGRAM, index, f"--add={folder}/more.csv")
