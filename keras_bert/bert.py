@@ -228,7 +228,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Args:
             texts: a list of strings, of pairs `(text, pair)`, of `{"question": ..., "context": ...}` or of
                 `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. Of dicts and frames with
-                other columns, those that the model was trained on; for multiple choice also those of known data sets.
+                other columns, those that the model was trained on; for choices and tags also those of known data sets.
                 For a tagger also lists of words, which stay as they are. A classifier or a regression model refuses
                 pairs if it was trained without them, and texts if it was trained with pairs; if the checkpoint does not
                 say (`bert.pair` is `None`), it takes both. Empty texts, which `fit` and `evaluate` refuse, are answered
