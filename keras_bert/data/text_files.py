@@ -27,8 +27,10 @@ def check_file(path):
     """Raises an error unless a path is that of a file."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder. Expected a file")
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(no_such_file(path))
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device. Expected a file, which is read several times")
 
 
 def no_such_file(path):

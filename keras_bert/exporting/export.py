@@ -84,7 +84,7 @@ def export(
     example: Any = None,
     score_range: tuple[float, float] | None = None,
     columns: Mapping[str, str] | None = None,
-    precision: Literal["float32", "bfloat16", "int8"] | None = None,
+    precision: Literal["int8"] | None = None,
     calibration: Sequence | None = None,
     overwrite: bool = False,
     add_signatures: Callable | None = None,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from keras_bert.data import squad
 from keras_bert.data.sources import ROWS, finite_number, source, stream_rows
-from keras_bert.data.text_files import first_bytes, no_such_file, stream_lines, suffix, valid_text
+from keras_bert.data.text_files import check_file, first_bytes, stream_lines, suffix, valid_text
 
 _IDS = ("id", "_id")
 # The columns of relevance judgments; the first name is ours, the second is BEIR's.
@@ -149,8 +149,7 @@ def _texts(path, text_column, first_id=0):
 
 def has_rows(path):
     """Whether a file has rows with columns, by its name, or if that says nothing, by its content; others have lines."""
-    if not path.is_file():
-        raise ValueError(no_such_file(path))
+    check_file(path)
     ending = suffix(path)
     if ending in ROWS:
         return True

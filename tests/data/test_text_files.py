@@ -50,6 +50,12 @@ def test_a_file_that_is_not_there_has_a_similar_name_beside_it(tmp_path):
         assert text_files.no_such_file(path) == f"{path}: no such file"
 
 
+def test_a_pipe_is_no_file_of_rows(tmp_path):
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(ValueError, match=r"rows.csv is a pipe or a device. Expected a file"):
+        text_files.check_file(tmp_path / "rows.csv")
+
+
 def test_a_text_that_begins_with_nul_is_no_utf_16(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"\0\0one line\ntwo\n")
