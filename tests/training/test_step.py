@@ -146,9 +146,9 @@ def fit_in_keras(model, optimizer):
     return [float(model.train_on_batch({"x": x}, {"logits": y})) for x, y in batches]
 
 
-def assert_equal_weights(found, expected):
+def assert_equal_weights(found, expected, atol=1e-6):
     for weight, other in zip(found.weights, expected.weights, strict=True):
-        np.testing.assert_allclose(weight.numpy(), other.numpy(), rtol=1e-4, atol=1e-6, err_msg=weight.path)
+        np.testing.assert_allclose(weight.numpy(), other.numpy(), rtol=1e-4, atol=atol, err_msg=weight.path)
 
 
 def test_one_replica_trains_like_keras_fit(tmp_path):
@@ -156,16 +156,16 @@ def test_one_replica_trains_like_keras_fit(tmp_path):
         return Counts(), keras.layers.BatchNormalization(), keras.layers.Dense(4, "tanh", activity_regularizer="l2")
 
     def optimizer():
-        return keras_bert.AdamW(0.1, weight_decay=0.1, global_clipnorm=0.5)
+        # With a small epsilon, the rounding of gradients near 0, such as of a bias before a norm, decides its update.
+        return keras_bert.AdamW(0.1, weight_decay=0.1, global_clipnorm=0.5, epsilon=1e-2)
 
-    keras.utils.set_random_seed(1)  # Adam divides a gradient near 0, such as of a bias before a norm, by itself.
     model = extras(*layers())
     run = trained(layers(), directory=tmp_path, weights=model.get_weights(), make_optimizer=optimizer)
     losses = fit_in_keras(model, optimizer())
     lines = metrics(tmp_path)
     np.testing.assert_allclose([line["loss"] + line["regularization"] for line in lines], losses, rtol=1e-5)
     assert min(line["regularization"] for line in lines) > 0.01
-    assert_equal_weights(run.model, model)
+    assert_equal_weights(run.model, model, atol=1e-5)  # Of updates of about 0.1.
     assert float(run.model.get_layer("first").kernel.numpy().max()) < 0.41
 
 
