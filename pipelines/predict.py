@@ -193,7 +193,8 @@ def _check_table(arguments):
         elif facts.get("pair"):
             allowed = allowed[-1:]
         columns = arguments.values("text_column", "pair_column", "choice_columns")
-        rows = prediction_files.stream_texts(origin, allowed, **columns, known=facts.get("columns"))
+        words = kind == "ForTokenClassification"
+        rows = prediction_files.stream_texts(origin, allowed, **columns, known=facts.get("columns"), words=words)
     for _ in itertools.islice(rows, _HEAD):
         pass
 
@@ -206,8 +207,8 @@ def _single_label(label, exception):
 
 
 def main(arguments):
-    allowed, predict, known = (_served_model if arguments.server else _loaded_model)(arguments)
-    parts = _answered(arguments, _rows(arguments, allowed, known), allowed, predict)
+    allowed, predict, reading = (_served_model if arguments.server else _loaded_model)(arguments)
+    parts = _answered(arguments, _rows(arguments, allowed, reading), allowed, predict)
     with told_once():
         if arguments.output:
             _write(arguments, parts)
@@ -282,9 +283,9 @@ def _lines(arguments, rows, answers, is_first):
 
 
 def _loaded_model(arguments):
-    """Returns the names of the inputs that the model takes, its function from rows to answers, and its columns.
+    """Returns the names of the inputs that the model takes, its function from rows to answers, and how to read rows.
 
-    `None` stands for the names of a task whose rows are its own, and for columns that the model does not know.
+    `None` stands for the names of a task whose rows are its own. How to read rows are arguments of `stream_texts`.
     """
     from keras_bert.heads.registry import answering
     from keras_bert.tasks.registry import task_of
@@ -298,8 +299,8 @@ def _loaded_model(arguments):
     is_plain = arguments.candidate_labels or translates
     task = None if is_plain else task_of(bert)
     allowed = [("text",)] if is_plain else None if task and task.asked else answering(bert.head).inputs(bert)
-    known = getattr(bert, "columns", None)
-    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options), known
+    reading = {"known": getattr(bert, "columns", None), "words": not is_plain and answering(bert.head).takes_words}
+    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options), reading
 
 
 def _served_model(arguments):
@@ -309,7 +310,7 @@ def _served_model(arguments):
     if labels := arguments.candidate_labels:
         _check_served_labels(model, labels, signatures)
         ask = functools.partial(_ask, arguments, client, ("text", "labels"), signature="zero_shot")
-        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows]), None
+        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows]), {}
     inputs, outputs = signatures["serving_default"]["inputs"], signatures["serving_default"]["outputs"]
     if n_best and not {"answer", "mask_count", "translations"}.intersection(outputs):
         raise ValueError(f"--n_best: the served {model} has one answer to each text. Expected no --n_best")
@@ -321,7 +322,7 @@ def _served_model(arguments):
         raise ValueError(f"--n_best: the served {model} gives {beams} translations. Received: {n_best}")
     # The second input comes last.
     names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
-    return [tuple(names)], functools.partial(_ask, arguments, client, names), None
+    return [tuple(names)], functools.partial(_ask, arguments, client, names), {}
 
 
 def _check_served_labels(model, labels, signatures):
@@ -356,7 +357,7 @@ def rectangles(rows, batch_size):
             yield alike[start : start + batch_size]
 
 
-def _rows(arguments, allowed, known):
+def _rows(arguments, allowed, reading):
     """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
     from keras_bert.tasks import prediction_files
 
@@ -375,7 +376,7 @@ def _rows(arguments, allowed, known):
         raise ValueError(f"{arguments.model} answers questions. Use {usage}")
     if arguments.is_table:
         columns = arguments.values("text_column", "pair_column", "choice_columns")
-        return prediction_files.stream_texts(arguments.input, allowed, **columns, known=known)
+        return prediction_files.stream_texts(arguments.input, allowed, **columns, **reading)
     if given:
         # Without pairs, each argument is a text; so is each with masks to fill.
         single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))

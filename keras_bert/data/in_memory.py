@@ -24,7 +24,7 @@ CLASSIFIED_PAIRS = (
 QUERIES = ("query", "question", "anchor", "premise", "sentence1", "text")
 PASSAGES = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
 _INPUTS = {"text", "pair"}
-_WORDS = ("tokens", "words", "text")  # Columns of the words, or of the texts, of taggers.
+WORDS = ("tokens", "words", "text")  # Columns of the words, or of the texts, of taggers.
 
 
 def listed(values):
@@ -247,7 +247,7 @@ def with_words(texts, columns):
 def _word_column(names, columns):
     """Returns the column of the words, or of the text, of names that have all of a set; `None` without one."""
     known = next((known for known in columns if known <= set(names)), set())
-    return next((name for name in _WORDS if name in known), None)
+    return next((name for name in WORDS if name in known), None)
 
 
 def known_pair(names):

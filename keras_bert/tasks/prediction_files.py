@@ -10,6 +10,7 @@ import types
 import numpy as np
 
 from keras_bert.data import choices as multiple_choice
+from keras_bert.data import in_memory
 from keras_bert.data.sources import Place, source
 from keras_bert.data.text_files import as_text, is_blank
 from keras_bert.files import LinesFile, json_text
@@ -34,24 +35,27 @@ def read_texts(path, allowed, **columns):
     return [texts for _, texts in stream_texts(path, allowed, **columns)]
 
 
-def stream_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None, known=None):
+def stream_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None, known=None, words=False):
     """Yields the rows of a source, or of the file of a path: as they are, and their texts.
 
     Texts are dicts of strings; `choices` is a list of strings. Other columns are ignored; texts may be empty, except
     for multiple choice. Of a table without names of columns, the row as it is is `None`. For columns see
-    `columns_of`; for those of choices `data.choices.read`.
+    `columns_of`; for those of choices `data.choices.read`. With `words`, of a tagger, a text may be a list of words,
+    whose column may have one of the names of `data.in_memory.WORDS`.
     """
     origin = source(path)
     if "choices" in allowed[0]:
         yield from multiple_choice.stream_texts(origin, *_choice_columns(origin, text_column, choice_columns, known))
         return
+    if words and not text_column:
+        text_column = _word_column(origin, known)
     wanted = columns_of(origin, allowed, text_column, pair_column, choice_columns, known)
     is_empty = True
     for line, record in origin.stream({column: _ARGUMENTS.get(name) for name, column in wanted.items()}):
         if isinstance(record, ValueError):
             raise record
         place = Place(origin, line)
-        yield record, {name: _value(place, column, record[column]) for name, column in wanted.items()}
+        yield record, {name: _value(place, column, record[column], words) for name, column in wanted.items()}
         is_empty = False
     if is_empty:
         raise ValueError(f"{origin}: no rows")
@@ -121,9 +125,19 @@ def stream_own(path):
         raise ValueError(f"{origin}: no rows")
 
 
-def _value(place, column, value):
-    if not isinstance(value, str):
-        raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
+def _word_column(origin, known):
+    """Returns the first column of words or texts that a source has: the known one, or a usual one; `None` without."""
+    names = origin.names()
+    wanted = [(known or {}).get("text"), *in_memory.WORDS]
+    return next((name for name in wanted if name in names), None)
+
+
+def _value(place, column, value, words):
+    is_text = isinstance(value, str)
+    are_words = words and isinstance(value, list) and all(isinstance(word, str) for word in value)
+    if not is_text and not are_words:
+        expected = "a string or a list of strings" if words else "a string"
+        raise ValueError(f"{place}: column `{column}` must be {expected}. Received: {value!r:.100}")
     return value
 
 

@@ -362,6 +362,20 @@ def test_a_table_on_a_terminal_shows_the_texts():
     assert line == '{"text": "a", "score": 0.333333, "start": 1}'
 
 
+def test_words_of_a_tagger(tmp_path):
+    """Lists of words, in the columns of data sets or in that of training; other values are refused."""
+    path = tmp_path / "a.jsonl"
+    for name, known in (("tokens", None), ("words", {"text": "none"}), ("Satz", {"text": "Satz"})):
+        rows = [{"id": 1, name: ["a", "b c"], "ner_tags": [0, 1]}, {"id": 2, name: "a b", "ner_tags": [0, 1]}]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = prediction_files.stream_texts(path, [("text",)], known=known, words=True)
+        assert list(found) == [(rows[0], {"text": ["a", "b c"]}), (rows[1], {"text": "a b"})]
+    path.write_text('{"tokens": ["a", 1]}\n')
+    for words, expected in ((True, "a string or a list of strings"), (False, "a string")):
+        with pytest.raises(ValueError, match=rf"a.jsonl:1: column `tokens` must be {expected}. Received: \['a', 1\]"):
+            prediction_files.read_texts(path, [("text",)], text_column="tokens", words=words)
+
+
 def test_files_of_choices(tmp_path):
     """Tables and JSONL are read as in training, without their labels."""
     names = [("text", "choices")]
@@ -449,7 +463,7 @@ def test_a_table_of_rows_with_different_keys(tmp_path):
 
 def stub(monkeypatch, predict):
     """Replaces the model by a function of rows."""
-    monkeypatch.setattr("pipelines.predict._loaded_model", lambda arguments: ([("text",)], predict, None))
+    monkeypatch.setattr("pipelines.predict._loaded_model", lambda arguments: ([("text",)], predict, {}))
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
@@ -498,7 +512,7 @@ def test_answers_are_written_as_they_come(tmp_path, monkeypatch, suffix):
 
 def test_a_pipe_is_answered_before_it_ends(tmp_path):
     """Lines of the standard input, or of `--input=-`, are answered while its writer waits for the answers."""
-    before = "from pipelines import predict\npredict._loaded_model = lambda _: ([('text',)], lambda rows: rows, None)"
+    before = "from pipelines import predict\npredict._loaded_model = lambda _: ([('text',)], lambda rows: rows, {})"
     code = f"import sys, runpy\n{before}\nfrom pipelines import predict as program, command\n"
     code += "command.run(program.__doc__, program.Arguments, program.main, program.check, True, tensorflow=False)"
     flags = ["--model=bert_tiny_books", "--batch_size=1", "--input=-"]
