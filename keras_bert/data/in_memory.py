@@ -214,15 +214,24 @@ def with_known_columns(texts, columns):
     return rows[0] if is_single else rows
 
 
-def known_frame(texts, target, columns):
-    """Returns a data frame with the columns of texts that a model was trained on, and that of the targets.
+def with_known_texts(texts, target, columns):
+    """Returns rows with the columns of texts that a model was trained on, and that of the targets.
 
-    `columns` are as in `with_known_columns`; other data stay as they are.
+    Rows are a data frame, or a list of dicts, which get the names of the inputs. `columns` are as in
+    `with_known_columns`; other data stay as they are.
     """
-    names = list((columns or {}).values())
-    if not names or not is_frame(texts) or not isinstance(target, str) or not all(isinstance(n, str) for n in names):
+    columns = columns or {}
+    names = list(columns.values())
+    if not names or not isinstance(target, str) or not all(isinstance(name, str) for name in names):
         return texts
-    return texts[[*names, target]] if {*names, target} <= set(texts.columns) else texts
+    wanted = {*names, target}
+    if is_frame(texts):
+        return texts[[*names, target]] if wanted <= set(texts.columns) else texts
+    if not isinstance(texts, list) or not all(isinstance(row, dict) and wanted <= row.keys() for row in texts):
+        return texts
+    if target in columns:
+        return texts
+    return [{**{name: row[column] for name, column in columns.items()}, target: row[target]} for row in texts]
 
 
 def with_words(texts, columns):

@@ -36,9 +36,10 @@ def check_file(path):
 def no_such_file(path):
     """Returns the message for a path without a file, with that of a similar name beside it."""
     path = pathlib.Path(path)
-    beside = sorted(other.name for other in path.parent.iterdir()) if path.parent.is_dir() else []
-    alike = similar(path.name, beside)
-    return f"{path}: no such file" + (f". Did you mean {path.with_name(alike)}?" if alike else "")
+    beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    names = {other.stem: other.name for other in beside}  # Ends such as .csv are alike in different names.
+    alike = similar(path.stem, names)
+    return f"{path}: no such file" + (f". Did you mean {path.with_name(names[alike])}?" if alike else "")
 
 
 def read_lines(path):

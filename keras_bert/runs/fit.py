@@ -384,7 +384,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             "`evaluate` needs a model with the head of a task, which was fine-tuned, see `fit`. "
             f"Received: head={bert.head!r}"
         )
-    texts = in_memory.known_frame(in_memory.listed(texts), targets, bert.columns)
+    texts = in_memory.with_known_texts(in_memory.listed(texts), targets, bert.columns)
     rows = _data_set(texts, targets)
     if rows is None:
         texts, targets = in_memory.read(texts, targets)

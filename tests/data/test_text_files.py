@@ -46,7 +46,7 @@ def test_a_file_that_is_not_there_has_a_similar_name_beside_it(tmp_path):
     (tmp_path / "reviews.csv").touch()
     with pytest.raises(ValueError, match=r"revews.csv: no such file. Did you mean .*reviews.csv\?$"):
         text_files.check_file(tmp_path / "revews.csv")
-    for path in (tmp_path / "other.txt", tmp_path / "none" / "reviews.csv"):
+    for path in (tmp_path / "fehlt.csv", tmp_path / "none" / "reviews.csv"):
         assert text_files.no_such_file(path) == f"{path}: no such file"
 
 

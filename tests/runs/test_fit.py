@@ -589,7 +589,9 @@ def test_evaluate_finds_the_columns_of_training(start, tmp_path):
     keras_bert.save(model, tmp_path, vocabulary, labels=["x", "y"], columns={"text": "review"})
     bert, classes = keras_bert.load(tmp_path), ["x", "y"] * (len(TEXTS) // 2)
     frame = pandas.DataFrame({"id": range(len(TEXTS)), "review": TEXTS, "place": "a", "stars": classes})
-    assert bert.evaluate(frame, "stars", verbose=False) == bert.evaluate(TEXTS, classes, verbose=False)
+    expected = bert.evaluate(TEXTS, classes, verbose=False)
+    assert bert.evaluate(frame, "stars", verbose=False) == expected
+    assert bert.evaluate(frame.to_dict("records"), "stars", verbose=False) == expected
     with pytest.raises(ValueError, match="Received: 'star' for a data frame .* Did you mean 'stars'?"):
         bert.evaluate(frame, "star")
 
