@@ -111,10 +111,16 @@ def made(monkeypatch):
 KINDS = {
     "plain": {},
     "replicas, accumulation, float16": {"replicas": 2, "micro_batches": 2, "model": {"dtype": "mixed_float16"}},
-    "packed, bfloat16, LAMB": {"packed": True, "model": {"dtype": "bfloat16"}, "optimizer": {"kind": "lamb"}},
-    "LoRA, mixed bfloat16": {"model": {"dtype": "mixed_bfloat16", "lora": 4.0}},
-    "layer decay": {"optimizer": {"layer_decay": 0.8, "weight_decay": 0.1}},
-    "other batches": {"batch_size": 6},
+    "packed, other batches, bfloat16, LAMB": {
+        "packed": True,
+        "batch_size": 6,
+        "model": {"dtype": "bfloat16"},
+        "optimizer": {"kind": "lamb"},
+    },
+    "LoRA, layer decay, mixed bfloat16": {
+        "model": {"dtype": "mixed_bfloat16", "lora": 4.0},
+        "optimizer": {"layer_decay": 0.8, "weight_decay": 0.1},
+    },
     "XLA": {"jit_compile": True},
 }
 
