@@ -16,7 +16,7 @@ import logging
 import math
 import pathlib
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from keras_bert.checks import similar
 from keras_bert.data import text_files
@@ -715,8 +715,8 @@ class Rows:
         places: tuple of the names of the fields that tell where the rows are from.
     """
 
-    content: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
+    content: ClassVar[tuple[str, ...]] = ()
+    places: ClassVar[tuple[str, ...]] = ()
 
     def __len__(self):
         return len(getattr(self, self.content[0]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import ClassVar
 
 from keras_bert.data.sources import Rows, Source
 from keras_bert.files import fingerprint
@@ -26,7 +27,8 @@ class Sentences(Rows):
     lines: list  # Where each sentence starts.
     documents: list  # The document of each sentence.
 
-    content, places = ("words", "texts", "entities", "tags"), ("lines", "documents")
+    content = ("words", "texts", "entities", "tags")
+    places: ClassVar[tuple[str, ...]] = ("lines", "documents")
 
     def __len__(self):
         return len(self.lines)
