@@ -201,7 +201,12 @@ def with_columns(texts, known=None):
     input, "text" and "choices". Other texts stay as they are.
     """
     is_single = isinstance(texts, dict)
-    rows = [texts] if is_single else in_memory.frame_dicts(texts) if in_memory.is_frame(texts) else texts
+    if is_single:
+        rows = [texts]
+    elif in_memory.is_frame(texts):
+        rows = in_memory.frame_dicts(texts)
+    else:
+        rows = texts
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return texts
     names = rows[0].keys()
