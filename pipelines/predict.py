@@ -298,7 +298,7 @@ def _loaded_model(arguments):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates
     task = None if is_plain else task_of(bert)
-    allowed = [("text",)] if is_plain else None if task and task.asked else answering(bert.head).inputs(bert)
+    allowed = [("text",)] if is_plain else None if task and task.rows.convert else answering(bert.head).inputs(bert)
     reading = {"known": getattr(bert, "columns", None), "words": not is_plain and answering(bert.head).takes_words}
     return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options), reading
 

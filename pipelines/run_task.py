@@ -41,7 +41,7 @@ class Arguments(Files, TaskFlags):
         """The data of both files."""
         train, dev = map(source, self.train_and_dev())
         task = keras_bert.tasks.task_named(self.task)
-        return self.parted(task.read(train, dev, self.settings))
+        return self.parted(task.rows.read(train, dev, self.settings, name=task.name))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def _has_known_columns(frame, targets, columns):
     if not len(frame) or (isinstance(targets, str | int) and targets not in frame.columns):
         return False  # For which there are messages.
     names = [name for name in frame.columns if not (isinstance(targets, str | int) and name == targets)]
-    if len(names) < 2 or known_pair(names):
+    if known_pair(names):
         return False
     for known in columns:
         if known <= set(names):

@@ -125,15 +125,15 @@ class Answerer:
     def _asked(self, texts):
         """Returns texts as the head takes them, of those that the task of the model takes, or of known columns."""
         task = registry.task_of(self._bert)
-        if task is None or task.asked is None:
+        if task is None or task.rows.convert is None:
             has_choices = "choices" in self._head.inputs(self._bert)[0]
             reader = multiple_choice.with_columns if has_choices else in_memory.with_known_columns
             texts = reader(texts, self._bert.columns)
-            return in_memory.with_words(texts, task.columns) if task and self._head.takes_words else texts
+            return in_memory.with_words(texts, task.rows.columns) if task and self._head.takes_words else texts
         settings = registry.stored_settings(task, self._bert)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
-            return task.asked("texts", texts, settings)
-        return [task.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]
+            return task.rows.asked("texts", texts, settings)
+        return [task.rows.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]
 
     def _labels(self, model):
         described = describe(model)

@@ -32,8 +32,9 @@ from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks import registry
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Start, first_known
+from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
+from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import keywords
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.training.callbacks import check_callbacks, with_loss
@@ -97,12 +98,12 @@ def task_rows(task, place, texts, targets):
     """Returns texts and targets as the rows of a task; messages call them `place`."""
     targets = [None] * len(texts) if targets is None else targets
     pairs = enumerate(zip(texts, targets, strict=True))
-    return [task.row(f"{place}[{number}]", *pair) for number, pair in pairs]
+    return [task.rows.row(f"{place}[{number}]", *pair) for number, pair in pairs]
 
 
 def _data_set(texts, targets):
     """Returns the rows of a data set, in the columns of any task; `None` for other data."""
-    columns = [names for task in registry.TASKS for names in task.columns]
+    columns = [names for task in registry.TASKS for names in task.rows.columns]
     return in_memory.data_set_rows(texts, targets, columns)
 
 
@@ -114,7 +115,7 @@ def _with_targets(task, place, rows, targets):
     if targets is None:
         return rows
     if isinstance(targets, str):
-        return [task.with_named_target(row, targets) for row in rows]
+        return [task.rows.with_named_target(row, targets) for row in rows]
     return task_rows(task, place, rows, in_memory.targets_of(rows, targets, place))
 
 
@@ -123,10 +124,11 @@ def infer_rows(rows, targets=None):
 
     `targets` are as in `_with_targets`. Where they are elsewhere, the columns of other targets do not count.
     """
-    first, sizes = rows[0], {}
-    for task in registry.TASKS:
-        unused = set() if targets is None else {*task.target_columns} - {targets if isinstance(targets, str) else None}
-        fitting = [len(names) for names in task.columns if names <= first.keys() and not names & unused]
+    first = rows[0]
+    sizes = {}
+    for task in registry.in_order_of_recognition():
+        names = first.keys() - _unused_targets(task, targets)
+        fitting = [len(known) for known in task.rows.columns if known <= names]
         sizes[task] = max(fitting, default=0)
     best = max(sizes, key=sizes.__getitem__)  # The first one of the largest.
     if sizes[best]:
@@ -135,10 +137,17 @@ def infer_rows(rows, targets=None):
         found = [row.get(targets or "label") for row in rows]
     else:
         found = in_memory.targets_of(rows, targets)
-        for task in registry.TASKS:
-            if task.recognizes(first, found):
+        for task in registry.in_order_of_recognition():
+            if task.rows.recognizes(first, found):
                 return task
     return infer([str(first)[:50]], found)
+
+
+def _unused_targets(task, targets):
+    """Returns the columns of a task that do not count as targets, since the targets are elsewhere."""
+    if targets is None:
+        return set()
+    return {*task.rows.target_columns} - ({targets} if isinstance(targets, str) else set())
 
 
 def infer(texts, targets):
@@ -149,13 +158,13 @@ def infer(texts, targets):
             f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
             "without one"
         )
-    for task in registry.TASKS:
-        if task.recognizes(first, targets):
+    for task in registry.in_order_of_recognition():
+        if task.rows.recognizes(first, targets):
             return task
     received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
     raise ValueError(
         f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "
-        + "; ".join(f"{task.expects}, task={task.name!r}" for task in registry.TASKS)
+        + "; ".join(f"{task.rows.expects}, task={task.name!r}" for task in registry.TASKS)
     )
 
 
@@ -329,7 +338,7 @@ def _make(data, bert, length, options):
         _LOG.info("  %s: %s", title, text)
     start = LoadedModels(bert.checkpoint())
     settings = _settings(data.task, bert, length, options)
-    read = data.task.read(data.train, data.dev, settings)
+    read = data.task.rows.read(data.train, data.dev, settings, name=data.task.name)
     return data.task(read, Start(bert.name, start, _loader(bert, start)), settings)
 
 
@@ -388,7 +397,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     rows = _data_set(texts, targets)
     if rows is None:
         texts, targets = in_memory.read(texts, targets)
-        if targets is None and task.needs_targets:
+        if targets is None and task.rows.needs_targets:
             raise ValueError("`evaluate` needs `targets`, one for each text, as in `fit`. Received: targets=None")
         rows = task_rows(task, "texts", texts, targets)
     else:
@@ -398,7 +407,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         known = sorted(keywords(task.Settings))
         raise ValueError(f"the task {task.name} has no option {sorted(unknown)[0]!r}. Expected one of: {known}")
     # Nothing is trained: if the classes are known, two rows do.
-    few = slice(None if task.needs_train or "class_weight" in options else 2)
+    few = slice(None if task.rows.needs_train or "class_weight" in options else 2)
     options = {
         **(bert.task_settings or {}),
         **({} if bert.thresholds is None else {"threshold": bert.thresholds}),
@@ -412,7 +421,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         train, dev = Memory("texts", rows[few]), Memory("texts", rows)
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
-        made = task(task.read(train, dev, settings, labels), Start(bert.name, bert), settings)
+        made = task(task.rows.read(train, dev, settings, labels, task.name), Start(bert.name, bert), settings)
         losses = made.loss if isinstance(made.loss, list) else [made.loss]
         evaluator = Evaluator(made.build(bert), tf.distribute.get_strategy(), losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)

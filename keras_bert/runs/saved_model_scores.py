@@ -91,7 +91,8 @@ def _facts(directory):
 
 def _read(directory, facts, path, **options):
     """Returns the `Labelled` data of the first task that such a model is of."""
-    found = (task.labelled(directory, facts, path, **options) for task in TASKS if task.head == facts["head"])
+    tasks = [task for task in TASKS if task.head == facts["head"]]
+    found = (task.rows.labelled(task.name, directory, facts, path, **options) for task in tasks)
     labelled = next(filter(None, found), None)
     if labelled is None:
         raise ValueError(

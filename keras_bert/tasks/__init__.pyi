@@ -4,11 +4,15 @@ from keras_bert.tasks.base import Split as Split
 from keras_bert.tasks.base import Start as Start
 from keras_bert.tasks.base import Task as Task
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask as MultiLabelTask
+from keras_bert.tasks.classification.rows import LabelSetRows as LabelSetRows
+from keras_bert.tasks.classification.rows import NumberRows as NumberRows
+from keras_bert.tasks.classification.rows import TextRows as TextRows
 from keras_bert.tasks.classification.task import ClassificationTask as ClassificationTask
 from keras_bert.tasks.classification.task import RegressionTask as RegressionTask
 from keras_bert.tasks.embedding.task import EmbeddingTask as EmbeddingTask
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask as MultipleChoiceTask
 from keras_bert.tasks.questions.task import QuestionAnsweringTask as QuestionAnsweringTask
 from keras_bert.tasks.registry import task_named as task_named
+from keras_bert.tasks.rows import RowFormat as RowFormat
 from keras_bert.tasks.settings import setting as setting
 from keras_bert.tasks.tagging.task import TaggingTask as TaggingTask

@@ -18,6 +18,7 @@ from keras_bert.imports import quiet_integers
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.logits import mean_logits
+from keras_bert.tasks.rows import RowFormat
 
 _NEW_MODEL_RATE = 1e-3
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
@@ -78,25 +79,6 @@ class Findings:
             object.__setattr__(self, name, value)
 
 
-@dataclasses.dataclass(frozen=True)
-class Labelled:
-    """Labelled data for a SavedModel.
-
-    `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
-    dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
-    first.
-    """
-
-    inputs: dict
-    predictions: Callable
-    score: Callable
-
-
-def first_known(targets):
-    """Returns the first target that is neither missing nor an empty list or tuple, or `None`."""
-    return next((target for target in targets or () if target is not None and target not in ([], ())), None)
-
-
 def start_text(model, bert):
     """Describes a model by its directory or name and its size."""
     return f"{model}, {bert.config.size}"
@@ -123,16 +105,9 @@ class Task(abc.ABC):
     Attributes:
         name: string, what `fit(task=...)` and messages call it.
         head: string, the name of the head that it trains.
-        expects: string, the texts and targets that it takes, for messages.
         Settings: class of its settings, a frozen dataclass of fields made by `setting`: the flags of its command, the
             keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
-        columns: tuple of sets of names of columns; rows with all columns of a set are recognized as those of this task,
-            if no other task has a larger set.
-        target_columns: tuple of the names of columns in which `read` finds the targets of rows. Rows whose targets are
-            elsewhere have them in the first one, see `with_target`.
-        needs_targets: bool, whether rows without targets teach nothing. Defaults to `True`.
-        needs_train: bool, whether the training data decide more than the classes, so that `evaluate` needs as many rows
-            of them. Defaults to `True`.
+        rows: the `RowFormat`, what a row of its data means.
         preprocessor: the `TextPreprocessor` of the model.
         title: heading of the results.
         metric: name of the score that selects the best run.
@@ -165,11 +140,8 @@ class Task(abc.ABC):
 
     name: str
     head: str
-    expects: str
     Settings: type
-    needs_targets = needs_train = True
-    columns: tuple = ()
-    target_columns: tuple = ("label",)
+    rows: RowFormat = RowFormat()
     compares_start, can_pack = False, False
     options: Any = types.MappingProxyType({})
     learning_rates, batch_size, epochs, scales_rates = (5e-5,), 32, 3, True
@@ -184,60 +156,14 @@ class Task(abc.ABC):
         self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest")
 
     @classmethod
-    def recognizes(cls, text, targets):
-        """Whether a text, the first one, and the targets of all texts, a list or `None`, are those of this task."""
-        return False
-
-    @classmethod
     def fits(cls, bert):
         """Whether a loaded model was trained on this task."""
         return bert.head == cls.head
 
     @classmethod
-    def row(cls, place, text, target):
-        """Returns a text and its target of Python as a row, a dict by column; `place` is what messages call them."""
-        raise NotImplementedError
-
-    @classmethod
-    def with_target(cls, row, target):
-        """Returns a row of a data set, a dict by column, with a target where `read` finds it, and no other target."""
-        others = {name: value for name, value in row.items() if name not in cls.target_columns}
-        return {**others, cls.target_columns[0]: target}
-
-    @classmethod
-    def with_named_target(cls, row, column):
-        """Returns a row of a data set whose target is in a column that the user named, and no other target."""
-        others = {name: value for name, value in row.items() if name != column}
-        if column not in cls.target_columns:
-            return cls.with_target(others, row.get(column))
-        others = {name: value for name, value in others.items() if name not in cls.target_columns}
-        return {**others, column: row.get(column)}
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        """Returns the data of two sources, which may be the same one.
-
-        `labels` are the classes of a model that is not trained; by default, those of the training data. The settings
-        of a task of the package read it, before TensorFlow is loaded.
-        """
-        return settings.read(train, dev)
-
-    # What `predict` is asked, as the head takes it: a class method of the place of a text in messages, the text and the
-    # settings; `None` for texts as the head takes them.
-    asked: Any = None
-
-    @classmethod
     def signatures(cls, signatures, settings):
         """Returns more signatures of an export, given those of the head, a dict of `tf.function`s by name."""
         return {}
-
-    @classmethod
-    def labelled(cls, directory, facts, path, **options):
-        """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.
-
-        `options` are those of `saved_model_scores.compare`.
-        """
-        return None
 
     @property
     def held_out(self):

@@ -21,6 +21,12 @@ TASKS: list[type[Task]] = [
     RegressionTask,
     ClassificationTask,
 ]
+_BUILT_IN = len(TASKS)
+
+
+def in_order_of_recognition():
+    """Returns the tasks in the order in which they are asked whether data are theirs: those of users first."""
+    return TASKS[_BUILT_IN:] + TASKS[:_BUILT_IN]
 
 
 def register_task(cls):
@@ -39,9 +45,9 @@ def register_task(cls):
     """
     if not (isinstance(cls, type) and issubclass(cls, Task)):
         raise ValueError(f"`cls` must be a subclass of `Task`. Received: {cls!r}")
-    missing = [name for name in ("name", "head", "expects", "Settings") if not hasattr(cls, name)]
+    missing = [name for name in ("name", "head", "Settings") if not hasattr(cls, name)]
     if missing:
-        raise ValueError(f"a task needs the attributes name, head, expects and Settings. Received: no {missing[0]}")
+        raise ValueError(f"a task needs the attributes name, head and Settings. Received: no {missing[0]}")
     same = next((number for number, task in enumerate(TASKS) if task.name == cls.name), None)
     if same is None:
         TASKS.append(cls)
@@ -58,7 +64,7 @@ def task_named(name):
     if found is None:
         names = {task.head: task.name for task in TASKS} | {task.name: task.name for task in TASKS}
         alike = names.get(similar(str(name), names))
-        known = "; ".join(f"{task.name!r}" if alike else f"{task.name!r}: {task.expects}" for task in TASKS)
+        known = "; ".join(f"{task.name!r}" if alike else f"{task.name!r}: {task.rows.expects}" for task in TASKS)
         fix = f". Did you mean {alike!r}?" if alike else ""
         raise ValueError(f"`task` must be one of {known}. Received: task={name!r}{fix}")
     return found

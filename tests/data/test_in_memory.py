@@ -303,7 +303,7 @@ def test_named_targets_are_read_in_every_form(name):
     for form, targets in [*((form, target) for form in forms), (rows, columns[target]), (without, columns[target])]:
         data = fit.read_data(form, targets, None if cls.name != "embedding" else "embedding", None, None, 1)
         assert data.task is cls, type(form)
-        found = cls.read(data.train, data.dev, cls.Settings())
+        found = cls.rows.read(data.train, data.dev, cls.Settings())
         train = found.train[0] if isinstance(found.train, list) else found.train
         assert read(train) == expected, type(form)
 

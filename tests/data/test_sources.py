@@ -130,13 +130,13 @@ def test_layouts(tmp_path, name):
     cls = task_named(task)
     for path in files:
         origin = source(path)
-        data = cls.read(origin, origin, cls.Settings())
+        data = cls.rows.read(origin, origin, cls.Settings())
         assert read(data) == expected, path
         assert fit.infer_rows([row for _, row in origin.values]) is cls
     for given in (named(rows, features), iter(named(rows, features)), table(rows, features)):
         data = fit.read_data(given, None, None, None, None, 1)
         assert data.task is cls
-        assert read(cls.read(data.train, data.dev, cls.Settings())) == expected
+        assert read(cls.rows.read(data.train, data.dev, cls.Settings())) == expected
 
 
 def test_translations(tmp_path):
@@ -174,12 +174,12 @@ def test_numbers_of_tags_with_names(tmp_path):
         tmp_path / "a.jsonl", '{"tokens": ["a", "b"], "ner_tags": [0, 1]}\n{"tokens": ["c"], "ner_tags": [0]}\n'
     )
     cls = task_named("tagging")
-    data = cls.read(source(path), source(path), cls.Settings(labels=["O", "B-PER"]))
+    data = cls.rows.read(source(path), source(path), cls.Settings(labels=["O", "B-PER"]))
     assert [len(row) for row in data.train.entities] == [1, 0]
     with pytest.raises(ValueError, match="a.jsonl:1: `ner_tags` must be names of tags, .* their names in `labels`"):
-        cls.read(source(path), source(path), cls.Settings())
+        cls.rows.read(source(path), source(path), cls.Settings())
     with pytest.raises(ValueError, match=r"a.jsonl:1: `ner_tags` must be from 0 to 0, as `labels` say. Received: 1"):
-        cls.read(source(path), source(path), cls.Settings(labels=["O"]))
+        cls.rows.read(source(path), source(path), cls.Settings(labels=["O"]))
 
 
 def test_another_column_of_labels_and_validation():

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.tasks import ClassificationTask, setting
+from keras_bert.tasks import ClassificationTask, TextRows, setting
 
 
 @keras.saving.register_keras_serializable("ordinal")
@@ -103,13 +103,20 @@ class GradingSettings:
     sequence_length: int = setting(128, "Maximum number of tokens of a text.", least=3)
 
 
+class GradedRows(TextRows):
+    """Texts or pairs with grades."""
+
+    expects = "texts or pairs with grades"
+
+    def read(self, train, dev, settings, labels=None, name=None):
+        return super().read(train, dev, settings, labels or settings.grades, name)
+
+
 @keras_bert.register_task
 class Grading(ClassificationTask):
-    name, head, Settings, expects = "grading", "ordinal", GradingSettings, "texts or pairs with grades"
+    """Grades of texts."""
 
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        return super().read(train, dev, settings, labels or settings.grades)
+    name, head, Settings, rows = "grading", "ordinal", GradingSettings, GradedRows()
 
     def make_loss(self, class_weight):
         return keras_bert.losses.Loss("ordinal_loss", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))

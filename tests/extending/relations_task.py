@@ -8,7 +8,7 @@ import dataclasses
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.tasks import ClassificationTask, setting
+from keras_bert.tasks import ClassificationTask, TextRows, setting
 
 _SPANS = ("subject", "object")
 
@@ -49,32 +49,21 @@ def _span(place, row, name):
     return span
 
 
+class RelationRows(TextRows):
+    """Texts with two spans, and their relation as `label`."""
+
+    expects = "dicts with text and the spans subject and object, with relations"
+    columns = ({"text", *_SPANS},)
+
+    def convert(self, place, row, settings):
+        return {"text": mark(place, row, settings)}
+
+
 @keras_bert.register_task
 class Relations(ClassificationTask):
     """Relations between spans."""
 
-    name, expects = "relations", "dicts with text and the spans subject and object, with relations"
-    Settings = RelationSettings
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        return isinstance(text, dict) and {"text", *_SPANS} <= text.keys()
-
-    @classmethod
-    def row(cls, place, text, target):
-        return {**text, "label": target}
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        def convert(place, row):
-            return {"text": mark(place, row, settings), "label": row.get("label")}
-
-        marked = train.mapped(convert)
-        return super().read(marked, marked if dev is train else dev.mapped(convert), settings, labels)
-
-    @classmethod
-    def asked(cls, place, text, settings):
-        return mark(place, text, settings)
+    name, Settings, rows = "relations", RelationSettings, RelationRows()
 
     @classmethod
     def signatures(cls, signatures, settings):

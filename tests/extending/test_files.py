@@ -1,4 +1,4 @@
-"""The files are a user's: short, of public names, and those of the guide."""
+"""The files are a user's: of public names, and those of the guide."""
 
 import ast
 
@@ -12,8 +12,8 @@ GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
 PUBLIC = {"dataclasses", "keras", "numpy", "tensorflow", "keras_bert", "keras_bert.tasks"}
 
 
-@pytest.mark.parametrize(("name", "most"), [("ordinal_head.py", 120), ("relations_task.py", 200)])
-def test_the_file_is_a_users(name, most):
+@pytest.mark.parametrize("name", ["ordinal_head.py", "relations_task.py"])
+def test_the_file_is_a_users(name):
     source = (FOLDER / name).read_text()
     nodes = list(ast.walk(ast.parse(source)))
     modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -21,6 +21,5 @@ def test_the_file_is_a_users(name, most):
     assert modules <= PUBLIC
     names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
     assert {each.split(".")[1] for each in names if each.startswith("keras_bert.")} <= {*keras_bert.__all__}
-    assert len(source.splitlines()) <= most
     (block,) = [block for block in documents.blocks(GUIDE) if block.title == name]
     assert block.code == source

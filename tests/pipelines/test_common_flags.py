@@ -60,7 +60,7 @@ def test_the_split_is_that_of_fit(task, tmp_path):
     train, dev = texts_of(read_by(command, tmp_path, **flags), read)
     expected = fit.read_data(rows, None, task, None, SHARE, SEED)
     settings = expected.task.Settings()
-    assert (train, dev) == texts_of(expected.task.read(expected.train, expected.dev, settings), read)
+    assert (train, dev) == texts_of(expected.task.rows.read(expected.train, expected.dev, settings), read)
     drawn = sorted(np.random.default_rng(SEED).permutation(COUNT)[:5].tolist())
     assert [int("".join(filter(str.isdigit, text))) for text in dev] == drawn
     assert len({*train, *dev}) == COUNT

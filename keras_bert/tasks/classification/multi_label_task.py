@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
-from keras_bert.tasks.base import Findings, first_known
+from keras_bert.tasks.base import Findings
 from keras_bert.tasks.classification.data import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
@@ -23,7 +23,8 @@ from keras_bert.tasks.classification.predictions import (
     score,
     threshold_text,
 )
-from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight, is_text
+from keras_bert.tasks.classification.rows import LabelSetRows
+from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
 from keras_bert.training.losses import multi_label_loss
@@ -44,8 +45,7 @@ class MultiLabelTask(ClassificationTask):
     equally. `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
     """
 
-    name, kind = "multi_label", "multi_label"
-    Settings, expects = MultiLabelSettings, "texts or pairs with lists of labels"
+    name, Settings, rows = "multi_label", MultiLabelSettings, LabelSetRows()
     combine = staticmethod(mean_sigmoids)
 
     def __init__(self, data, start, settings):
@@ -62,31 +62,6 @@ class MultiLabelTask(ClassificationTask):
     @classmethod
     def fits(cls, bert):
         return bert.head == cls.head and bert.multi_label
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        example = first_known(targets)
-        if not (is_text(text) and isinstance(example, list | tuple)):
-            return False
-        if isinstance(example[0], float):
-            raise ValueError(
-                "the targets are lists of floats, as one-hot vectors are. Expected the class of each text, such as "
-                f"targets.argmax(-1), or lists of labels. Received: targets such as {example!r:.100}"
-            )
-        if not isinstance(example[0], str | int):
-            return False
-        if all(target is not None and len(target) == 1 for target in targets):
-            raise ValueError(
-                "the targets are lists of one label, as one-hot vectors are. Expected the class of each text, such as "
-                f"targets.argmax(-1), or task='multi_label'. Received: targets such as {example!r:.100}"
-            )
-        return True
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        if labels is None:
-            _check_sets([row["label"] for _, row in train.values])
-        return super().read(train, dev, settings, labels)
 
     @property
     def _is_chosen(self):
@@ -151,17 +126,6 @@ class MultiLabelTask(ClassificationTask):
     def _predictions(self, logits, thresholds):
         predicted = predict(self.spec, logits, thresholds)
         return multi_label_table(predicted, self.spec.labels, probabilities(logits))
-
-
-def _check_sets(targets):
-    """Raises for lists of 0 and 1 where each text has a list of its labels."""
-    rows = [target for target in targets if target is not None]
-    sizes = {len(row) for row in rows}
-    if len(sizes) == 1 and min(sizes) > 1 and all(flag in (0, 1) for row in rows for flag in row):
-        raise ValueError(
-            "the targets are lists of 0 and 1. Expected a list of the labels of each text, or an array with a column "
-            f"for each label: np.array(targets). Received: targets such as {rows[0]!r:.100}"
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

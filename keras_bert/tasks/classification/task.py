@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import scipy.special
 
-from keras_bert.checks import check_choice, check_not_negative
+from keras_bert.checks import check_not_negative
 from keras_bert.data.bucketing import Batches
-from keras_bert.data.sources import source
 from keras_bert.data.token_rows import compact_parts, take
 from keras_bert.files import write_text
 from keras_bert.heads.registry import head_named
@@ -15,28 +14,20 @@ from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Labelled, Split, Task, first_known, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
-from keras_bert.tasks.classification.data import (
-    METRICS,
-    ClassificationSettings,
-    RegressionSettings,
-    assign_folds,
-    columns_of_model,
-    own_data,
-    read_kind,
-)
+from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings, assign_folds
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
-    dense,
     predict,
     predictions_table,
     same_prediction,
     score,
     with_columns,
 )
+from keras_bert.tasks.classification.rows import NumberRows, TextRows
 from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
@@ -45,10 +36,10 @@ from keras_bert.training.progress import announced
 class ClassificationTask(Task):
     """Classification or regression of texts or pairs."""
 
-    name, head, kind = "classification", "classification", "classification"  # The kind is one of `data.OWN`.
+    name, head = "classification", "classification"
     Settings: type = ClassificationSettings
-    expects = "texts or pairs with classes"
-    can_pack, needs_train = True, False
+    rows = TextRows()
+    can_pack = True
     new_head = False  # Whether a head with the same classes is replaced.
 
     def __init__(self, data, start, settings):
@@ -84,54 +75,6 @@ class ClassificationTask(Task):
     @classmethod
     def fits(cls, bert):
         return bert.head == cls.head and not bert.multi_label and not _is_regression(bert)
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        return is_text(text) and isinstance(first_known(targets), str | int)
-
-    @classmethod
-    def row(cls, place, text, target):
-        if isinstance(text, tuple) and len(text) == 2:
-            return {"text": text[0], "pair": text[1], "label": target}
-        if isinstance(text, str):
-            return {"text": text, "label": target}
-        if isinstance(text, dict):
-            return cls.with_target(text, target)
-        raise ValueError(f"{place} must be a string, or a tuple of two. Received: {text!r:.100}")
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        pair = "pair" if "pair" in train.names() else None
-        columns = {"text": "text" if pair else None, "pair": pair}
-        data = own_data(cls.kind, train, dev, **columns, skip_bad_rows=None, labels=labels, name=cls.name)
-        return dataclasses.replace(data, columns=dev.written_names() if cls.asked else ())
-
-    @classmethod
-    def labelled(cls, directory, facts, path, task=None, text=None, pair=None, label="label"):
-        labels, several = facts["labels"], facts["multi_label"]
-        kind = "multi_label" if several else "classification" if labels else "regression"
-        if kind != cls.kind:
-            return None
-        if task is not None:
-            check_choice("task", task, glue.TASKS)
-        if task is None:
-            columns, metrics = label.split(",") if several else [label], METRICS[kind]
-            origin = source(path)
-            text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
-            examples = read_kind(kind, text, pair, columns, origin, None, labels)
-        elif list(glue.TASKS[task].labels) != list(labels or ()):
-            raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
-        else:
-            examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
-        if (examples.pair is not None) != facts["pair"]:
-            raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
-        targets = dense(examples.labels, len(labels)) if several else examples.labels
-
-        def score(predictions):
-            guesses = np.array(predictions) if several else predictions
-            return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
-
-        return Labelled(dict(zip(("text", "pair"), examples.columns, strict=False)), _answered, score)
 
     def _split(self, name, examples, train=None):
         if train is not None and examples is train.examples:
@@ -326,39 +269,11 @@ class ClassificationTask(Task):
 class RegressionTask(ClassificationTask):
     """Regression of texts or pairs."""
 
-    name, kind, Settings, expects = "regression", "regression", RegressionSettings, "texts or pairs with floats"
+    name, Settings, rows = "regression", RegressionSettings, NumberRows()
 
     @classmethod
     def fits(cls, bert):
         return bert.head == cls.head and not bert.multi_label and _is_regression(bert)
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        known = [target for target in targets or () if target is not None]
-        if not (is_text(text) and isinstance(first_known(targets), int | float)):
-            return False
-        if not any(isinstance(target, float) for target in known):
-            return False
-        if all(float(target).is_integer() for target in known):
-            raise ValueError(
-                "the targets are whole numbers as floats. Expected task='regression', or task='classification' if "
-                f"they are classes. Received: targets such as {first_known(targets)!r}"
-            )
-        return True
-
-
-def _answered(outputs):
-    """Returns the predictions of the outputs of a SavedModel: numbers, classes, or lists of 0 and 1."""
-    if "value" in outputs:
-        return outputs["value"].astype(float).tolist()
-    if "predicted" in outputs:
-        return outputs["predicted"].tolist()
-    return outputs["probabilities"].argmax(-1).tolist()
-
-
-def is_text(text):
-    """Whether a text of Python is a string, or a pair."""
-    return isinstance(text, str | tuple)
 
 
 def _is_regression(bert):

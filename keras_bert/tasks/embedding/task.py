@@ -15,7 +15,8 @@ from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, Split, Task, own_data_set
-from keras_bert.tasks.embedding.data import TARGETS, EmbeddingSettings, check_named_target, loss_name
+from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
+from keras_bert.tasks.embedding.rows import EmbeddingRows
 from keras_bert.tasks.logits import finite
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
@@ -35,9 +36,7 @@ class EmbeddingTask(Task):
     """Trains a sentence encoder as a bi-encoder."""
 
     name, head, Settings = "embedding", "embedding", EmbeddingSettings
-    expects = "pairs of query and passage, alone or with scores"
-    needs_targets, columns = False, ({"query", "passage"}, {"anchor", "positive"})
-    target_columns = TARGETS
+    rows = EmbeddingRows()
     auto_class = "AutoModel"
     compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
 
@@ -72,30 +71,6 @@ class EmbeddingTask(Task):
         } | {"test": []}
         self.options = {"loss": name, **self._head, "prompts": self._prompts, **loss_settings}
         self.card = _card(data)
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        return targets is None and isinstance(text, tuple)
-
-    @classmethod
-    def row(cls, place, text, target):
-        if isinstance(text, dict):
-            return text if target is None else cls.with_target(text, target)
-        if not isinstance(text, tuple) or len(text) < 2:
-            expected = "a tuple of a query, its passage and, if there are any, wrong passages"
-            raise ValueError(f"{place} must be {expected}. Received: {text!r:.100}")
-        found = {"query": text[0], "passage": text[1], **({"negatives": list(text[2:])} if text[2:] else {})}
-        return found if target is None else {**found, "label" if isinstance(target, str) else "score": target}
-
-    @classmethod
-    def with_target(cls, row, target):
-        others = {name: value for name, value in row.items() if name not in cls.target_columns}
-        return {**others, "label" if isinstance(target, str) else "score": target}
-
-    @classmethod
-    def with_named_target(cls, row, column):
-        check_named_target(row, column)
-        return super().with_named_target(row, column)
 
     def _head_options(self, settings):
         """Returns the options of `build_embedder`."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.choices import COLUMNS, INDEX, TARGETS
 from keras_bert.data.token_rows import compact_parts, sequence_lengths, uniform
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
@@ -21,6 +20,7 @@ from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
+from keras_bert.tasks.multiple_choice.rows import ChoiceRows
 from keras_bert.text.preprocessor import unpadded
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
@@ -34,8 +34,7 @@ class MultipleChoiceTask(Task):
     """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer."""
 
     name, head, Settings = "multiple_choice", MultipleChoice.name, ChoiceSettings
-    expects = "dicts with text and choices, with the index of the right choice"
-    metric, columns, target_columns = "accuracy", COLUMNS, TARGETS
+    rows, metric = ChoiceRows(), "accuracy"
     learning_rates, batch_size = (2e-5,), 16  # As in the paper.
 
     def __init__(self, data, start, settings):
@@ -48,23 +47,6 @@ class MultipleChoiceTask(Task):
         for name, lengths in self._lengths.items():
             _check_answers(data.names[name], data.parts[name], lengths)
         self.card = _card(data)
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        return isinstance(text, dict) and any(names <= text.keys() for names in cls.columns)
-
-    @classmethod
-    def row(cls, place, text, target):
-        if not cls.recognizes(text, None):
-            raise ValueError(f"{place} must be a dict with `text` and `choices`. Received: {text!r:.100}")
-        if isinstance(target, str) and isinstance(text.get("choices"), list) and target in text["choices"]:
-            target = text["choices"].index(target)
-        others = {name: value for name, value in text.items() if name not in cls.target_columns}
-        return {**others, INDEX: target}
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        return settings.read(train, dev)
 
     def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):

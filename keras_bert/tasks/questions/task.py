@@ -8,16 +8,16 @@ import pathlib
 import numpy as np
 
 from keras_bert.data.bucketing import Batches
-from keras_bert.data.squad import ANSWERS, START
 from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Labelled, Split, Task, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import metrics, predictions
-from keras_bert.tasks.questions.data import QuestionSettings, read, read_all
+from keras_bert.tasks.questions.data import QuestionSettings
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import judge_answers
+from keras_bert.tasks.questions.rows import QuestionRows
 from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced
 
@@ -29,9 +29,8 @@ class QuestionAnsweringTask(Task):
     """Extractive question answering: the answer is a span of the context. Each training file of `data` is a stage."""
 
     name, head, Settings = "questions", QuestionAnswering.name, QuestionSettings
-    expects = "dicts with question and context, with answers"
-    metric, columns, predictions_file = "f1", ({"question", "context"},), "test/predictions.json"
-    target_columns = ANSWERS
+    rows = QuestionRows()
+    metric, predictions_file = "f1", "test/predictions.json"
 
     def __init__(self, data, start, settings):
         version_2 = settings.version_2 or data.dev.version_2 or any(part.version_2 for part in data.train)
@@ -46,38 +45,6 @@ class QuestionAnsweringTask(Task):
         dev = Split("dev", data.dev, self._dev.inputs(), self._dev.targets(), batch_size=32)
         self.splits = {"train": [], "dev": [dev], "test": []}  # Other windows are packed when they are needed.
         self.card = {**_card(data.files["dev"]), "purpose": "question answering", "trained_on": self.title}
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        return isinstance(text, dict) and {"question", "context"} <= set(text)
-
-    @classmethod
-    def row(cls, place, text, target):
-        if not isinstance(text, dict) or not {"question", "context"} <= set(text):
-            raise ValueError(f"{place} must be a dict with `question` and `context`. Received: {text!r:.100}")
-        return cls.with_target(text, target)
-
-    @classmethod
-    def with_named_target(cls, row, column):
-        if column not in cls.target_columns and any(name in row for name in cls.target_columns):
-            row = {name: value for name, value in row.items() if name != START}  # Where the other answer is.
-        return super().with_named_target(row, column)
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        return read_all([train], dev)
-
-    @classmethod
-    def labelled(cls, directory, facts, path, **options):
-        questions = read(path)
-        contexts = [questions.contexts[index] for index in questions.context]
-
-        def score(texts):
-            scores = metrics.score(questions, dict(zip(questions.ids, texts, strict=True)))
-            return {name: scores[name] for name in ("f1", "exact" if questions.version_2 else "exact_match")}
-
-        inputs = {"question": questions.questions, "context": contexts}
-        return Labelled(inputs, lambda outputs: [text.decode() for text in outputs["answer"]], score)
 
     @property
     def held_out(self):

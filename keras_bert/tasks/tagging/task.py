@@ -13,13 +13,14 @@ from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification, build_token_classifier
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, first_known, own_data_set
+from keras_bert.tasks.base import Findings, Split, Task, own_data_set
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.tagging import annotations, data, features, metrics, schemes
+from keras_bert.tasks.tagging import features, metrics, schemes
 from keras_bert.tasks.tagging.data import TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
+from keras_bert.tasks.tagging.rows import TaggingRows
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
@@ -32,9 +33,7 @@ class TaggingTask(Task):
     """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file."""
 
     name, head, Settings = "tagging", TokenClassification.name, TaggingSettings
-    expects = "lists of words with tags, or texts with spans (start, end, label)"
-    can_pack, columns = True, ({"tokens"}, {"words"}, {"text", "spans"}, {"text", "entities"})
-    target_columns = annotations.TARGETS
+    rows, can_pack = TaggingRows(), True
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
@@ -55,36 +54,6 @@ class TaggingTask(Task):
         self.splits = {name: [Split(name, part, *examples[name])] for name, part in parts.items()}
         self.options = {"labels": self.labels, **options}
         self.card = _card(train, data.dev)
-
-    @classmethod
-    def recognizes(cls, text, targets):
-        example = first_known(targets)
-        if isinstance(text, str | tuple):
-            has_spans = isinstance(example, list | tuple) and not isinstance(example[0], str | int | float)
-            return has_spans or isinstance(example, dict)
-        return isinstance(text, list)
-
-    @classmethod
-    def row(cls, place, text, target):
-        if isinstance(text, list):
-            return {"tokens": text, "tags": target}
-        if isinstance(text, str):
-            return {"text": text, "spans": target or []}
-        if isinstance(text, dict):
-            return cls.with_target(text, target)
-        raise ValueError(f"{place} must be a list of words, or a string. Received: {text!r:.100}")
-
-    @classmethod
-    def with_target(cls, row, target):
-        kept = {name: value for name, value in row.items() if name not in cls.target_columns}
-        return {**kept, annotations.target_name(row): target}
-
-    @classmethod
-    def read(cls, train, dev, settings, labels=None):
-        if labels is None:
-            return settings.read(train, dev)
-        first = data.read(train, **settings.reading)  # Nothing has to be learned.
-        return data.Data(first, data.read(dev, like=first, **settings.reading), labels=labels)
 
     @property
     def predictions_file(self):

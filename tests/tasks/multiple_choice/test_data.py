@@ -181,21 +181,24 @@ def test_numbers_of_rows_in_python_are_judged_as_those_of_files(tmp_path):
         data = fit.read_data(given, None, None, None, None, 1)
         settings = choices.ChoiceSettings(first_label=first)
         expected = [row["label"] - 1 for row in given]
-        assert data.task.read(data.train, data.dev, settings).train.labels == expected
+        assert data.task.rows.read(data.train, data.dev, settings).train.labels == expected
     data = fit.read_data(named[::2], "label", None, None, None, 1)
     with pytest.raises(ValueError, match=r"texts\[0\]: `label` has neither 0 nor the .* `first_label=0` or 1"):
-        data.task.read(data.train, data.dev, choices.ChoiceSettings())
+        data.task.rows.read(data.train, data.dev, choices.ChoiceSettings())
     with pytest.raises(ValueError, match="`first_label` must be 0 or 1. Received: first_label=2"):
-        data.task.read(data.train, data.dev, choices.ChoiceSettings(first_label=2))
+        data.task.rows.read(data.train, data.dev, choices.ChoiceSettings(first_label=2))
     texts = [{"text": "q", "choices": list("xyz")}] * 2
     for targets, first, expected in (([1, "y"], None, [1, 1]), ([1, 1], 1, [0, 0])):
         data = fit.read_data(texts, targets, None, None, None, 1)
-        assert data.task.read(data.train, data.dev, choices.ChoiceSettings(first_label=first)).train.labels == expected
+        assert (
+            data.task.rows.read(data.train, data.dev, choices.ChoiceSettings(first_label=first)).train.labels
+            == expected
+        )
     data = fit.read_data(texts, [1, 3], None, None, None, 1)
     with pytest.raises(
         ValueError, match=r"texts\[1\]: `index of the right choice` must be A to C or 0 to 2. Received: 3"
     ):
-        data.task.read(data.train, data.dev, choices.ChoiceSettings())
+        data.task.rows.read(data.train, data.dev, choices.ChoiceSettings())
 
 
 def test_choices_of_swag_in_another_order(tmp_path):

@@ -1,0 +1,122 @@
+"""What a row of data means to a task: how it is recognized and read, and where its target is."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Labelled:
+    """Labelled data for a SavedModel.
+
+    `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
+    dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
+    first.
+    """
+
+    inputs: dict
+    predictions: Callable
+    score: Callable
+
+
+def first_known(targets):
+    """Returns the first target that is neither missing nor an empty list or tuple, or `None`."""
+    for target in targets or ():
+        if target is not None and target not in ([], ()):
+            return target
+    return None
+
+
+class RowFormat:
+    """What the rows of a task mean: the first of its three parts. A subclass states what differs.
+
+    A row is a dict by column. Rows of files come from a `Source`; texts and targets of Python become rows by `row`.
+
+    Attributes:
+        expects: string, the texts and targets that a row has, for messages.
+        columns: tuple of sets of names of columns; rows with all columns of a set are recognized as those of this task,
+            if no other task has a larger set.
+        target_columns: tuple of the names of columns in which `read` finds the targets of rows. Rows whose targets are
+            elsewhere have them in the first one, see `with_target`.
+        needs_targets: bool, whether rows without targets teach nothing. Defaults to `True`.
+        needs_train: bool, whether the training data decide more than the classes, so that `evaluate` needs as many rows
+            of them. Defaults to `True`.
+        convert: method of the place of a row in messages, the row and the settings of the task that returns what the
+            head reads of it, a dict with `text` and, for pairs, `pair`. Targets stay as they are. Defaults to `None`:
+            the head reads rows as they are.
+
+    Example:
+        class ReplyRows(RowFormat):
+            expects = "dicts with turns, the newest one first, and intents"
+            columns = ({"turns"},)
+
+            def convert(self, place, row, settings):
+                return {"text": " ".join(row["turns"])}
+    """
+
+    expects: str = "texts with targets"
+    columns: tuple = ()
+    target_columns: tuple = ("label",)
+    needs_targets = needs_train = True
+    convert: Any = None
+
+    def recognizes(self, text, targets):
+        """Whether a text, the first one, and the targets of all texts, a list or `None`, are those of this task."""
+        return isinstance(text, dict) and any(names <= text.keys() for names in self.columns)
+
+    def row(self, place, text, target):
+        """Returns a text and its target of Python as a row; `place` is what messages call them."""
+        if isinstance(text, dict):
+            return self.with_target(text, target)
+        raise ValueError(f"{place} must be a dict. Expected {self.expects}. Received: {text!r:.100}")
+
+    def without_targets(self, row):
+        """Returns a row without its targets."""
+        return {name: value for name, value in row.items() if name not in self.target_columns}
+
+    def with_target(self, row, target):
+        """Returns a row of a data set with a target where `read` finds it, and no other target."""
+        return {**self.without_targets(row), self.target_columns[0]: target}
+
+    def with_named_target(self, row, column):
+        """Returns a row of a data set whose target is in a column that the user named, and no other target."""
+        target = row.get(column)
+        others = {name: value for name, value in row.items() if name != column}
+        if column not in self.target_columns:
+            return self.with_target(others, target)
+        return {**self.without_targets(others), column: target}
+
+    def read(self, train, dev, settings, labels=None, name=None):
+        """Returns the data of two sources, which may be the same one.
+
+        `labels` are the classes of a model that is not trained; by default, those of the training data. `name` is that
+        of the task. The settings of a task of the package read its data, before TensorFlow is loaded.
+        """
+        return settings.read(train, dev)
+
+    def converted(self, source, settings):
+        """Returns a source whose rows are those that the head reads, with their targets."""
+        if self.convert is None:
+            return source
+
+        def convert(place, row):
+            targets = {name: value for name, value in row.items() if name in self.target_columns}
+            return {**self.convert(place, row, settings), **targets}
+
+        return source.mapped(convert)
+
+    def asked(self, place, text, settings):
+        """Returns a text of `predict` as the head takes it: a string, a tuple of two for a pair, or a dict."""
+        row = self.convert(place, text, settings)
+        if not row.keys() <= {"text", "pair"}:
+            return row
+        if row.get("pair") is None:
+            return row["text"]
+        return row["text"], row["pair"]
+
+    def labelled(self, name, directory, facts, path, **options):
+        """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.
+
+        `name` is that of the task; `options` are those of `saved_model_scores.compare`.
+        """
+        return None
