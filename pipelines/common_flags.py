@@ -87,17 +87,24 @@ class FinetuningFlags(Hyperparameters, Training):
 
     def choices(self, task):
         """Returns the grid of the runs; flags that are not given have the task's defaults."""
-        return task.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
+        return task.training.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
 
-    def runs(self, task, folder, strategy, kind=None, **changes):
+    def runs(self, task, folder, strategy, kind=None, teacher=None, **changes):
         """Returns the `Finetuning` of a task, or another `kind`, with changed hyperparameters."""
-        from keras_bert.runs.finetuning import Finetuning
+        from keras_bert.runs.finetuning import Finetuning, Plan
 
-        options = {"strategy": strategy, "log_every": self.log_every, "report_to": self.report_to}
-        if kind is None:
-            options["ensemble"] = self.ensemble
-        hyperparameters = self.fill(Hyperparameters, **changes)
-        return (kind or Finetuning)(task, self.choices(task), hyperparameters, folder, **options)
+        plan = Plan(
+            task,
+            self.choices(task),
+            self.fill(Hyperparameters, **changes),
+            folder,
+            ensemble=self.ensemble,
+            strategy=strategy,
+            log_every=self.log_every,
+            report_to=self.report_to,
+            teacher=teacher,
+        )
+        return (kind or Finetuning)(plan)
 
 
 class ValidationSplit(CommandArguments):
@@ -242,7 +249,7 @@ def finetune(arguments):
     """Trains a task over the grid of `TaskFlags`, and prints the results."""
     strategy = arguments.create_strategy()
     task = arguments.create_task()
-    predictions = task.predictions_file if getattr(arguments, "predict_file", None) else None
+    predictions = task.report.predictions_file if getattr(arguments, "predict_file", None) else None
     runs = arguments.runs(task, arguments.output, strategy)
     run_and_print(arguments, runs, arguments.texts, predictions, arguments.more())
 

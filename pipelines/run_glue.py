@@ -232,8 +232,9 @@ def main(arguments):
     load, scores = functools.cache(load_model), {}
     for data in everything:
         folder = arguments.folder(data.task.name)
-        task = _create_task(arguments, data, load, folder)
-        runs = arguments.runs(task, folder, strategy, **how, **arguments.changes)
+        task = _create_task(arguments, data, load)
+        teacher = _create_teacher(arguments, task, load, folder)
+        runs = arguments.runs(task, folder, strategy, teacher=teacher, **how, **arguments.changes)
         runs.run()
         if writes:
             print(runs.finish())
@@ -248,23 +249,40 @@ def main(arguments):
     print_next(folder, texts, arguments.predict_file and "predictions.tsv")
 
 
-def _create_task(arguments, data, load, folder):
-    """Returns the `Task`; `folder` is that of its results."""
-    from keras_bert.tasks.classification.distillation import DistillationTask
-
+def _create_task(arguments, data, load):
+    """Returns the `Task`."""
     name = arguments.start(data.task.name)
     load_options = arguments.load_options([name]) if name == arguments.model else {}
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
     kind = keras_bert.tasks.MultiLabelTask if data.task.multi_label else keras_bert.tasks.ClassificationTask
-    start = keras_bert.tasks.Start(name, load(name, **load_options), load_model, load_options)
+    start = keras_bert.tasks.Start(
+        name,
+        load(name, **load_options),
+        load_model,
+        load_options,
+        new_head=bool(arguments.teacher),  # The student learns its head from the teacher's answers.
+    )
     data = dataclasses.replace(data, submissions=arguments.output / "submission")
-    task = kind(data, start, arguments.fill(kind.Settings))
+    return kind(data, start, arguments.fill(kind.Settings))
+
+
+def _create_teacher(arguments, task, load, folder):
+    """Returns the `Teacher` of a task, `None` without one; `folder` is that of the results."""
+    from keras_bert.tasks.teacher import Teacher
+
     if not arguments.teacher:
-        return task
-    softness = {"temperature": arguments.temperature, "alpha": arguments.alpha}
-    name, unlabelled = arguments.teacher_of(data.task.name), arguments.unlabelled_texts
-    return DistillationTask(task, name, load(name), folder / "teacher", **softness, unlabelled=unlabelled)
+        return None
+    name = arguments.teacher_of(task.spec.name)
+    return Teacher(
+        task,
+        name,
+        load(name),
+        folder / "teacher",
+        temperature=arguments.temperature,
+        alpha=arguments.alpha,
+        unlabelled=arguments.unlabelled_texts,
+    )
 
 
 def _write_together(output, scores, task):

@@ -61,6 +61,7 @@ def check(arguments):
 
 
 def main(arguments):
+    from keras_bert.runs.finetuning import Plan
     from keras_bert.translation.run import TranslationRuns, open_vocabulary
     from keras_bert.translation.task import TranslationTask
 
@@ -73,14 +74,13 @@ def main(arguments):
     task = TranslationTask(train, dev, test, vocabulary, config, settings, arguments.config)
     longest = min(arguments.tokens_per_batch), max(arguments.epochs)
     choices = {
-        "learning_rate": arguments.learning_rate or [task.learning_rate(*longest)],
+        "learning_rate": arguments.learning_rate or [task.training.learning_rate(*longest)],
         "tokens_per_batch": arguments.tokens_per_batch,
         "epochs": arguments.epochs,
         "seed": arguments.seed,
     }
-    runs = TranslationRuns(
-        task, choices, settings, output, strategy=strategy, log_every=50, report_to=arguments.report_to
-    )
+    plan = Plan(task, choices, settings, output, strategy=strategy, log_every=50, report_to=arguments.report_to)
+    runs = TranslationRuns(plan)
     common_flags.run_and_print(arguments, runs, '"A text."', "test.txt" if test else "dev.txt")
 
 

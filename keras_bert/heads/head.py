@@ -40,6 +40,7 @@ class Head:
         is_encoder: bool, whether transformers opens the model as an encoder. Defaults to `False`.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
+        classes: str, the output of the model that holds the logits of the classes, or a number. Defaults to "logits".
         onnx: dict of functions that add the head's own layers to an ONNX graph, by the names of the layers: from the
             `Graph`, the layer and the names of its inputs to that of its output. Dense layers need none.
         settings: tuple of the arguments of `save` that only models with this head have.
@@ -68,6 +69,7 @@ class Head:
     saved: tuple = ()
     architectures: tuple = ()
     embeds = is_encoder = packs = has_classes = False
+    classes = "logits"
     onnx: dict = {}
     settings: tuple = ()
     has_prefix = True

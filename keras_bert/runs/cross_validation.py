@@ -1,5 +1,6 @@
 """k-fold cross-validation, for tables without dev data."""
 
+import dataclasses
 import math
 import statistics
 
@@ -10,6 +11,7 @@ from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.grid import GridRuns, read_logits, remove_snapshots
 from keras_bert.runs.results import Results
+from keras_bert.tasks.base import Split
 from keras_bert.training.distribution import sum_over_replicas
 
 _RESULT = "result.json"
@@ -26,17 +28,22 @@ class CrossValidation(Finetuning):
 
     keeps_best = False  # The model to keep is trained on all rows.
 
-    def __init__(self, task, choices, hyperparameters, output, **options):
-        if hyperparameters.best or hyperparameters.patience is not None:
+    def __init__(self, plan):
+        shared = plan.hyperparameters
+        if shared.best or shared.patience is not None:
             raise ValueError(
                 "`best` and `patience` need dev data: in cross-validation, each fold trains for all its epochs, like "
-                f"the final model. Received: best={hyperparameters.best}, patience={hyperparameters.patience}"
+                f"the final model. Received: best={shared.best}, patience={shared.patience}"
             )
-        folds = list(range(1, task.data.folds + 1))
-        super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
-        self.evaluated_on = f"{task.data.folds}-fold cross-validation"
+        super().__init__(plan)
+        self.evaluated_on = f"{self.task.data.folds}-fold cross-validation"
         self.run_class, self.results_class = _FoldRun, _FoldResults
-        self.grid_runs = _FoldRuns(output, task, self.grid_runs.write)
+
+    def choices(self):
+        return {**self.plan.choices, "fold": list(range(1, self.task.data.folds + 1))}
+
+    def make_grid_runs(self):
+        return _FoldRuns(self.output, self.task, self.plan.writes)
 
     def train_runs(self):
         super().train_runs()
@@ -52,8 +59,8 @@ class CrossValidation(Finetuning):
                 write_json(result, setting)
 
     def _train_final(self, setting, folder):
-        trainer, _ = Run(self, setting, folder).train(self.task.train, None)
-        logits = self.task.test_logits(trainer.predict)
+        trainer, _ = Run(self, setting, folder).train(self.stages(setting))
+        logits = self.task.report.test_logits(trainer.predict)
         if self.grid_runs.write:
             with replacing(self.grid_runs.final / "test.npz") as temporary:
                 np.savez(temporary, **logits)
@@ -65,9 +72,11 @@ class _FoldRun(Run):
     """Trains on all folds but one, and predicts that one."""
 
     def finish(self):
-        train, dev = self.task.fold(self.setting["fold"], self.setting["seed"])
-        trainer, result = self.train([train], dev)
-        return trainer, result, {"dev": {self.task.spec.name: self.task.answers(trainer.fitted_outputs(dev))}}
+        examples, dev = self.task.training.fold(self.setting["fold"], self.setting["seed"])
+        (stage,) = self.stages()
+        trainer, result = self.train([dataclasses.replace(stage, examples=examples, dev=dev)])
+        split = Split(self.task.spec.name, None, None, None)
+        return trainer, result, {"dev": self.task.report.kept(split, trainer.fitted_outputs(dev))}
 
 
 class _FoldResults(Results):
@@ -89,7 +98,7 @@ class _FoldRuns(GridRuns):
     """Runs that are the folds of each setting and seed."""
 
     def __init__(self, directory, task, write):
-        super().__init__(directory, task.metric, write=write, combine=task.combine)
+        super().__init__(directory, task.report.metric, write=write, combine=task.report.combine)
         self._task, self.final = task, self.directory / "final"
 
     def rescore(self):
@@ -102,7 +111,7 @@ class _FoldRuns(GridRuns):
             if len(folds) == self._task.data.folds:
                 logits = self._together(folds)
                 for fold in folds:
-                    fold["scores"] |= self._task.fold_scores(self._rows(fold), logits)
+                    fold["scores"] |= self._task.report.fold_scores(self._rows(fold), logits)
 
     def chosen(self):
         """Returns the setting with the highest mean, with its first seed."""
@@ -121,7 +130,7 @@ class _FoldRuns(GridRuns):
         """Formats mean and standard deviation of the scores over the folds and seeds of the best setting."""
         folds = self.best()
         texts = []
-        for name in self._task.summary["majority"]:
+        for name in self._task.report.summary.majority:
             values = [100 * fold["scores"][name] for fold in folds]
             texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}%")
         return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
@@ -140,7 +149,7 @@ class _FoldRuns(GridRuns):
         return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
 
     def _rows(self, fold):
-        return self._task.fold_rows(fold["setting"]["fold"], fold["setting"]["seed"])
+        return self._task.training.fold_rows(fold["setting"]["fold"], fold["setting"]["seed"])
 
     def to_json(self):
         folds = self.best()

@@ -4,26 +4,29 @@ A `Task` has what is specific to the task, `Run` the training, `Finetuning` ever
 """
 
 import contextlib
+import dataclasses
 import gc
 import logging
 import math
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
-from keras_bert.data.bucketing import Batches
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.files import read_lines, replacing
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.grid import GridRuns
+from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import rate_advice
+from keras_bert.tasks.teacher import Teacher
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.optimizer import create_optimizer
@@ -53,41 +56,43 @@ class Run:
             The trainer; the result, a dict with `scores`; and the logits of each split, dicts of arrays:
             `{"dev": {...}, "test": {...}}`. A run that raises `FloatingPointError` is ranked last; the grid continues.
         """
-        trainer, result = self.train(self.task.train, self.select())
+        trainer, result = self.train(self.stages())
+        report = self.task.report
         logits = {
-            "dev": self.task.dev_logits(trainer.fitted_outputs),
-            "test": self.task.test_logits(trainer.fitted_outputs),
+            "dev": report.dev_logits(trainer.fitted_outputs),
+            "test": report.test_logits(trainer.fitted_outputs),
         }
         return trainer, result, logits
 
-    def select(self):
-        """Selects the setting in the task; of several workers the first one writes files, which the others read."""
+    def stages(self):
+        """Returns the stages; of several workers the first one writes files for them, which the others read."""
         strategy, writes = self.runs.strategy, self.runs.grid_runs.write
         if strategy and not writes:
             sum_over_replicas(strategy, 0)
-        dev = self.task.select(self.setting)
+        stages = self.runs.stages(self.setting)
         if strategy and writes:
             sum_over_replicas(strategy, 0)
-        return dev
+        return stages
 
-    def train(self, stages, dev):
-        """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
+    def train(self, stages):
+        """Trains a model in stages. Returns its trainer, and its result: the scores on dev and their epoch."""
         _LOG.info("%s", indented(f"training: {grid.setting_text(self.setting)}"))
         set_random_seed(self.setting["seed"], keep_kernels=self.runs.programs.has_program)
         *earlier, last = stages
         weights, shared, epochs = None, self.hyperparameters, self.setting["epochs"]
+        metric = self.task.report.metric
         for number, stage in enumerate(earlier, 1):
             weights = self._weights_after(stage, self.folder / f"before_{number}", weights)
-        trainer, batches = self.create_trainer(last, self.folder, weights, self.task.score)
-        before = self._scores_before(trainer, dev)
+        trainer, batches = self.create_trainer(last, self.folder, weights, last.score)
+        before = self._scores_before(trainer, last.dev)
         scores = trainer.fit(
             batches,
             epochs=epochs,
-            evaluation=dev,
-            best=self.task.metric if shared.best else None,
+            evaluation=last.dev,
+            best=metric if shared.best else None,
             patience=shared.patience,
-            save_every=self.runs.save_every,
-            log_every=self.runs.log_every,
+            save_every=self.runs.plan.save_every,
+            log_every=self.runs.plan.log_every,
             progress=self.runs.grid_runs.progress,
         )
         if trainer.trained_steps < epochs * batches.steps:
@@ -97,17 +102,17 @@ class Run:
         result = {"scores": scores, "epoch": epoch}
         if before:
             result["before"] = before
-            if scores[self.task.metric] < before[self.task.metric]:
-                _LOG.warning("training made the %s on dev worse, see the scores before training", self.task.metric)
+            if scores[metric] < before[metric]:
+                _LOG.warning("training made the %s on dev worse, see the scores before training", metric)
         if shared.lora_rank:
             result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
-        if self.runs.grid_runs.write and not self.task.compares_start:
+        if self.runs.grid_runs.write and not self.task.training.compares_start:
             self._advise(result)
         return trainer, result
 
     def _scores_before(self, trainer, dev):
         """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
-        if self.task.compares_start and dev is not None and self.runs.before is None:
+        if self.task.training.compares_start and dev is not None and self.runs.before is None:
             losses = {loss.name for loss in trainer.losses}
             found = trainer.evaluate(dev)
             self.runs.before = {name: value for name, value in found.items() if name not in losses}
@@ -117,15 +122,19 @@ class Run:
     def _advise(self, result):
         """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
         lines, rate = read_lines(self.folder / "metrics.jsonl"), self.setting["learning_rate"]
-        if text := rate_advice(lines, rate, self.task.default_rates):
+        if text := rate_advice(lines, rate, self.task.training.default_rates):
             _LOG.warning("%s: %s", grid.setting_text(self.setting), text)
             result["advice"] = text
 
     def _weights_after(self, stage, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self.create_trainer(stage, folder, weights)
-        runs = self.runs
-        trainer.fit(batches, epochs=self.setting["epochs"], log_every=runs.log_every, progress=runs.grid_runs.progress)
+        trainer.fit(
+            batches,
+            epochs=self.setting["epochs"],
+            log_every=self.runs.plan.log_every,
+            progress=self.runs.grid_runs.progress,
+        )
         return trainer.model.get_weights()
 
     def create_trainer(self, stage, folder, weights, metrics=()):
@@ -133,9 +142,9 @@ class Run:
         task, setting, shared = self.task, self.setting, self.hyperparameters
         options = {"batch_size": setting["batch_size"], "seed": setting["seed"]}
         if shared.pack:
-            batches = PackedBatches(*stage(), **options)
+            batches = PackedBatches(*stage.examples(), **options)
         else:
-            batches = (task.batches or Batches)(*stage(), grouped=shared.group_by_length, **options)
+            batches = stage.batches(*stage.examples(), grouped=shared.group_by_length, **options)
         steps, name = setting["epochs"] * batches.steps, setting.get("model", task.model)
 
         def optimizer(model):
@@ -144,9 +153,9 @@ class Run:
             return create_optimizer(model, setting["learning_rate"], steps, warmup_steps=warmup, **options)
 
         trainer = Trainer(
-            lambda: self._build(name, weights),
+            lambda: self._build(stage, name, weights),
             optimizer,
-            task.loss,
+            stage.loss,
             metrics=metrics,
             settings={"model": name, "precision": shared.precision},
             # Both have the model's logits: on rows without padding, or without vectors that its head does not read.
@@ -165,14 +174,14 @@ class Run:
             "micro_batches": self.hyperparameters.gradient_accumulation,
             "seed": self.setting["seed"],
             "programs": runs.programs,
-            "callbacks": [*create_callbacks(runs.report_to, folder, name), *runs.callbacks],
+            "callbacks": [*create_callbacks(runs.plan.report_to, folder, name), *runs.plan.callbacks],
         }
 
-    def _build(self, name, weights):
+    def _build(self, stage, name, weights):
         start, shared = self.task.start, self.hyperparameters
         bert = (start.load or load_models)(name, dtype=shared.precision, **start.load_options)
         check_unchanged(self.runs.output / "runs", {name: bert.identity}, write=False)  # It may change meanwhile.
-        model = self.task.build(bert)
+        model = stage.build(bert)
         if shared.lora_rank is not None:
             enable_lora(model, shared.lora_rank, alpha=shared.lora_alpha)
         if weights is not None:
@@ -184,17 +193,60 @@ class Run:
         return model
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What runs to train, and how.
+
+    Args:
+        task: the `Task`.
+        choices: dict of lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, if the task has them,
+            `model` or `features`.
+        hyperparameters: those of all runs.
+        output: the folder of the results.
+        ensemble: int, how many of the best runs answer together.
+        strategy: a `tf.distribute.Strategy`. Defaults to `None`, one device.
+        log_every: int, steps between lines of a run's `metrics.jsonl`.
+        report_to: see `create_callbacks`.
+        callbacks: more callbacks of each run, see `Trainer`.
+        save_every: int, steps between snapshots, 0 for none. Defaults to one epoch.
+        counts_earlier: bool, whether runs of earlier grids in the folder count, too.
+        data_names: dict, what messages call data, by their names among the settings that all runs share.
+        teacher: a `Teacher`, from which the models learn in their last stage. Defaults to `None`.
+        columns: `columns` of the metadata for data in Python, whose names the task does not see.
+    """
+
+    task: Any
+    choices: dict
+    hyperparameters: Hyperparameters
+    output: Any
+    _: dataclasses.KW_ONLY
+    ensemble: int = 1
+    strategy: Any = None
+    log_every: int = 1
+    report_to: tuple = ("tensorboard",)
+    callbacks: tuple = ()
+    save_every: int | None = None
+    counts_earlier: bool = True
+    data_names: dict = dataclasses.field(default_factory=dict)
+    teacher: Teacher | None = None
+    columns: dict = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.hyperparameters.pack and not self.task.training.can_pack:
+            raise ValueError(f"`pack`: only for classification and tagging with BERT. Received: {self.task.title}")
+
+    @property
+    def writes(self):
+        """Whether this process writes files: of several workers, one does."""
+        return self.strategy is None or is_chief(self.strategy)
+
+
 class Finetuning:
     """Runs a grid, keeps the best model on dev, exports it and writes the reports. Interrupted runs resume.
 
-    `choices` has lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, if the task has them, `model`
-    or `features`; `hyperparameters` are those of all runs. The `ensemble` is that of the best runs. There are
-    `log_every` steps between lines of a run's `metrics.jsonl`; for `report_to` see `create_callbacks`.
-
     Attributes:
+        plan: the `Plan`.
         run_class: the class of a run, `Run` or a subclass.
-        callbacks: list of more callbacks of each run, see `Trainer`.
-        save_every: int, steps between snapshots, 0 for none. Defaults to one epoch.
         results: the content of `results.json`, set by `finish`.
         evaluated_on: string, what the scores are from. Defaults to "dev".
         results_class: subclass of `Results`, which writes them.
@@ -205,26 +257,49 @@ class Finetuning:
 
     run_class, results_class, evaluated_on, keeps_best = Run, Results, "dev", True
 
-    def __init__(
-        self,
-        task,
-        choices,
-        hyperparameters,
-        output,
-        ensemble=1,
-        strategy=None,
-        log_every=1,
-        report_to=("tensorboard",),
-    ):
-        if hyperparameters.pack and not task.can_pack:
-            raise ValueError(f"`pack`: only for classification and tagging with BERT. Received: {task.title}")
-        self.report_to = report_to
-        self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
-        self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
-        self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.callbacks, self.save_every, self.results, self.before = [], None, None, None
+    def __init__(self, plan):
+        self.plan, self.task, self.hyperparameters = plan, plan.task, plan.hyperparameters
+        self.strategy, self.output = plan.strategy, pathlib.Path(plan.output)
+        self.settings = grid.settings(**self.choices())
+        self.grid_runs = self.make_grid_runs()
+        self.results, self.before = None, None
         self.programs = Programs()
-        self.named_columns = {}  # `columns` of data in Python, which the task does not see.
+
+    def choices(self):
+        """Returns the choices of the grid."""
+        return self.plan.choices
+
+    def make_grid_runs(self):
+        """Returns the `GridRuns`, which have the results."""
+        plan, report = self.plan, self.task.report
+        return GridRuns(
+            self.output,
+            report.metric,
+            plan.ensemble,
+            write=plan.writes,
+            combine=report.combine,
+            counts_earlier=plan.counts_earlier,
+            names=plan.data_names,
+        )
+
+    def stages(self, setting):
+        """Returns the stages of a run."""
+        stages = self.task.training.stages(setting)
+        if self.plan.teacher is not None:
+            stages[-1] = self.plan.teacher.taught(stages[-1])
+        return stages
+
+    @property
+    def facts(self):
+        """Entries about the data, and about the teacher if there is one, for the head of the report."""
+        facts = self.task.report.facts
+        return facts if self.plan.teacher is None else {**facts, **self.plan.teacher.facts}
+
+    @property
+    def origins(self):
+        """Facts about the models that runs start from or learn from, by name, see `check_unchanged`."""
+        origins = self.task.origins
+        return origins if self.plan.teacher is None else {**origins, **self.plan.teacher.origins}
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -237,7 +312,7 @@ class Finetuning:
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
         self._describe()
-        check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
+        check_unchanged(self.output / "runs", self.origins, self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):
             with self.grid_runs.started(setting) as folder:
                 result = self._run(setting, folder)
@@ -246,22 +321,27 @@ class Finetuning:
 
     def _describe(self):
         _LOG.info("%s", self.task.title)
-        for name, text in self.task.facts.items():
+        report, training = self.task.report, self.task.training
+        for name, text in self.facts.items():
             _LOG.info("%s", indented(f"{name}: {text}"))
-        for problem in self.task.warnings:
+        for problem in report.warnings:
             _LOG.warning("%s", problem)
         rates = [*dict.fromkeys(setting.get("learning_rate") for setting in self.settings)]
-        if self.task.rates_width and rates == self.task.default_rates:
-            listed, width = ", ".join(f"{rate:g}" for rate in rates), self.task.rates_width
+        if training.rates_width and rates == training.default_rates:
+            listed, width = ", ".join(f"{rate:g}" for rate in rates), training.rates_width
             _LOG.info("  learning rate: %s, the default for a width of %d; `learning_rate` sets others", listed, width)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
 
     def common(self):
         """Returns the settings that all runs share."""
-        given = self.task.start.load_options
-        options = {"load_options": dict(given)} if given else {}
-        return {**self.task.run_settings, **self.hyperparameters.to_dict(), **options}
+        common = dict(self.task.run_settings)
+        if self.plan.teacher is not None:
+            common |= self.plan.teacher.run_settings
+        common |= self.hyperparameters.to_dict()
+        if self.task.start.load_options:
+            common["load_options"] = dict(self.task.start.load_options)
+        return common
 
     def _run(self, setting, folder):
         """Trains a run; keeps its logits, and its model if it is the best one yet. Returns its result."""
@@ -269,7 +349,7 @@ class Finetuning:
             trainer, result, logits = self.run_class(self, setting, folder).finish()
         except FloatingPointError as error:
             _LOG.warning("%s diverged and is ranked last: %s", grid.setting_text(setting), error)
-            return {"scores": {self.task.metric: math.nan}, "diverged": str(error)}
+            return {"scores": {self.task.report.metric: math.nan}, "diverged": str(error)}
         if self.grid_runs.write:
             for split, arrays in logits.items():
                 with replacing(folder / f"{split}.npz") as temporary:
@@ -286,7 +366,7 @@ class Finetuning:
             base = setting.get("model", self.task.model)
             options = {"format": "peft", "base": base} if folder == "adapter" else {}
             save(
-                self.task.complete(model),
+                self.task.training.complete(model),
                 self.output / folder,
                 bert.vocabulary,
                 lowercase=bert.lowercase,
@@ -295,7 +375,7 @@ class Finetuning:
                 model_type=getattr(bert, "model_type", None),
                 task_settings=self.task.stored_settings or None,
                 overwrite=True,  # The best model yet replaces the one before, which the grid may have from another.
-                **{**self.task.save_options(logits), **self.named_columns},
+                **{**self.task.save_options(logits), **self.plan.columns},
                 **options,
             )
 

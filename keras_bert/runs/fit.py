@@ -27,7 +27,7 @@ from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
-from keras_bert.runs.finetuning import Finetuning, Run
+from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks import registry
@@ -297,15 +297,20 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
     ):
         made = _make(data, bert, sequence_length, own)
         output = output_dir or pathlib.Path(folder) / "run"
-        report_to = ("tensorboard",) if output_dir else ()
-        finetuning = Finetuning(
-            made, made.choices(**choices), hyperparameters, output, strategy=strategy, report_to=report_to
+        plan = Plan(
+            made,
+            made.training.choices(**choices),
+            hyperparameters,
+            output,
+            strategy=strategy,
+            report_to=("tensorboard",) if output_dir else (),
+            callbacks=tuple(callbacks),
+            save_every=None if output_dir else 0,
+            counts_earlier=False,
+            data_names=_DATA,
+            columns=data.columns,
         )
-        if not data.held_out:
-            finetuning.run_class, finetuning.evaluated_on = _TrainedOnAll, "the training data"
-        finetuning.grid_runs.counts_earlier, finetuning.grid_runs.names = False, _DATA
-        finetuning.callbacks, finetuning.save_every = callbacks, None if output_dir else 0
-        finetuning.named_columns = data.columns
+        finetuning = Finetuning(plan) if data.held_out else FinetuningOnAll(plan)
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
@@ -361,7 +366,8 @@ def _trained(kind, finetuning, name):
         found += f"; the best of {len(grid_runs.results)} runs, {setting_text(best['setting'])}"
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
-        if warning := data_summary.no_better(finetuning.task.summary, finetuning.task.metric, scores):
+        report = finetuning.task.report
+        if warning := data_summary.no_better(report.summary, report.metric, scores):
             _LOG.warning("%s", warning)
     curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
     trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
@@ -422,23 +428,34 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = task(task.rows.read(train, dev, settings, labels, task.name), Start(bert.name, bert), settings)
-        losses = made.loss if isinstance(made.loss, list) else [made.loss]
-        evaluator = Evaluator(made.build(bert), tf.distribute.get_strategy(), losses)
+        training, report = made.training, made.report
+        losses = training.loss if isinstance(training.loss, list) else [training.loss]
+        evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
-        return {name: float(value) for name, value in {**results, **made.score(golds, outputs)}.items()}
+        return {name: float(value) for name, value in {**results, **report.score(golds, outputs)}.items()}
 
 
 class _TrainedOnAll(Run):
     """Keeps the weights of the last epoch; the scores are those on the training data."""
 
     def finish(self):
-        trainer, result = self.train(self.task.train, None)
-        result["scores"], outputs = trainer.evaluate_with_outputs(self.task.dev)
+        stages = self.stages()
+        dev = stages[-1].dev
+        stages[-1] = dataclasses.replace(stages[-1], dev=None)
+        trainer, result = self.train(stages)
+        result["scores"], outputs = trainer.evaluate_with_outputs(dev)
+        kept = {id(dev): outputs, id(self.task.dev): outputs}
 
         def predict(batches):
-            return outputs if batches is self.task.dev else trainer.predict(batches)
+            return kept.get(id(batches)) or trainer.predict(batches)
 
-        return trainer, result, {"dev": self.task.dev_logits(predict), "test": {}}
+        return trainer, result, {"dev": self.task.report.dev_logits(predict), "test": {}}
+
+
+class FinetuningOnAll(Finetuning):
+    """Runs without validation: all rows are trained on."""
+
+    run_class, evaluated_on = _TrainedOnAll, "the training data"
 
 
 def _loader(bert, start):

@@ -139,19 +139,21 @@ class GridRuns:
 
     `runs/` in the directory has a folder for each run, also for those of earlier grids. `metric` selects the best run;
     `combine` combines the logits of the `ensemble` best ones, a list of arrays. Only one of several workers should
-    `write`.
+    `write`. With `counts_earlier`, runs of earlier grids in the folder count, too; `names` are what messages call data,
+    by their names among the settings that all runs share.
 
     Attributes:
         results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
         progress: `Progress` of the current run, or `None`.
-        names: dict, what messages call data, by their names among the settings that all runs share.
-        counts_earlier: bool, whether runs of earlier grids in the folder count, too. Defaults to `True`.
     """
 
-    def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
+    def __init__(
+        self, directory, metric, ensemble=1, *, write=True, combine=mean_logits, counts_earlier=True, names=None
+    ):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
         self._ensemble, self._combine, self._settings = ensemble, combine, []
-        self.results, self.progress, self.counts_earlier, self.names = [], None, True, {}
+        self.results, self.progress = [], None
+        self._counts_earlier, self._names = counts_earlier, names or {}
 
     def unfinished(self, settings, common):
         """Reads the results in the folder; returns the settings that have none yet.
@@ -159,11 +161,11 @@ class GridRuns:
         `common` are the settings that all runs share, such as the model; they must equal those of the folder's runs.
         """
         runs = self.directory / "runs"
-        check_same_settings(self.directory, common, self.names)
+        check_same_settings(self.directory, common, self._names)
         if self.write and not (self.directory / COMMON).exists():
             write_json(self.directory / COMMON, common)
         found = [_read_result(path) for path in runs.glob(f"*/{_RESULT}")]
-        self.results = found if self.counts_earlier else self._only(settings, found)
+        self.results = found if self._counts_earlier else self._only(settings, found)
         self._drop_best_without_model(settings)
         left = self._left(settings)
         done = [result["setting"] for result in self.results]

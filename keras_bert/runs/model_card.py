@@ -16,12 +16,13 @@ _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not undersc
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 
 
-def text(name, task, evaluated_on, settings, scores, title="BERT", package="keras_bert"):
+def text(name, task, evaluated_on, settings, scores, *, title="BERT", package="keras_bert", facts=None, note=None):
     """Returns the text of a model card.
 
     Local files and folders are named without their path; the license and the language are unknown and left out. The
     `card` of the task is described there; `evaluated_on` is what the scores, from 0 to 1, are from, such as "dev".
     `title` is what the model is, of which only "BERT" opens in transformers; `package` the one whose `load` opens it.
+    `facts` describe the data, by default those of the task's report; `note` is one more sentence on the scores.
     """
     start = settings.get("model", task.model)
     metadata = _metadata(name, task, start, evaluated_on, scores, title)
@@ -29,17 +30,18 @@ def text(name, task, evaluated_on, settings, scores, title="BERT", package="kera
     rows = {key: escaped(value) for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
-    note = f"\n{escaped(task.card['note'])}\n" if "note" in task.card else ""
+    card = task.report.card if note is None else task.report.card.with_note(note)
+    note = f"\n{escaped(card.note)}\n" if card.note else ""
     trained = "fine-tuned" if task.auto_class else "trained"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {escaped(name)}\n",
-        f"A {title} model for {task.card['purpose']}, {trained} with keras_bert on {escaped(task.card['trained_on'])}. "
+        f"A {title} model for {card.purpose}, {trained} with keras_bert on {escaped(card.trained_on)}. "
         f"It started from {escaped(settings['start'])}.\n",
-        f"{escaped(headline(task, scores, evaluated_on).text)}\n",
-        f"## Data\n\n{_data(task)}",
-        f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
-        f"## Use\n\n{_use(task.card, task.auto_class, title, package)}",
+        f"{escaped(headline(task.report, scores, evaluated_on).text)}\n",
+        f"## Data\n\n{_data(facts or task.report.facts, task.report.warnings)}",
+        f"## Scores\n\n{_scores(task.report.summary, evaluated_on, scores)}{note}",
+        f"## Use\n\n{_use(card, task.auto_class, title, package)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",
     ]
@@ -47,28 +49,28 @@ def text(name, task, evaluated_on, settings, scores, title="BERT", package="kera
 
 
 def _metadata(name, task, start, evaluated_on, scores, title):
-    card, names = task.card, task.card.get("hub_metrics", {})
+    card = task.report.card
     results = [
         {
-            "type": names.get(metric, metric),
-            "value": round(100 * value, 2) if card.get("hub_percent") else round(value, 4),
+            "type": card.hub_metrics.get(metric, metric),
+            "value": round(100 * value, 2) if card.hub_percent else round(value, 4),
             "name": f"{metric.replace('_', ' ')} ({evaluated_on})",
         }
         for metric, value in scores.items()
     ]
     library = "transformers" if task.auto_class and title == "BERT" else "keras_bert"
-    if card["pipeline_tag"] == "sentence-similarity":
+    if card.pipeline_tag == "sentence-similarity":
         library = "sentence-transformers"
-    metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
+    metadata = {"library_name": library, "pipeline_tag": card.pipeline_tag}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
     metadata["tags"] = [title.split()[0].lower(), "keras_bert"]
-    if card["datasets"]:
-        metadata["datasets"] = card["datasets"]
+    if card.datasets:
+        metadata["datasets"] = card.datasets
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))
-    evaluation = {"type": card["pipeline_tag"], "name": task.title}
+    evaluation = {"type": card.pipeline_tag, "name": task.title}
     metadata["model-index"] = [
-        {"name": name, "results": [{"task": evaluation, "dataset": card["dataset"], "metrics": results}]}
+        {"name": name, "results": [{"task": evaluation, "dataset": card.dataset, "metrics": results}]}
     ]
     return metadata
 
@@ -99,9 +101,9 @@ def _scalar(value):
     return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in text)  # YAML refuses some.
 
 
-def _data(task):
-    lines = [f"{name}: {text}" for name, text in task.facts.items() if name != "start"]
-    return "".join(f"- {escaped(line)}\n" for line in [*lines, *task.warnings])
+def _data(facts, warnings):
+    lines = [f"{name}: {text}" for name, text in facts.items() if name != "start"]
+    return "".join(f"- {escaped(line)}\n" for line in [*lines, *warnings])
 
 
 def escaped(text):
@@ -128,24 +130,24 @@ def _use(card, auto_class, title, package):
     own = (
         f"With keras_bert:\n\n```python\nimport {package}\n\n"
         f'bert = {package}.load("path/to/this/folder")\n'
-        f"print(bert.predict({card['example']}))\n```\n"
+        f"print(bert.predict({card.example}))\n```\n"
     )
     if title != "BERT":
         return own
-    if card["pipeline_tag"] == "sentence-similarity":
+    if card.pipeline_tag == "sentence-similarity":
         return (
             f"{own.replace('predict', 'encode')}\nWith sentence-transformers:\n\n```python\n"
             "from sentence_transformers import SentenceTransformer\n\n"
-            f'print(SentenceTransformer("path/to/this/folder").encode({card["example"]}))\n```\n'
+            f'print(SentenceTransformer("path/to/this/folder").encode({card.example}))\n```\n'
         )
     model = auto_class or "AutoModel"
     head = "With transformers" if auto_class else "With transformers, the encoder alone"
-    call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
+    call = f'tokenizer({card.arguments}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
     return (
-        f"{own}\n{head}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
+        f"{own}\n{head}:\n\n```python\n{card.imports}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
-        f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"
+        f"outputs = model(**{inputs})\n{card.outputs}```\n"
     )

@@ -30,24 +30,24 @@ class Results:
 
     def write(self):
         """Scores the ensemble, writes all files and exports the best model. Returns the text to print."""
-        grid_runs, task = self.grid_runs, self.task
-        findings = task.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
+        grid_runs, task, report = self.grid_runs, self.task, self.task.report
+        findings = self.find()
         self.export_model()
-        warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
-        best = self.best_facts(findings.scores)
+        warning = data_summary.no_better(report.summary, report.metric, findings.measured, findings.same)
+        best = self.best_facts(findings.scores_line)
         facts = {
             **best,
             **self._lora_facts(),
-            **findings.facts,
-            **task.facts,
-            **({"data warning": "; ".join(task.warnings)} if task.warnings else {}),
+            **findings.all_facts,
+            **self.finetuning.facts,
+            **({"data warning": "; ".join(report.warnings)} if report.warnings else {}),
             **({"training warning": advice} if (advice := grid_runs.best()[0].get("advice")) else {}),
             **({"warning": warning} if warning else {}),
         }
         self.results = {
-            **findings.results,
+            **findings.entries,
             "facts": facts,
-            "data": task.summary,
+            "data": report.summary.to_json(),
             "no_better_than_majority": warning is not None,
             **grid_runs.to_json(),
         }
@@ -62,10 +62,16 @@ class Results:
             self._write_report(facts, findings)
         for folder in self.finetuning.formats():
             write_text(self.output / folder / "README.md", self._model_card(findings))
-        messages = [*findings.messages, *([indented(f"warning: {warning}").lstrip()] if warning else [])]
+        messages = [*findings.lines, *([indented(f"warning: {warning}").lstrip()] if warning else [])]
         shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
         shown = [indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
         return "\n".join([*messages, "", title, *statistics, *shown, ""])
+
+    def find(self):
+        """Returns the `Findings` of the ensemble."""
+        grid_runs, teacher = self.grid_runs, self.finetuning.plan.teacher
+        findings = self.task.report.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
+        return findings if teacher is None else teacher.compared(findings)
 
     def _tables(self):
         """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
@@ -105,7 +111,17 @@ class Results:
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
         config = self.task.config
         name, evaluated_on = self.output.resolve().name, self.finetuning.evaluated_on
-        return model_card.text(name, self.task, evaluated_on, settings, scores, config.title, config.package)
+        return model_card.text(
+            name,
+            self.task,
+            evaluated_on,
+            settings,
+            scores,
+            title=config.title,
+            package=config.package,
+            facts=self.finetuning.facts,
+            note=findings.note,
+        )
 
     def _write_report(self, facts, findings):
         finetuning, grid_runs = self.finetuning, self.grid_runs
@@ -121,7 +137,7 @@ class Results:
             environment(grid_runs.seconds(), replicas),
             {**settings, **finetuning.common()},
             [f"Warning: {warning}." for warning in warnings],
-            data_summary.headline(self.task, self.measured(findings), finetuning.evaluated_on),
+            data_summary.headline(self.task.report, self.measured(findings), finetuning.evaluated_on),
         )
         path, runs = self.output / "report.html", grid_runs.results
         write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)

@@ -1,5 +1,4 @@
 from keras_bert.reports.judged import Judged as Judged
-from keras_bert.tasks.base import Findings as Findings
 from keras_bert.tasks.base import Split as Split
 from keras_bert.tasks.base import Start as Start
 from keras_bert.tasks.base import Task as Task
@@ -13,6 +12,12 @@ from keras_bert.tasks.embedding.task import EmbeddingTask as EmbeddingTask
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask as MultipleChoiceTask
 from keras_bert.tasks.questions.task import QuestionAnsweringTask as QuestionAnsweringTask
 from keras_bert.tasks.registry import task_named as task_named
+from keras_bert.tasks.reporting import Card as Card
+from keras_bert.tasks.reporting import Findings as Findings
+from keras_bert.tasks.reporting import Report as Report
 from keras_bert.tasks.rows import RowFormat as RowFormat
 from keras_bert.tasks.settings import setting as setting
+from keras_bert.tasks.stages import Stage as Stage
+from keras_bert.tasks.stages import Training as Training
+from keras_bert.tasks.summary import Summary as Summary
 from keras_bert.tasks.tagging.task import TaggingTask as TaggingTask

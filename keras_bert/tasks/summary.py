@@ -1,6 +1,7 @@
 """What to know about data before training: truncated and repeated rows, probable mistakes, the majority baseline."""
 
 import collections
+import dataclasses
 import math
 
 import numpy as np
@@ -12,6 +13,35 @@ from keras_bert.tasks.class_names import alike, some, spelled
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What to know about the data of a task before training; all values are JSON."""
+
+    unit: str = "rows"  # The plural that messages call its rows, such as "pairs".
+    train: int  # The number of rows to train on.
+    dev: dict = dataclasses.field(default_factory=dict)  # This and the next one: numbers of rows by file.
+    test: dict = dataclasses.field(default_factory=dict)
+    overlap: dict = dataclasses.field(default_factory=dict)  # How many rows of each other split are also in train.
+    majority: dict = dataclasses.field(default_factory=dict)  # Scores of the majority baseline, empty if there is none.
+    baseline: str = ""  # What it predicts.
+    dev_majority: dict | None = None  # This and the next one: the same of dev's own majority, if it differs.
+    dev_baseline: str | None = None
+    predicted: str = "row"  # What one prediction is for, such as "word".
+    repeated: int | None = None  # Training rows that occur before.
+    contradictory: int | None = None  # Training rows that occur with different labels.
+    skipped: dict | None = None  # Unreadable rows by split.
+    truncated: dict | None = None  # See `truncation`.
+    more: dict = dataclasses.field(default_factory=dict)  # What only one task knows.
+
+    def to_json(self):
+        """Returns all entries that are there as one dict, for `results.json`."""
+        entries = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        more = entries.pop("more")
+        defaults = {"predicted": "row", "baseline": ""}
+        known = {name: value for name, value in entries.items() if value is not None and value != defaults.get(name)}
+        return {**known, **more}
 
 
 def normal(*texts):
@@ -53,7 +83,7 @@ def truncation(lengths, sequence_length, limit):
 
 
 def split_entries(keys, names, answers=None):
-    """Returns the entries of a summary about the rows of each split, given their texts as `normal` returns them.
+    """Returns the fields of a `Summary` about the rows of each split, given their texts as `normal` returns them.
 
     These are their number, under the `names` of the files, and how many are also in train; with `answers`, those of the
     training rows, how many are repeated, and how many occur with another answer.
@@ -71,19 +101,31 @@ def split_entries(keys, names, answers=None):
     return {**entries, "repeated": repeated, "contradictory": sum(len(found[key]) > 1 for key in train)}
 
 
+def of_splits(splits, names):
+    """Returns the `Summary` of splits by name whose examples have texts, see `Split`; `names` are those of files."""
+    keys = {}
+    for name, parts in splits.items():
+        if parts:
+            columns = getattr(parts[0].examples, "texts", {}).values()
+            keys[name] = [normal(*texts) for texts in zip(*columns, strict=True)]
+    files = {name: names.get(name, name) for name in keys}
+    return Summary(**split_entries(keys, files))
+
+
 def warnings(summary):
     """Returns sentences about rows that are in several splits, or occur with different labels."""
-    unit, found = summary["unit"], []
-    for split, count in summary["overlap"].items():
+    unit = summary.unit
+    found = []
+    for split, count in summary.overlap.items():
         if not count:
             continue
-        total = next(iter(summary[split].values()))
+        total = next(iter(getattr(summary, split).values()))
         if split == "test":  # Those to predict, which may have no scores.
             found.append(f"{count:,} of {total:,} answered {unit} are also in train, so the model has seen them")
         else:
             found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
-    if summary.get("contradictory"):
-        found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
+    if summary.contradictory:
+        found.append(f"{summary.contradictory:,} training {unit} occur with different labels")
     return found
 
 
@@ -97,10 +139,10 @@ def look_alikes(classes, counts):
 def baselines(summary):
     """Returns what the majority baselines predict, and their scores: of train and, if it differs, of dev."""
     found = []
-    if summary["majority"]:
-        found.append((summary.get("baseline", ""), summary["majority"]))
-    if summary.get("dev_majority"):
-        found.append((summary["dev_baseline"], summary["dev_majority"]))
+    if summary.majority:
+        found.append((summary.baseline, summary.majority))
+    if summary.dev_majority:
+        found.append((summary.dev_baseline, summary.dev_majority))
     return found
 
 
@@ -116,7 +158,7 @@ def no_better(summary, metric, scores, same=None):
     `metric` is the score to compare, `same` the prediction for all rows, `None` if the predictions differ.
     """
     if same is not None:
-        every = f"every {summary.get('predicted', 'row')}"
+        every = f"every {summary.predicted}"
         return f"the model predicts {same} for {every}. Try more epochs, or another learning_rate"
     best = best_baseline(summary, metric)
     if best is None:
@@ -128,28 +170,29 @@ def no_better(summary, metric, scores, same=None):
     return f"no better than the majority baseline ({baseline}): {numbers}"
 
 
-def headline(task, scores, evaluated_on):
-    """Returns the `Headline` of a task's main score on `evaluated_on`, beside the best majority baseline."""
-    name = f"{task.metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
-    baseline, reference = best_baseline(task.summary, task.metric) or (task.summary.get("baseline", ""), None)
-    is_share = task.metric == "accuracy" and task.summary.get("unit") == "rows" and evaluated_on == "dev"
-    rows = next(iter(task.summary["dev"].values()), None) if is_share else None
-    return Headline(name, scores[task.metric], baseline, reference, rows)
+def headline(report, scores, evaluated_on):
+    """Returns the `Headline` of the main score of a task's report on `evaluated_on`, beside the best baseline."""
+    summary, metric = report.summary, report.metric
+    name = f"{metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
+    baseline, reference = best_baseline(summary, metric) or (summary.baseline, None)
+    is_share = metric == "accuracy" and summary.unit == "rows" and evaluated_on == "dev"
+    rows = next(iter(summary.dev.values()), None) if is_share else None
+    return Headline(name, scores[metric], baseline, reference, rows)
 
 
 def facts(summary):
     """Returns skipped, repeated and truncated rows and the majority baseline as lines of text by title, for people."""
     lines = {}
-    if summary.get("skipped"):
-        counts = (f"{part} {count:,}" for part, count in summary["skipped"].items())
-        lines[f"skipped {summary['unit']}"] = ", ".join(counts)
-    if summary.get("repeated"):
-        lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
-    if "truncated" in summary:
-        lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
+    if summary.skipped:
+        counts = (f"{part} {count:,}" for part, count in summary.skipped.items())
+        lines[f"skipped {summary.unit}"] = ", ".join(counts)
+    if summary.repeated:
+        lines["repeated"] = f"{summary.repeated:,} of {summary.train:,} training {summary.unit} are repeated"
+    if summary.truncated is not None:
+        lines["truncated"] = _truncated(summary.truncated, summary.unit)
     found = [f"{listed(scores)} ({baseline})" for baseline, scores in baselines(summary)]
     if len(found) == 1:
-        (lines["majority baseline"],) = found
+        lines["majority baseline"] = found[0]
     elif found:
         lines["majority baseline"] = f"{found[0]}, as in train; {found[1]}, as in dev"
     return lines

@@ -4,28 +4,24 @@ import math
 
 import tensorflow as tf
 
-from keras_bert.checks import check_choice
-from keras_bert.training.losses import Loss, in_shape, part, pretraining_losses
-
-KINDS = ("classification", "multi_label", "regression")
+from keras_bert.training.losses import Loss, divergence, part, pretraining_losses
 
 
-def distillation_loss(
-    loss: Loss, kind: str = "classification", *, temperature: float = 2.0, alpha: float = 0.5
-) -> Loss:
+def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.5) -> Loss:
     """The loss of a student: `alpha * (loss with the teacher) + (1 - alpha) * (loss with the labels)` of each row.
 
     The loss with the teacher is `temperature**2` times the Kullback-Leibler divergence of the student's probabilities
-    from the teacher's, both at the temperature: for several labels per text the mean over the labels, for regression
-    the squared error with the teacher's value, without temperature.
+    from the teacher's, both at the temperature: for several labels per text the mean over the labels, for tags that of
+    each token, for answers the mean of start and end, for regression the squared error with the teacher's value,
+    without temperature.
 
-    Targets are a dict: `labels`, the targets of `loss`; `teacher_logits`, in the shape of the student's logits; and
-    optionally `labelled`, `(rows,)`, 0 for rows without a label, which have only the part of the teacher.
+    Targets are a dict: `labels`, the targets of `loss`; `teacher_logits`, in the shape of the student's logits, for
+    answers `teacher_start_logits`, `teacher_end_logits` and `teacher_length`, the number of tokens; and optionally
+    `labelled`, `(rows,)`, 0 for rows without a label, which have only the part of the teacher.
 
     Args:
-        loss: a `Loss`, the one with the labels, such as `classification_loss()`. Its class weights weight both parts
-            of a row; the weight of rows without a label is 1.
-        kind: str, "classification", "multi_label" or "regression". Defaults to "classification".
+        loss: a `Loss` with `soft`, the one with the labels, such as `classification_loss()`. Its class weights weight
+            both parts of a row; the weight of rows without a label is 1.
         temperature: float, above 0; a higher one shows the student more of the teacher's small probabilities. Defaults
             to 2.0.
         alpha: float in [0, 1], the weight of the teacher's part. Defaults to 0.5.
@@ -39,14 +35,16 @@ def distillation_loss(
         trainer = Trainer(build, optimizer, distillation_loss(classification_loss()))
     """
     _check(temperature, alpha)
-    check_choice("kind", kind, KINDS)
+    if loss.soft is None:
+        raise ValueError(
+            f"the loss {loss.name!r} has no `soft`, the loss with the answers of a teacher. Expected "
+            "Loss(..., soft=function of targets, outputs and temperature)"
+        )
 
     def values(targets, outputs):
-        student = tf.cast(outputs["logits"], tf.float32)
-        teacher = in_shape(part(targets, "teacher_logits"), student.shape, "targets['teacher_logits']", squeeze=False)
-        soft = _divergence(kind, tf.cast(teacher, tf.float32), student, temperature)
-        hard = loss.values(part(targets, "labels"), outputs) * _labelled(targets)
-        return alpha * soft + (1 - alpha) * hard
+        soft = loss.soft(targets, outputs, temperature)
+        hard = loss.values(part(targets, "labels"), outputs)
+        return alpha * soft + (1 - alpha) * hard * _labelled(targets)
 
     def weights(targets):
         row_weights = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
@@ -83,22 +81,9 @@ def _with_teacher(loss, head, temperature, alpha):
         student = outputs[head]
         pieces = min(teacher.shape[-1], student.shape[-1])  # Token tables may be padded, each to another size.
         teacher, student = (tf.cast(logits[..., :pieces], tf.float32) for logits in (teacher, student))
-        return alpha * _divergence("classification", teacher, student, temperature) + (1 - alpha) * hard
+        return alpha * divergence(teacher, student, temperature) + (1 - alpha) * hard
 
     return Loss(loss.name, values, loss.weights)
-
-
-def _divergence(kind, teacher, student, temperature):
-    """Returns the loss with the teacher, in the shape of the logits without the last dimension."""
-    if kind == "regression":
-        return tf.square(teacher - student)[..., 0]
-    teacher, student = teacher / temperature, student / temperature
-    if kind == "multi_label":
-        chances = tf.sigmoid(teacher)
-        cross, own = (tf.nn.sigmoid_cross_entropy_with_logits(chances, logits) for logits in (student, teacher))
-        return temperature**2 * tf.reduce_mean(cross - own, -1)
-    logs = tf.nn.log_softmax(teacher)
-    return temperature**2 * tf.reduce_sum(tf.exp(logs) * (logs - tf.nn.log_softmax(student)), -1)
 
 
 def _labelled(targets):

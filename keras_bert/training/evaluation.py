@@ -19,6 +19,7 @@ from keras_bert.training.distribution import dividing, gather_rows, replica_data
 from keras_bert.training.progress import track
 
 _LOG = logging.getLogger("keras_bert")
+_KEYS = "keys of model and rows"  # In files of outputs.
 
 
 class Evaluation(NamedTuple):
@@ -146,30 +147,32 @@ def _stacked(arrays, padding):
     return np.concatenate(padded)
 
 
-def cached_logits(path, model, inputs, key: str, batch_size: int = 64):
-    """Returns the logits for ragged inputs, `(rows, classes)`, from an `.npz` file if it has those of this model.
+def cached_outputs(path, model, inputs, key: str, batch_size: int = 64):
+    """Returns the outputs for ragged inputs, a dict of arrays, from an `.npz` file if it has those of this model.
 
     Otherwise the file is replaced. `key` identifies the model, see `weights_fingerprint`.
     """
     path, keys = pathlib.Path(path), np.array([key, rows_fingerprint(inputs)])
-    logits = _read(path, keys)
+    outputs = _read(path, keys)
     rows = f"{path.stem}: {inputs['token_ids'].shape[0]:,} rows"
-    _LOG.info("  %s logits of %s", "computing" if logits is None else "found", rows)
-    if logits is None:
+    _LOG.info("  %s logits of %s", "computing" if outputs is None else "found", rows)
+    if outputs is None:
         batches = Batches(inputs, batch_size=batch_size, shuffle=False)
-        logits = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches).outputs["logits"]
-        if not np.isfinite(logits).all():
+        outputs = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches).outputs
+        if not all(np.isfinite(values).all() for values in outputs.values()):
             raise ValueError(f"the logits of {rows} are not finite. Expected a model with finite logits")
         with replacing(path) as temporary:
-            np.savez(temporary, keys=keys, logits=logits)
-    return logits
+            np.savez(temporary, **{_KEYS: keys}, **outputs)
+    return outputs
 
 
 def _read(path, keys):
-    """Returns the logits in a file, or `None`; `numpy.load` verifies checksums."""
+    """Returns the outputs in a file, or `None`; `numpy.load` verifies checksums."""
     try:
         with np.load(path) as file:
-            return file["logits"] if np.array_equal(file["keys"], keys) else None
+            if not np.array_equal(file[_KEYS], keys):
+                return None
+            return {name: file[name] for name in file.files if name != _KEYS}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None
 

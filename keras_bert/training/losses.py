@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_positive, is_number
 
+_NEVER = -1e9  # Logit of padding.
+
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
@@ -31,6 +33,9 @@ class Loss:
         together: bool, whether the value of a row depends on the other rows, as with in-batch negatives. `values` is
             then a function of `(targets, outputs, weights)` that receives the whole global batch, also with several
             replicas and micro-batches, and the row weights. Defaults to `False`.
+        soft: function of `(targets, outputs, temperature)` that returns the loss with a teacher, in the shape of the
+            values, see `distillation_loss`; the targets are a dict with `teacher_logits`, or `teacher_` and the name of
+            another output. Defaults to `None`: a teacher is refused.
     """
 
     name: str
@@ -39,6 +44,7 @@ class Loss:
     _: dataclasses.KW_ONLY
     finish: Callable | None = None
     together: bool = False
+    soft: Callable | None = None
 
     def __call__(self, *args, **kwargs):
         raise ValueError(
@@ -112,6 +118,7 @@ def classification_loss(class_weights: Sequence[float] | None = None) -> Loss:
         "loss",
         lambda targets, outputs: _cross_entropy(targets, outputs["logits"]),
         None if class_weights is None else weights,
+        soft=soft_classes,
     )
 
 
@@ -132,7 +139,7 @@ def multi_label_loss(class_weights: Any = None) -> Loss:
             losses *= tf.where(targets > 0, present, absent)
         return tf.reduce_mean(losses, -1)
 
-    return Loss("loss", values)
+    return Loss("loss", values, soft=soft_labels)
 
 
 def regression_loss(activation: str = "linear") -> Loss:
@@ -153,7 +160,7 @@ def regression_loss(activation: str = "linear") -> Loss:
         found = tf.cast(logits[:, 0], tf.float32)
         return tf.square((tf.sigmoid(found) if activation == "sigmoid" else found) - tf.cast(targets, tf.float32))
 
-    return Loss("loss", values)
+    return Loss("loss", values, soft=soft_numbers)
 
 
 def token_loss(label_smoothing: float = 0.0) -> Loss:
@@ -181,7 +188,7 @@ def token_loss(label_smoothing: float = 0.0) -> Loss:
         losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
         return tf.where(labels < tf.cast(classes, labels.dtype), losses, math.nan)  # There is no such class.
 
-    return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0)
+    return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0, soft=soft_classes)
 
 
 def span_loss() -> Loss:
@@ -191,7 +198,56 @@ def span_loss() -> Loss:
         start = _cross_entropy(part(targets, "start"), outputs["start_logits"], "targets['start']")
         return (start + _cross_entropy(part(targets, "end"), outputs["end_logits"], "targets['end']")) / 2
 
-    return Loss("loss", values)
+    return Loss("loss", values, soft=soft_spans)
+
+
+def divergence(teacher, student, temperature):
+    """Returns `temperature**2` times the Kullback-Leibler divergence of the last axis, both at the temperature."""
+    teacher, student = teacher / temperature, student / temperature
+    logs = tf.nn.log_softmax(teacher)
+    return temperature**2 * tf.reduce_sum(tf.exp(logs) * (logs - tf.nn.log_softmax(student)), -1)
+
+
+def soft_classes(targets, outputs, temperature):
+    """The loss with the teacher of classes, of rows or of tokens; see `Loss`."""
+    teacher, student = _both(targets, outputs, "logits")
+    return divergence(teacher, student, temperature)
+
+
+def soft_labels(targets, outputs, temperature):
+    """The loss with the teacher of several labels, the mean over the labels; see `Loss`."""
+    teacher, student = _both(targets, outputs, "logits")
+    teacher, student = teacher / temperature, student / temperature
+    chances = tf.sigmoid(teacher)
+    cross = tf.nn.sigmoid_cross_entropy_with_logits(chances, student)
+    own = tf.nn.sigmoid_cross_entropy_with_logits(chances, teacher)
+    return temperature**2 * tf.reduce_mean(cross - own, -1)
+
+
+def soft_numbers(targets, outputs, temperature):
+    """The squared error with the teacher's value, without temperature; see `Loss`."""
+    teacher, student = _both(targets, outputs, "logits")
+    return tf.square(teacher - student)[..., 0]
+
+
+def soft_spans(targets, outputs, temperature):
+    """The loss with the teacher of start and end over the `teacher_length` tokens of a row; see `Loss`."""
+    losses = []
+    for name in ("start_logits", "end_logits"):
+        teacher, student = _both(targets, outputs, name)
+        is_token = tf.sequence_mask(tf.reshape(part(targets, "teacher_length"), [-1]), tf.shape(student)[1])
+        teacher = tf.where(is_token, teacher, _NEVER)
+        student = tf.where(is_token, student, _NEVER)
+        losses.append(divergence(teacher, student, temperature))
+    return (losses[0] + losses[1]) / 2
+
+
+def _both(targets, outputs, name):
+    """Returns an output of the teacher, which is one of the targets, and that of the student, float32."""
+    student = tf.cast(outputs[name], tf.float32)
+    key = f"teacher_{name}"
+    teacher = in_shape(part(targets, key), student.shape, f"targets['{key}']", squeeze=False)
+    return tf.cast(teacher, tf.float32), student
 
 
 def pretraining_losses(next_sentence: bool = True) -> list[Loss]:

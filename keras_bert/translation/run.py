@@ -50,14 +50,14 @@ class TranslationRun(Run):
     """
 
     def finish(self):
-        trainer, result = self.train(self.task.train, self.select())
+        trainer, result = self.train(self.stages())
         translate = translation(Translator(Decoder(trainer.model), self.task.tokenizer, self.task.beam))
         dev = self._better(trainer.model, translate)
         scores, best = result["scores"], max(dev["scores"])
         result["scores"] = {"bleu": best, "greedy_bleu": scores["bleu"], "loss": scores["loss"]}
         if best > dev["scores"][0]:
             del result["epoch"]  # The average of several.
-        return trainer, result, {"dev": dev, "test": self.task.test_logits(translate)}
+        return trainer, result, {"dev": dev, "test": self.task.report.test_logits(translate)}
 
     def _better(self, model, translate):
         """Sets the model to the better one of its weights and the average; returns its translations of dev.
@@ -65,11 +65,11 @@ class TranslationRun(Run):
         Returns a dict: `dev`, the translations; `names` of both weights; `scores`, BLEU of both.
         """
         best = [tf.identity(weight.value) for weight in model.weights]
-        translated = {"best epoch": self.task.dev_logits(translate)["dev"]}
+        translated = {"best epoch": self.task.report.dev_logits(translate)["dev"]}
         steps = self._average.assign()
         if len(steps) > 1:
-            translated[f"average of {len(steps)} epochs"] = self.task.dev_logits(translate)["dev"]
-        scores = [self.task.dev_score(translations) for translations in translated.values()]
+            translated[f"average of {len(steps)} epochs"] = self.task.report.dev_logits(translate)["dev"]
+        scores = [self.task.report.dev_score(translations) for translations in translated.values()]
         chosen = int(np.argmax(scores))
         if chosen == 0:
             for weight, value in zip(model.weights, best, strict=True):
@@ -78,9 +78,10 @@ class TranslationRun(Run):
 
     def create_trainer(self, stage, folder, weights, metrics=()):
         setting, shared, task = self.setting, self.hyperparameters, self.task
-        batches = task.batches(setting["tokens_per_batch"], setting["seed"])
+        options = {"tokens_per_batch": setting["tokens_per_batch"], "seed": setting["seed"]}
+        batches = task.training.batches_of("train", **options)
         steps = setting["epochs"] * batches.steps
-        warmup = task.warmup_steps(steps)
+        warmup = task.training.warmup_steps(steps)
         if warmup > steps:
             _LOG.warning(
                 "`warmup_steps=%s`: the training ends after %s steps, before the learning rate has reached its peak",
@@ -98,13 +99,13 @@ class TranslationRun(Run):
             return translation(Translator(Decoder(trainer.model), task.tokenizer, Beam(1, 0.0)), show=False)
 
         perplexity = dataclasses.replace(token_loss(), name="perplexity", finish=np.exp)
-        bleu = Score(lambda: {"bleu": task.dev_score(task.dev_logits(greedy())["dev"])})
+        bleu = Score(lambda: {"bleu": task.report.dev_score(task.report.dev_logits(greedy())["dev"])})
         self._average = WeightAverage(folder / "averaged", lambda: trainer.model, shared.average)
         options = self.options(folder)
         trainer = Trainer(
-            lambda: task.build(shared.precision),
+            lambda: stage.build(shared.precision),
             optimizer,
-            task.loss,
+            stage.loss,
             metrics=[perplexity, bleu],
             settings={"precision": shared.precision},
             **{**options, "callbacks": [self._average, *options["callbacks"]]},

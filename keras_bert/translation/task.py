@@ -11,7 +11,10 @@ import tensorflow as tf
 from keras_bert.data.pair_bucketing import PairBatches
 from keras_bert.files import write_text
 from keras_bert.reports import page
-from keras_bert.tasks.base import Findings, Split, Start, Task
+from keras_bert.tasks.base import Split, Start, Task
+from keras_bert.tasks.reporting import Card, Findings, Report
+from keras_bert.tasks.stages import Stage, Training
+from keras_bert.tasks.summary import Summary
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
@@ -24,66 +27,45 @@ from keras_bert.translation.signature import Translator
 _EXAMPLES, _TYPICAL = 8, 3
 
 
-class TranslationTask(Task):
-    """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
+class TranslationTraining(Training):
+    """Trains a new Transformer."""
 
-    title, metric = "Translation", "bleu"
-    auto_class = None
-    origins = types.MappingProxyType({})  # Models are new.
+    can_teach = False
 
-    def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):
-        self.config, self._settings, self.model = config, settings, model
-        self.start = Start(model, None, load)
-        self.beam = Beam(settings.beam_size, settings.length_penalty)
-        self.tokenizer = LosslessTokenizer(vocabulary)
-        self.sequence_length = min(settings.max_length, config.max_position_embeddings)
-        self.loss = token_loss(settings.label_smoothing)
-        self.options = {"config": dataclasses.asdict(config), "vocabulary": vocabulary.sha256[:16]}
-        with announced(f"tokenizing {len(train) + len(dev):,} pairs"):
-            self.splits = {"train": [self._split("train", train)], "dev": [self._split("dev", dev)], "test": []}
-        if test:
-            self.splits["test"] = [Split("test", test, None, None)]
-        pairs_of = {name: splits[0].examples for name, splits in self.splits.items() if splits}
-        self.files = {name: pairs.source_path.name for name, pairs in pairs_of.items()}
-        used = len(self.splits["train"][0].inputs.pairs)
-        self.facts = {
-            "start": f"new weights, {config.size}",
-            "lines": ", ".join(f"{self.files[name]} {len(pairs):,}" for name, pairs in pairs_of.items()),
-            "pairs to train on": f"{used:,}, a vocabulary of {config.vocab_size:,} tokens",
-        }
-        self.card = _card(train, dev)
+    def make_loss(self):
+        return token_loss(self.task.settings.label_smoothing)
 
-    def summarize(self):
-        train, dev = (len(self.splits[name][0].examples) for name in ("train", "dev"))
-        return {"unit": "pairs", "train": train, "dev": {"dev": dev}, "overlap": {}, "majority": {}}
+    def build(self, precision):
+        """Returns a model with new weights; `precision` is the name of a dtype policy."""
+        return build_transformer(self.task.config, dtype=precision)
 
-    def _split(self, name, pairs):
-        features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
-        return Split(name, pairs, features, features.labels)
-
-    def batches(self, tokens_per_batch, seed=0):
-        """Returns the training batches of up to this number of tokens of each side, grouped by length."""
-        return self._batches("train", tokens_per_batch=tokens_per_batch, seed=seed)
-
-    def select(self, setting):
-        return self._batches("dev", tokens_per_batch=setting["tokens_per_batch"], shuffle=False)
-
-    def _batches(self, name, **options):
-        features = self.splits[name][0].inputs
+    def batches_of(self, name, **options):
+        """Returns the batches of a split, grouped by length."""
+        features = self.task.splits[name][0].inputs
         return PairBatches(features.sources, features.targets, features.labels, **options)
+
+    def stages(self, setting):
+        dev = self.batches_of("dev", tokens_per_batch=setting["tokens_per_batch"], shuffle=False)
+        return [Stage("translation", self.build, self.loss, None, self.task.report.score, dev=dev)]
 
     def warmup_steps(self, steps):
         """Returns the number of warm-up steps of a run of `steps`."""
-        return self._settings.warmup_steps or min(4000, max(1, steps // 8))
+        return self.task.settings.warmup_steps or min(4000, max(1, steps // 8))
 
     def learning_rate(self, tokens_per_batch, epochs):
         """Returns the paper's peak learning rate, with at least 1,000 steps of warm-up."""
-        warmup = self.warmup_steps(epochs * self.batches(tokens_per_batch).steps)
-        return (self.config.hidden_size * max(warmup, 1000)) ** -0.5
+        steps = epochs * self.batches_of("train", tokens_per_batch=tokens_per_batch).steps
+        return (self.task.config.hidden_size * max(self.warmup_steps(steps), 1000)) ** -0.5
+
+
+class TranslationReport(Report):
+    """Reports BLEU of translations."""
+
+    metric = "bleu"
 
     def score(self, targets, outputs):
         """Returns BLEU of translations, from 0 to 1, like all scores of a study."""
-        return {"bleu": bleu(outputs, targets, self._settings.bleu_tokenizer)[0] / 100}
+        return {"bleu": bleu(outputs, targets, self.task.settings.bleu_tokenizer)[0] / 100}
 
     def dev_score(self, translations):
         """Returns BLEU on dev, from 0 to 1."""
@@ -91,40 +73,50 @@ class TranslationTask(Task):
 
     @property
     def _dev(self):
-        return self.splits["dev"][0].examples
+        return self.task.splits["dev"][0].examples
 
-    def logits(self, split, predict):
-        """Returns the translations of a split; `predict` is a function of texts and what they are called."""
-        return predict(split.examples.sources, split.name)
+    def dev_logits(self, predict):
+        """Returns the translations of dev; `predict` is a function of texts and what they are called."""
+        return {split.name: predict(split.examples.sources, split.name) for split in self.task.splits["dev"]}
 
-    @staticmethod
-    def combine(translations):
+    def test_logits(self, predict):
+        return {split.name: predict(split.examples.sources, split.name) for split in self.task.splits["test"]}
+
+    def combine(self, translations):
         """Returns the translations of the best run: those of several have no mean."""
         return translations[0]
 
-    def build(self, precision):
-        """Returns a model with new weights; `precision` is the name of a dtype policy."""
-        return build_transformer(self.config, dtype=precision)
+    def summarize(self):
+        train, dev = (len(self.task.splits[name][0].examples) for name in ("train", "dev"))
+        return Summary(unit="pairs", train=train, dev={"dev": dev})
 
-    def save_options(self, logits):
-        return {"vocabulary": self.tokenizer.vocabulary}
+    @functools.cached_property
+    def facts(self):
+        """Entries about the data for the head of the report: text by title."""
+        task = self.task
+        pairs_of = {name: splits[0].examples for name, splits in task.splits.items() if splits}
+        used = len(task.splits["train"][0].inputs.pairs)
+        return {
+            "start": f"new weights, {task.config.size}",
+            "lines": ", ".join(f"{task.files[name]} {len(pairs):,}" for name, pairs in pairs_of.items()),
+            "pairs to train on": f"{used:,}, a vocabulary of {task.config.vocab_size:,} tokens",
+        }
 
-    def export_options(self, bert):
-        example = next(text for text in self._dev.sources if text.strip())
-        return {"beam": self.beam, "n_best": self.beam.size, "example": {"text": example}}
+    def make_card(self):
+        return _card(self.task.splits["train"][0].examples, self._dev)
 
     def conclude(self, dev, test, output):
         translations, names = dev["dev"].tolist(), dev["names"].tolist()
         _write_lines(output / "dev.txt", translations)
         scores = {f"dev, {name}": score for name, score in zip(names, dev["scores"].tolist(), strict=True)}
-        for split in self.splits["test"]:
+        for split in self.task.splits["test"]:
             translated = test[split.name].tolist()
             _write_lines(output / "test.txt", translated)
             if split.examples.targets is not None:
                 scores["test"] = self.score(split.examples.targets, translated)["bleu"]
-        best, signature = bleu(translations, self._dev.targets, self._settings.bleu_tokenizer)
+        best, signature = bleu(translations, self._dev.targets, self.task.settings.bleu_tokenizer)
         weights = names[int(np.argmax(dev["scores"]))]
-        translator = Translator(Decoder(load(output / "model").model()), self.tokenizer, self.beam)
+        translator = Translator(Decoder(load(output / "model").model()), self.task.tokenizer, self.task.beam)
         align = functools.partial(_alignments, translator)
         listed = [f"{name}: BLEU {100 * score:.2f}" for name, score in scores.items()]
         measured = {"bleu": best / 100}
@@ -138,6 +130,41 @@ class TranslationTask(Task):
             messages=[*listed, f"signature: {signature}"],
             same=repr(translations[0]) if len(set(translations)) == 1 < len(translations) else None,
         )
+
+
+class TranslationTask(Task):
+    """Translation with a new Transformer; `model` names its config. `test` are `Pairs` to translate, or `None`."""
+
+    title = "Translation"
+    auto_class = None
+    origins = types.MappingProxyType({})  # Models are new.
+    Training, Report = TranslationTraining, TranslationReport
+
+    def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):
+        self.config, self.settings, self.model = config, settings, model
+        self.start = Start(model, None, load)
+        self.beam = Beam(settings.beam_size, settings.length_penalty)
+        self.tokenizer = LosslessTokenizer(vocabulary)
+        self.sequence_length = min(settings.max_length, config.max_position_embeddings)
+        self.options = {"config": dataclasses.asdict(config), "vocabulary": vocabulary.sha256[:16]}
+        _ = self.training.loss  # Raises for settings without a meaning.
+        with announced(f"tokenizing {len(train) + len(dev):,} pairs"):
+            self.splits = {"train": [self._split("train", train)], "dev": [self._split("dev", dev)], "test": []}
+        if test:
+            self.splits["test"] = [Split("test", test, None, None)]
+        pairs_of = {name: splits[0].examples for name, splits in self.splits.items() if splits}
+        self.files = {name: pairs.source_path.name for name, pairs in pairs_of.items()}
+
+    def _split(self, name, pairs):
+        features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
+        return Split(name, pairs, features, features.labels)
+
+    def save_options(self, kept):
+        return {"vocabulary": self.tokenizer.vocabulary}
+
+    def export_options(self, bert):
+        example = next(text for text in self.splits["dev"][0].examples.sources if text.strip())
+        return {"beam": self.beam, "n_best": self.beam.size, "example": {"text": example}}
 
 
 class TranslationFeatures:
@@ -177,14 +204,13 @@ def _write_lines(path, texts):
 
 
 def _card(train, dev):
-    return {
-        "pipeline_tag": "translation",
-        "datasets": [],
-        "dataset": {"type": "text", "name": dev.source_path.name},
-        "purpose": "translation",
-        "trained_on": train.name,
-        "example": '["A text.", "Another one."]',
-    }
+    return Card(
+        pipeline_tag="translation",
+        purpose="translation",
+        trained_on=train.name,
+        example='["A text.", "Another one."]',
+        dataset={"type": "text", "name": dev.source_path.name},
+    )
 
 
 def bleu(translations: list[str], references: list[str], tokenizer: str = "13a"):

@@ -43,15 +43,27 @@ def build_on_bilstm(encoder, num_classes=None):
     return keras.Model(encoder.input, outputs, name="bert_on_bilstm")
 
 
+class ClassificationTraining(ClassificationTask.Training):
+    """Trains a model with a BiLSTM, which is new in each run."""
+
+    def build(self, bert):
+        return build_on_bilstm(bert.encoder, self.task.spec.num_classes)
+
+
 class ClassificationOnBiLSTM(ClassificationTask):
     """Classification by a model with a BiLSTM."""
 
+    Training = ClassificationTraining
+
+
+class QuestionTraining(QuestionAnsweringTask.Training):
+    """Trains a model with a BiLSTM, which is new in each run."""
+
     def build(self, bert):
-        return build_on_bilstm(bert.encoder, self.spec.num_classes)
+        return build_on_bilstm(bert.encoder)
 
 
 class QuestionsOnBiLSTM(QuestionAnsweringTask):
     """Question answering by a model with a BiLSTM."""
 
-    def build(self, bert):
-        return build_on_bilstm(bert.encoder)
+    Training = QuestionTraining

@@ -7,7 +7,7 @@ import pathlib
 
 from keras_bert.files import as_numbers, difference, file_hash, read_json, write_json
 from keras_bert.runs import grid
-from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.finetuning import Finetuning, Plan
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.pretraining import open_config
 from research.studies.columns import Heading
@@ -105,7 +105,8 @@ class StudyRunner:
         model, options = self._start(row, column)
         task, choices = column.make(model, folder, options, with_bilstm), self._choices(row, column)
         hyperparameters = Hyperparameters(best=False, precision=self._precision)
-        finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
+        plan = Plan(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=())
+        finetuning = _OnlyScores(plan)
         try:
             finetuning.run()
         except FloatingPointError as error:  # All runs diverged: the table says so.
@@ -120,7 +121,7 @@ class StudyRunner:
         facts = {
             "asked": self._asked(row, column),
             "heading": column.heading(),
-            "majority": (task.summary["majority"] or {}).get(column.metric),
+            "majority": task.report.summary.majority.get(column.metric),
         }
         write_json(self._scores(row, column.name), {**best, **facts}, measured=True)
 

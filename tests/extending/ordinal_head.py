@@ -51,6 +51,7 @@ class Ordinal(keras_bert.Head):
     tensors = {"score": "ordinal.score", "cutpoints.steps": "ordinal.cutpoints"}
     onnx = {"cutpoints": write_cutpoints}
     has_classes = takes_pair = True
+    classes = "above"
     saved, outputs = ("spread",), ("grade", "above")
 
     def build(self, encoder, num_classes, dropout=0.1, spread=1.0):
@@ -112,16 +113,25 @@ class GradedRows(TextRows):
         return super().read(train, dev, settings, labels or settings.grades, name)
 
 
+class GradeTraining(ClassificationTask.Training):
+    """Trains the cutpoints."""
+
+    def head_loss(self, class_weights):
+        return keras_bert.losses.Loss("ordinal_loss", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))
+
+
+class GradeReport(ClassificationTask.Report):
+    """Reports scores of grades as those of classes."""
+
+    def class_logits(self, outputs):
+        """Returns logits: of being above the grades below, and not above the grade. That of the median is positive."""
+        above, ends = outputs["above"], np.full((len(outputs["above"]), 1), 30.0)
+        return np.minimum(np.concatenate([ends, above], 1), np.concatenate([-above, ends], 1))
+
+
 @keras_bert.register_task
 class Grading(ClassificationTask):
     """Grades of texts."""
 
-    name, head, Settings, rows = "grading", "ordinal", GradingSettings, GradedRows()
-
-    def make_loss(self, class_weight):
-        return keras_bert.losses.Loss("ordinal_loss", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))
-
-    def answers(self, outputs):
-        """Returns logits: of being above the grades below, and not above the grade. That of the median is positive."""
-        above, ends = outputs["above"], np.full((len(outputs["above"]), 1), 30.0)
-        return np.minimum(np.concatenate([ends, above], 1), np.concatenate([-above, ends], 1))
+    name, head, Settings = "grading", "ordinal", GradingSettings
+    rows, Training, Report = GradedRows(), GradeTraining, GradeReport

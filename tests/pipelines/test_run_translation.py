@@ -59,7 +59,8 @@ def test_the_grid(made):
     changes = {"seed": "1,2", "tokens_per_batch": "128,256", "learning_rate": None, "test_source": "", "beam_size": 3}
     with mock.patch.object(translation, "TranslationRuns") as runs:
         printed = call(PROGRAM, *arguments(made, "grid", **changes, test_target=None))
-    task, choices, settings, output = runs.call_args.args
+    (plan,) = runs.call_args.args
+    task, choices, settings, output = plan.task, plan.choices, plan.hyperparameters, plan.output
     rate = (32 * 1000) ** -0.5
     assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [2], "seed": [1, 2]}
     assert (settings.beam_size, settings.average, settings.warmup_steps, settings.precision) == (3, 2, 20, "float32")
@@ -75,8 +76,10 @@ def test_rows_with_both_sides(made):
     changes |= {"train_source": f"{made}/rows.jsonl", "dev_source": f"{made}/rows.jsonl", "languages": "a,b"}
     with mock.patch.object(translation, "TranslationRuns") as runs:
         call(PROGRAM, *arguments(made, "rows", **changes, vocab_size=310))
-    (task, *_), dev = runs.call_args.args, runs.call_args.args[0].splits["dev"][0].examples
-    assert (dev.sources, dev.targets, task.card["trained_on"]) == (SOURCES, TARGETS, "rows.jsonl")
+    (plan,) = runs.call_args.args
+    task = plan.task
+    dev = task.splits["dev"][0].examples
+    assert (dev.sources, dev.targets, task.report.card.trained_on) == (SOURCES, TARGETS, "rows.jsonl")
     assert "three" in (made / "rows" / "vocab.txt").read_text()
 
 

@@ -17,7 +17,7 @@ PRIVATE = {
     "keras_bert.corpus": "lines",
     "keras_bert.data.bucketing": "token_batches",
     "keras_bert.data": "sources",
-    "keras_bert.runs.finetuning": "Finetuning",
+    "keras_bert.runs.finetuning": "Finetuning Plan",
     "keras_bert.runs": "grid",
     "keras_bert.runs.grid": "remove_snapshots",
     "keras_bert.runs.hyperparameters": "Hyperparameters",

@@ -10,7 +10,7 @@ from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
-from keras_bert.runs.finetuning import Run
+from keras_bert.runs.finetuning import Plan, Run
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results
 from keras_bert.tasks.base import Start
@@ -36,12 +36,13 @@ def trained(monkeypatch):
     """Replaces training: the model predicts the first letter of a text, scaled by the learning rate."""
     calls = []
 
-    def train(self, stages, dev):
+    def train(self, stages):
         setting, folder = self.setting, self.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.jsonl").touch()
-        rows = first_letters(stages[0]()[0])
-        calls.append((setting, rows, dev and first_letters(dev)))
+        (stage,) = stages
+        rows = first_letters(stage.examples()[0])
+        calls.append((setting, rows, stage.dev and first_letters(stage.dev)))
 
         def predict(batches):
             return {"logits": np.array(first_letters(batches))[:, None] * [0.0, setting["learning_rate"]]}
@@ -70,7 +71,7 @@ def first_letters(examples):
 
 def run(task, tmp_path, rates=(0.2,), seeds=(4, 2)):
     choices = {"learning_rate": list(rates), "batch_size": [4], "epochs": [2], "seed": list(seeds)}
-    found = CrossValidation(task, choices, Hyperparameters(best=False), tmp_path / "out")
+    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out"))
     found.run()
     return found
 
@@ -130,6 +131,6 @@ def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, m
 def test_options_that_need_dev_data(task, tmp_path):
     for options in ({}, {"best": False, "patience": 2}):
         with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
-            CrossValidation(task, {"seed": [1]}, Hyperparameters(**options), tmp_path)
+            CrossValidation(Plan(task, {"seed": [1]}, Hyperparameters(**options), tmp_path))
     with pytest.raises(ValueError, match="`class_weight` must be None, 'balanced', which requires classes, or"):
         ClassificationTask(task.data, task.start, ClassificationSettings(sequence_length=8, class_weight="most"))

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from keras_bert.runs import grid
-from keras_bert.runs.finetuning import Finetuning, Run
+from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
-TASK = types.SimpleNamespace(title="Mine", metric="f1", combine=mean_logits, warnings=[], rates_width=None)
-TASK.facts, TASK.origins, TASK.run_settings, TASK.start = {}, {}, {}, Start("start", None)
+REPORT = types.SimpleNamespace(metric="f1", combine=mean_logits, warnings=[], facts={})
+TASK = types.SimpleNamespace(title="Mine", report=REPORT, training=types.SimpleNamespace(rates_width=None))
+TASK.origins, TASK.run_settings, TASK.start = {}, {}, Start("start", None)
 
 
 def test_settings_and_folder_names():
@@ -93,9 +94,9 @@ class Runs(Finetuning):
 @pytest.fixture
 def run(tmp_path):
     def run(seeds, **options):
-        write, counts_earlier = options.pop("write", True), options.pop("counts_earlier", True)
-        runs = Runs(TASK, {"seed": seeds}, Hyperparameters(), tmp_path, **options)
-        runs.grid_runs.write, runs.grid_runs.counts_earlier = write, counts_earlier
+        write = options.pop("write", True)
+        runs = Runs(Plan(TASK, {"seed": seeds}, Hyperparameters(), tmp_path, **options))
+        runs.grid_runs.write = write
         runs.run()
         return runs.grid_runs
 
@@ -129,7 +130,7 @@ def test_an_interrupted_grid_resumes(tmp_path, run, monkeypatch):
     with pytest.raises(ValueError, match=r"contains runs with other settings: `model` is set only now: 'b'"):
         run([1])
     with pytest.raises(ValueError, match="two settings would share the folder model=b"):
-        Runs(TASK, {"model": ["a/b", "c/b"]}, Hyperparameters(), tmp_path / "new").run()
+        Runs(Plan(TASK, {"model": ["a/b", "c/b"]}, Hyperparameters(), tmp_path / "new")).run()
 
 
 def test_the_best_model_of_all_runs_is_kept(tmp_path, run):
@@ -235,7 +236,7 @@ def test_garbage_is_that_of_the_runs(tmp_path, monkeypatch, fails):
             raise OSError
 
     monkeypatch.setattr(Finetuning, "train_runs", train)
-    runs = Finetuning(TASK, {"seed": [1]}, Hyperparameters(), tmp_path)
+    runs = Finetuning(Plan(TASK, {"seed": [1]}, Hyperparameters(), tmp_path))
 
     def run():
         if not fails:

@@ -1,5 +1,6 @@
 """The model card, as read by the Hugging Face hub's own program."""
 
+import dataclasses
 import types
 
 import pytest
@@ -10,15 +11,17 @@ from markdown_it.tree import SyntaxTreeNode  # noqa: E402
 
 from keras_bert.reports.page import base_name  # noqa: E402
 from keras_bert.runs import model_card  # noqa: E402
+from keras_bert.tasks.reporting import Card  # noqa: E402
+from keras_bert.tasks.summary import Summary  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
-SUMMARY = {
-    "baseline": "always equivalent",
-    "majority": {"f1": 0.8122, "accuracy": 0.6838},
-    "unit": "rows",
-    "overlap": {"dev": 2},
-    "dev": {"mrpc": 408},
-}
+SUMMARY = Summary(
+    train=3668,
+    dev={"mrpc": 408},
+    overlap={"dev": 2},
+    baseline="always equivalent",
+    majority={"f1": 0.8122, "accuracy": 0.6838},
+)
 
 OVERLAP = "2 of 408 dev rows are also in train, which raises the dev scores"
 
@@ -28,11 +31,11 @@ ODD += ["`c`", "*", "_d_", "__e_f__", "[g](http://h)", "![i](j)", "<http://k.l>"
 
 
 def task(metric="f1", auto_class="AutoModelForSequenceClassification", **card):
-    card = {"pipeline_tag": "text-classification", "example": '["A text."]', "arguments": '"A text."', **card}
-    card |= {"purpose": "text classification", "trained_on": "MRPC", "hub_metrics": {"spearman": "spearmanr"}}
+    known = {"pipeline_tag": "text-classification", "example": '["A text."]', "trained_on": "MRPC"}
+    card = Card(**{**known, "purpose": "text classification", "hub_metrics": {"spearman": "spearmanr"}, **card})
     facts = {"start": "/home/user/bert, 2 layers", "training examples": "3,668; equivalent: 2,474 (67.4%)"}
-    about = {"auto_class": auto_class, "facts": facts, "summary": SUMMARY, "warnings": [OVERLAP]}
-    return types.SimpleNamespace(title="MRPC", metric=metric, model="google-bert/bert", card=card, **about)
+    report = types.SimpleNamespace(metric=metric, facts=facts, summary=SUMMARY, warnings=[OVERLAP], card=card)
+    return types.SimpleNamespace(title="MRPC", model="google-bert/bert", auto_class=auto_class, report=report)
 
 
 def test_metadata_of_an_official_data_set():
@@ -99,10 +102,10 @@ def shown(node):
 @pytest.mark.parametrize("name", ODD)
 def test_names_are_shown_as_they_are(name):
     """As read by markdown-it, a program for CommonMark with the tables of GitHub."""
-    own = task(datasets=[], dataset={"type": "csv", "name": name}, note=f"The teacher is {name}.")
-    own.card["trained_on"], own.facts = name, {"labels": f"{name}\n{name}"}
-    own.summary = {**SUMMARY, "baseline": f"always {name}"}
-    own.warnings = [f"all training rows have the label {name}: the model can only learn to predict it"]
+    own = task(dataset={"type": "csv", "name": name}, note=f"The teacher is {name}.", trained_on=name)
+    own.report.facts = {"labels": f"{name}\n{name}"}
+    own.report.summary = dataclasses.replace(SUMMARY, baseline=f"always {name}")
+    own.report.warnings = [f"all training rows have the label {name}: the model can only learn to predict it"]
     text = model_card.text(name, own, "dev", {"model": name, "c": name}, {"f1": 0.5})
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     tree = SyntaxTreeNode(parser.parse(text.split("---\n")[2]))

@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.data.bucketing import Batches
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.registry import answering
 from keras_bert.tasks.base import Start, rate_advice
@@ -120,17 +119,19 @@ def from_a_file_to_answers(name, checkpoint, tmp_path):
     path.write_text("\n".join(lines) + "\n")
     task, again = (case.make(path, str(checkpoint), bert) for _ in range(2))
     assert task.run_settings == again.run_settings
-    for described in (task.run_settings, task.summary, task.facts, task.card):
+    training, report = task.training, task.report
+    for described in (task.run_settings, report.summary.to_json(), report.facts, dataclasses.asdict(report.card)):
         assert json.dumps(described)
-    assert task.summary["train"] > 1
+    assert report.summary.train > 1
 
-    batches = (task.batches or Batches)(*task.train[0](), batch_size=4, seed=1, grouped=False)
-    dev = task.select({})
+    (stage,) = training.stages({})
+    batches = stage.batches(*stage.examples(), batch_size=4, seed=1, grouped=False)
+    dev = stage.dev
     trainer = keras_bert.Trainer(
-        lambda: task.build(bert),
+        lambda: stage.build(bert),
         lambda model: keras_bert.create_optimizer(model, 1e-3, batches.steps),
-        task.loss,
-        metrics=task.score,
+        stage.loss,
+        metrics=stage.score,
     )
     scores = trainer.fit(batches, epochs=1, evaluation=dev)
     asked = []
@@ -139,24 +140,24 @@ def from_a_file_to_answers(name, checkpoint, tmp_path):
         asked.append(batches)
         return trainer.fitted_outputs(batches)
 
-    kept, predicted = task.dev_logits(fitted), task.dev_logits(trainer.predict)
+    kept, predicted = report.dev_logits(fitted), report.dev_logits(trainer.predict)
     assert any(batches is dev for batches in asked)  # They are not predicted again.
     assert {key: array.tobytes() for key, array in kept.items()} == {
         key: array.tobytes() for key, array in predicted.items()
     }
-    logits, test = ([logits(trainer.predict)] for logits in (task.dev_logits, task.test_logits))
-    logits, test = ({key: task.combine([run[key] for run in runs]) for key in runs[0]} for runs in (logits, test))
-    findings = task.conclude(logits, test, tmp_path / "out")
-    assert findings.measured[task.metric] == pytest.approx(scores[task.metric])
+    logits, test = ([logits(trainer.predict)] for logits in (report.dev_logits, report.test_logits))
+    logits, test = ({key: report.combine([run[key] for run in runs]) for key in runs[0]} for runs in (logits, test))
+    findings = report.conclude(logits, test, tmp_path / "out")
+    assert findings.measured[report.metric] == pytest.approx(scores[report.metric])
     assert {len(row) for row in findings.errors} == {len(findings.errors[0])}
-    assert task.judge(logits).errors() == findings.errors
+    assert report.judge(logits).errors() == findings.errors
     assert case.predictions is None or (tmp_path / "out" / case.predictions).is_file()
 
     options = {"sequence_length": task.sequence_length, **task.save_options(logits)}
-    keras_bert.save(task.complete(trainer.model), tmp_path / "model", bert.vocabulary, **options)
+    keras_bert.save(training.complete(trainer.model), tmp_path / "model", bert.vocabulary, **options)
     saved = keras_bert.load(tmp_path / "model")
     if name in ("entities", "questions", "multiple_choice"):  # Their fine-tuned models keep their heads.
-        assert task.build(saved) is saved.model()
+        assert training.build(saved) is saved.model()
     options = task.export_options(saved)
     example = options["example"]
     assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(answering(saved.head).text_options)
@@ -192,17 +193,26 @@ def test_named_columns_are_stored(name, settings, data, columns):
         name=name,
         labels=["O"],
         bert=bert,
-        _own_prompts={},
+        own_prompts={},
         settings=types.SimpleNamespace(**settings),
         data=types.SimpleNamespace(train=train),
     )
     assert task_named(name).save_options(task, None).get("columns") == columns
 
 
+class LengthsReport(keras_bert.tasks.Report):
+    """The accuracy."""
+
+    metric = "accuracy"
+
+    def score(self, targets, outputs):
+        return {"accuracy": float(np.mean(outputs["logits"].argmax(-1) == targets))}
+
+
 class Lengths(keras_bert.tasks.Task):
     """A task outside of the package that states the least: texts with classes, or with one number."""
 
-    metric = "accuracy"
+    head, Report = "classification", LengthsReport
 
     def __init__(self, targets, labels=None):
         self.labels, tokens = labels, tf.ragged.constant([[1] * size for size in (1, 2, 3)])
@@ -210,18 +220,10 @@ class Lengths(keras_bert.tasks.Task):
         split = keras_bert.tasks.Split("dev", examples, {"token_ids": tokens}, np.array(targets))
         self.splits = {"train": [split], "dev": [split], "test": []}
 
-    def score(self, targets, outputs):
-        return {"accuracy": float(np.mean(outputs["logits"].argmax(-1) == targets))}
-
-    def save_options(self, logits):
-        return {"labels": self.labels} if self.labels else {}
-
-    build = summarize = export_options = None
-
 
 def test_a_report_is_derived_from_logits(tmp_path):
     logits = np.log([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
-    findings = Lengths([1, 1, 0], ["no", "yes"]).conclude({"dev": logits}, {}, tmp_path)
+    findings = Lengths([1, 1, 0], ["no", "yes"]).report.conclude({"dev": logits}, {}, tmp_path)
     names = [name for section in findings.sections for name in re.findall("<h2>(.+?)</h2>", section)]
     assert names == ["Confusion matrix", "Classes", "Calibration", "Errors by length", "Hardest examples of dev"]
     assert findings.measured == {"accuracy": pytest.approx(1 / 3)}
@@ -230,20 +232,21 @@ def test_a_report_is_derived_from_logits(tmp_path):
         [1, "yes", "no", "0.9", "2.30259", "a"],
         [3, "no", "yes", "0.7", "1.20397", "c c c"],
     ]
-    sections, errors = Lengths([0.5, 1.0, 4.0]).judge({"dev": np.array([[1.0], [1.0], [1.0]])}).report()
+    sections, errors = Lengths([0.5, 1.0, 4.0]).report.judge({"dev": np.array([[1.0], [1.0], [1.0]])}).report()
     assert len(sections) == 3
     assert errors[:2] == [["row", "target", "predicted", "error", "text"], [3, "4", "1", "3", "c c c"]]
-    assert Lengths([1, 1, 0]).judge({"dev": np.zeros([3, 4, 2])}) is None
+    assert Lengths([1, 1, 0]).report.judge({"dev": np.zeros([3, 4, 2])}) is None
 
 
-class Grid(keras_bert.tasks.Task):
-    """A task of which only the grid is needed."""
+class Grid(keras_bert.tasks.Training):
+    """A training of which only the grid is needed."""
 
-    summarize = build = score = save_options = export_options = conclude = None
+    make_loss = None
     learning_rates = 5e-5, 2e-5
 
     def __init__(self, config, load_options, scales_rates=True):
-        self.config, self.start, self.scales_rates = config, Start("start", None, None, load_options), scales_rates
+        super().__init__(types.SimpleNamespace(config=config, start=Start("start", None, None, load_options)))
+        self.scales_rates = scales_rates
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.data import Data, Examples, Task
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.classification.summary import majority, summarize, warnings
+from keras_bert.tasks.summary import Summary
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
@@ -24,7 +25,7 @@ def test_a_table():
     dev, test = examples(["a B ", "e", "f"], [1, 1, 0]), examples(["c", "d", "g"], None)
     data = Data(TASK, train, {"own": dev}, {"own": test})
     summary = summarize(data, [3, 200, 100, 130], 128, 512)
-    assert summary == json.loads(json.dumps(summary))
+    assert summary.to_json() == json.loads(json.dumps(summary.to_json()))
     expected = {"unit": "rows", "train": 4, "dev": {"own": 3}, "test": {"own": 3}, "folds": None, "skipped": {}}
     expected |= {"labels": {"no": 2, "yes": 2}, "not_in_dev": [], "repeated": 0, "contradictory": 2}
     truncated = {"rows": 2, "share": 0.5, "sequence_length": 128, "longest": 200, "enough": 256, "held": 1.0}
@@ -32,12 +33,12 @@ def test_a_table():
     # A tie in train goes to the first class; dev has a majority of its own.
     expected |= {"baseline": "always no", "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)}}
     own = {"f1": pytest.approx(4 / 5), "accuracy": pytest.approx(2 / 3)}
-    assert summary == expected | {"dev_baseline": "always yes", "dev_majority": own}
-    facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
+    assert summary.to_json() == expected | {"dev_baseline": "always yes", "dev_majority": own}
+    facts = data_summary.facts(dataclasses.replace(summary, skipped={"train": 1200, "dev": 1}))
     assert facts["skipped rows"] == "train 1,200, dev 1"
     truncated = "50.0% of the training rows are longer than 128 tokens; sequence_length=256 would hold 100%"
     assert facts["truncated"] == truncated
-    summary["truncated"]["held"] = 0.9996
+    summary.truncated["held"] = 0.9996
     assert data_summary.facts(summary)["truncated"].endswith("sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == (
         "f1 0.00%, accuracy 33.33% (always no), as in train; f1 80.00%, accuracy 66.67% (always yes), as in dev"
@@ -48,7 +49,7 @@ def test_a_table():
         "2 of 3 answered rows are also in train, so the model has seen them",
         "2 training rows occur with different labels",
     ]
-    summary["labels"] = dict.fromkeys("abcdefg", 1)
+    summary.more["labels"] = dict.fromkeys("abcdefg", 1)
     assert warnings(summary)[0].endswith("rows: a (1), b (1), c (1), d (1), e (1), and 2 more")
 
 
@@ -110,7 +111,7 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
     ],
 )
 def test_nearly_as_many_classes_as_rows(labels, warning):
-    summary = {"unit": "rows", "labels": dict.fromkeys(labels, 1) | {labels[0]: 3}}
+    summary = Summary(train=14, more={"labels": dict.fromkeys(labels, 1) | {labels[0]: 3}})
     assert warnings(summary) == [f"the 14 training rows have 12 different labels. {warning}"]
 
 
@@ -135,21 +136,21 @@ def test_nearly_as_many_classes_as_rows(labels, warning):
 def test_names_that_look_alike(labels, shown):
     counts = dict.fromkeys(labels, 9)
     expected = [f"labels that look alike are different classes: {shown}"] if shown else []
-    assert warnings({"unit": "rows", "labels": counts}) == expected
+    assert warnings(Summary(train=9, more={"labels": counts})) == expected
 
 
 def test_several_labels_per_row():
     task = Task("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
     train = examples(["v", "w", "x", "X"], [(0,), (0, 1), (0,), (0, 1)])
     summary = summarize(Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512)
-    assert summary == json.loads(json.dumps(summary))
-    assert (summary["labels"], summary["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
-    assert (summary["repeated"], summary["contradictory"]) == (0, 2)
+    assert summary.to_json() == json.loads(json.dumps(summary.to_json()))
+    assert (summary.more["labels"], summary.more["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
+    assert (summary.repeated, summary.contradictory) == (0, 2)
     # "a" for every row: micro F1 8/10; with "b", 12/14 on the training rows, and 2/5 on dev.
-    assert summary["baseline"] == "always a, b"
-    assert summary["majority"] == {"micro_f1": 2 / 5, "exact_match": 0.0}
-    assert summary["dev_baseline"] == "always a"
-    assert summary["dev_majority"] == {"micro_f1": pytest.approx(2 / 3), "exact_match": 0.5}
+    assert summary.baseline == "always a, b"
+    assert summary.majority == {"micro_f1": 2 / 5, "exact_match": 0.0}
+    assert summary.dev_baseline == "always a"
+    assert summary.dev_majority == {"micro_f1": pytest.approx(2 / 3), "exact_match": 0.5}
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
         "all training rows have the label(s) a: the model can only learn to predict them",
         "no training rows have the label(s) c",
@@ -157,20 +158,21 @@ def test_several_labels_per_row():
         "no dev rows have the training label(s) b",
         "2 training rows occur with different labels",
     ]
-    summary |= {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}, "train": 10}
+    more = {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}}
+    summary = dataclasses.replace(summary, train=10, more=more)
     assert warnings(summary)[0] == ("all training rows have one label; `task=classification` predicts exactly one")
 
 
 def test_models_that_have_learned_nothing():
-    summary = {"baseline": "always yes", "majority": {"f1": 0.8122, "accuracy": 0.6838}}
+    summary = Summary(train=9, baseline="always yes", majority={"f1": 0.8122, "accuracy": 0.6838})
     for score in (0.8, 0.8122):
         found = data_summary.no_better(summary, "f1", {"accuracy": 0.9, "f1": score})
         assert found == f"no better than the majority baseline (always yes): f1 {100 * score:.2f}% against 81.22%"
     assert data_summary.no_better(summary, "f1", {"f1": 0.8123}) is None
-    assert data_summary.no_better({"majority": {}}, "f1", {"f1": 0.0}) is None
-    perfect = {"baseline": "always yes", "majority": {"f1": 1.0}}
+    assert data_summary.no_better(Summary(train=9), "f1", {"f1": 0.0}) is None
+    perfect = Summary(train=9, baseline="always yes", majority={"f1": 1.0})
     assert [data_summary.no_better(perfect, "f1", {"f1": score}) is None for score in (0.0, 1.0)] == [False, True]
-    found = data_summary.no_better({**summary, "predicted": "word"}, "f1", {"f1": 0.9}, "O")
+    found = data_summary.no_better(dataclasses.replace(summary, predicted="word"), "f1", {"f1": 0.9}, "O")
     assert found == "the model predicts O for every word. Try more epochs, or another learning_rate"
 
 
@@ -191,7 +193,7 @@ def test_the_comparison_is_with_the_better_majority():
     described = types.SimpleNamespace(metric="accuracy", summary=summary)
     text = data_summary.headline(described, {"accuracy": 0.5}, "dev").text
     assert text.endswith("13.2 points below the baseline (always e: 63.2%).")
-    better = summary | {"majority": {"accuracy": 0.9}}  # That of train may be the better one.
+    better = dataclasses.replace(summary, majority={"accuracy": 0.9})  # That of train may be the better one.
     assert data_summary.best_baseline(better, "accuracy") == ("always a", 0.9)
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_bert.training.distillation import distillation_loss, pretraining_distillation_losses
 from keras_bert.training.losses import (
+    Loss,
     classification_loss,
     multi_label_loss,
     pretraining_losses,
@@ -53,7 +54,7 @@ def test_several_labels():
     teacher, student = (scipy.special.expit(logits.astype(float) / 2) for logits in (TEACHER, STUDENT))
     soft = 4 * (scipy.special.rel_entr(teacher, student) + scipy.special.rel_entr(1 - teacher, 1 - student)).mean(-1)
     hard = multi_label_loss([[0.5, 4.0], [0.6, 3.0], [0.7, 2.0]])
-    loss = distillation_loss(hard, "multi_label", alpha=0.25)
+    loss = distillation_loss(hard, alpha=0.25)
     expected = 0.25 * soft + 0.75 * hard.values(tf.constant(targets), {"logits": STUDENT}).numpy()
     assert mean(loss, given(targets), STUDENT) == pytest.approx(expected.mean(), rel=1e-5)
 
@@ -61,7 +62,7 @@ def test_several_labels():
 def test_regression():
     """The temperature has no part in it."""
     labels, teacher, student = np.float32([1, 2, 3, 4]), STUDENT[:, :1], TEACHER[:, :1]
-    loss = distillation_loss(regression_loss(), "regression", temperature=9.0, alpha=0.25)
+    loss = distillation_loss(regression_loss(), temperature=9.0, alpha=0.25)
     expected = 0.25 * (student - teacher)[:, 0] ** 2 + 0.75 * (student[:, 0] - labels) ** 2
     assert mean(loss, given(labels, teacher), student) == pytest.approx(expected.mean(), rel=1e-5)
 
@@ -98,10 +99,11 @@ def test_errors():
     for options, message in (
         ({"temperature": 0}, "`temperature` must be a number above 0. Received: temperature=0"),
         ({"alpha": 1.5}, "`alpha` must be a number from 0 to 1. Received: alpha=1.5"),
-        ({"kind": "span"}, "`kind` must be one of classification, multi_label, regression. Received: kind='span'"),
     ):
         with pytest.raises(ValueError, match=message):
             distillation_loss(classification_loss(), **options)
+    with pytest.raises(ValueError, match="the loss 'mine' has no `soft`"):
+        distillation_loss(Loss("mine", None))
     for targets, message in (
         (tf.constant(LABELS), "`targets` must be a dict with 'teacher_logits'"),
         (given(teacher=TEACHER[:, :2]), r"`targets\['teacher_logits'\]` must be of shape \(4, 3\)"),

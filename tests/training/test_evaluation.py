@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.batch_source import Stream
-from keras_bert.training.evaluation import Evaluation, Evaluator, cached_logits
+from keras_bert.training.evaluation import Evaluation, Evaluator, cached_outputs
 from keras_bert.training.losses import Loss, classification_loss, token_loss
 from keras_bert.training.trainer import Trainer
 from tests.training.small_run import linear, numbered
@@ -126,9 +126,9 @@ def test_logits_are_computed_once(tmp_path, model, caplog):
     path = tmp_path / "teacher" / "dev.npz"
     expected = [[ids.sum(), len(ids)] for ids in np.split(np.arange(22), np.cumsum(LENGTHS)[:-1])]
     caplog.set_level("INFO", "keras_bert")
-    np.testing.assert_array_equal(cached_logits(path, model, rows(), "key", batch_size=2), expected)
+    np.testing.assert_array_equal(cached_outputs(path, model, rows(), "key", batch_size=2)["logits"], expected)
     with mock.patch.object(Evaluator, "outputs", side_effect=AssertionError):
-        found = cached_logits(path, model, rows(), "key")
+        found = cached_outputs(path, model, rows(), "key")["logits"]
     np.testing.assert_array_equal(found, expected)
     assert caplog.messages == ["  computing logits of dev: 5 rows", "  found logits of dev: 5 rows"]
     assert [file.name for file in path.parent.iterdir()] == ["dev.npz"]
@@ -137,12 +137,12 @@ def test_logits_are_computed_once(tmp_path, model, caplog):
     wrong = bytes([content[place] ^ 1])
     for damaged in (content[:-50], b"", content[:place] + wrong + content[place + 1 :]):
         path.write_bytes(damaged)
-        np.testing.assert_array_equal(cached_logits(path, model, rows(), "key"), expected)
+        np.testing.assert_array_equal(cached_outputs(path, model, rows(), "key")["logits"], expected)
         assert path.read_bytes() == content
     with mock.patch.object(Evaluator, "outputs", return_value=Evaluation({"logits": found + 1}, None, {})) as asked:
-        cached_logits(path, model, rows(), "other model")
-        cached_logits(path, model, rows(first=1), "other model")
+        cached_outputs(path, model, rows(), "other model")
+        cached_outputs(path, model, rows(first=1), "other model")
         assert asked.call_count == 2
         asked.return_value = Evaluation({"logits": found * np.nan}, None, {})
         with pytest.raises(ValueError, match="the logits of dev: 5 rows are not finite"):
-            cached_logits(path, model, rows(), "key")
+            cached_outputs(path, model, rows(), "key")

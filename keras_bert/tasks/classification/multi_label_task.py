@@ -9,7 +9,6 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
-from keras_bert.tasks.base import Findings
 from keras_bert.tasks.classification.data import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
@@ -24,8 +23,14 @@ from keras_bert.tasks.classification.predictions import (
     threshold_text,
 )
 from keras_bert.tasks.classification.rows import LabelSetRows
-from keras_bert.tasks.classification.task import ClassificationTask, check_class_weight
+from keras_bert.tasks.classification.task import (
+    ClassificationReport,
+    ClassificationTask,
+    ClassificationTraining,
+    check_class_weight,
+)
 from keras_bert.tasks.logits import mean_sigmoids
+from keras_bert.tasks.reporting import Findings
 from keras_bert.tasks.summary import listed
 from keras_bert.training.losses import multi_label_loss
 
@@ -38,94 +43,124 @@ _OUTPUTS = (
 )
 
 
+class MultiLabelTraining(ClassificationTraining):
+    """Trains an output for each label.
+
+    Class weights that are "balanced" weight the loss so that, for each label, the rows with and without it count
+    equally.
+    """
+
+    def class_weights(self):
+        """Returns the weights of the rows without and with each label, a list of pairs, or `None`."""
+        check_class_weight(self.task.spec, self.task.class_weight)
+        if self.task.class_weight is None:
+            return None
+        columns = self.task.targets(self.task.data.train).T
+        return [balanced_weights(column, 2) for column in columns]
+
+    def head_loss(self, class_weights):
+        return multi_label_loss(class_weights)
+
+
+class MultiLabelReport(ClassificationReport):
+    """Reports scores at thresholds, see `choose_thresholds`."""
+
+    def combine(self, logits):
+        return mean_sigmoids(logits)
+
+    def score(self, targets, outputs):
+        targets, logits = np.asarray(targets), self.class_logits(outputs)
+        return score(self.task.spec, targets, logits, choose_thresholds(self.task.threshold, targets, logits))
+
+    def fold_scores(self, rows, kept):
+        """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
+        spec = self.task.spec
+        targets = self.task.targets(self.own)[rows]
+        return score(spec, targets, self.logits_of(spec.name, kept)[rows], self.thresholds(kept))
+
+    def thresholds(self, kept):
+        """Returns the thresholds chosen on dev; `kept` is that of dev, or with folds that of all rows."""
+        logits = self.logits_of(self.task.spec.name, kept)
+        return choose_thresholds(self.task.threshold, self.task.targets(self.own), logits)
+
+    def make_card(self):
+        card = dataclasses.replace(super().make_card(), imports="import torch\n", outputs=_OUTPUTS)
+        if not self._are_chosen:
+            return card
+        note = f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
+        return card.with_note(note)
+
+    def conclude(self, dev, test, output):
+        spec, thresholds = self.task.spec, self.thresholds(dev)
+        logits = self.logits_of(spec.name, dev)
+        scores = self.score(self.task.targets(self.own), self.outputs_of(spec.name, dev))
+        sections, errors = self.judge(dev).report()
+        return Findings(
+            measured=scores,
+            sections=sections,
+            errors=errors,
+            results={"task": spec.name, "scores": {spec.name: scores}, "thresholds": thresholds},
+            facts={"thresholds": self._threshold_fact(logits, thresholds)},
+            messages=self.write_predictions(dev, test, output),
+            same=same_prediction(spec, logits, thresholds),
+        )
+
+    def judge(self, kept):
+        spec = self.task.spec
+        logits, targets = self.logits_of(spec.name, kept), self.task.targets(self.own)
+        return judge_sets(list(spec.labels), targets, logits, self.thresholds(kept), **self.dev_rows())
+
+    def test_scores(self, examples, outputs, dev):
+        return score(self.task.spec, examples.labels, self.class_logits(outputs), self.thresholds(dev))
+
+    def predictions(self, logits, dev):
+        spec = self.task.spec
+        return multi_label_table(predict(spec, logits, self.thresholds(dev)), spec.labels, probabilities(logits))
+
+    def _threshold_fact(self, logits, thresholds):
+        spec = self.task.spec
+        text = threshold_text(thresholds, spec.labels)
+        if not self._are_chosen:
+            return text
+        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(spec, self.own.labels, logits))})"
+
+    @property
+    def _are_chosen(self):
+        return self.task.threshold in ("shared", "per_label")
+
+    @property
+    def _place(self):
+        """The rows that thresholds are chosen on."""
+        return "the predictions of all folds" if self.task.data.folds else "dev"
+
+
 class MultiLabelTask(ClassificationTask):
     """Multi-label classification of texts or pairs, see `ClassificationTask`.
 
-    Class weights that are "balanced" weight the loss so that, for each label, the rows with and without it count
-    equally. `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
+    `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
     """
 
     name, Settings, rows = "multi_label", MultiLabelSettings, LabelSetRows()
-    combine = staticmethod(mean_sigmoids)
+    Training, Report = MultiLabelTraining, MultiLabelReport
 
     def __init__(self, data, start, settings):
         threshold = settings.threshold
-        self._threshold = parse_threshold(threshold) if isinstance(threshold, str) else threshold
+        self.threshold = parse_threshold(threshold) if isinstance(threshold, str) else threshold
         super().__init__(data, start, settings)
-        self.options = {**self.options, "threshold": self._threshold}
-        self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
-        if self._is_chosen:
-            self.card["note"] = (
-                f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
-            )
+        self.options = {**self.options, "threshold": self.threshold}
 
     @classmethod
     def fits(cls, bert):
         return bert.head == cls.head and bert.multi_label
 
-    @property
-    def _is_chosen(self):
-        return self._threshold in ("shared", "per_label")
-
     def targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.spec.num_classes)
 
-    def make_loss(self, class_weight):
-        check_class_weight(self.spec, class_weight)
-        columns = self.targets(self.data.train).T if class_weight else []
-        return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
-
-    def build(self, bert):
-        return self._classifier(bert)
-
-    def score(self, targets, outputs):
-        targets, logits = np.asarray(targets), outputs["logits"]
-        return score(self.spec, targets, logits, choose_thresholds(self._threshold, targets, logits))
-
-    def fold_scores(self, rows, logits):
-        """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
-        return score(self.spec, self.targets(self._own)[rows], logits[self.spec.name][rows], self._thresholds(logits))
-
-    def save_options(self, logits):
-        return {**super().save_options(logits), "thresholds": self._thresholds(logits)}
+    def save_options(self, kept):
+        return {**super().save_options(kept), "thresholds": self.report.thresholds(kept)}
 
     def export_options(self, bert):
         return {**super().export_options(bert), "thresholds": bert.thresholds}
-
-    def _thresholds(self, logits):
-        """Returns the thresholds chosen on dev; `logits` are those of dev, or with folds those of all rows."""
-        return choose_thresholds(self._threshold, self.targets(self._own), logits[self.spec.name])
-
-    def conclude(self, dev, test, output):
-        task, logits, thresholds = self.spec, dev[self.spec.name], self._thresholds(dev)
-        found = score(task, self._own.labels, logits, thresholds)
-        return Findings(
-            found,
-            *self.judge(dev).report(),
-            results={"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
-            facts={"thresholds": self._threshold_fact(logits, thresholds)},
-            messages=self._write_predictions(test, output, thresholds),
-            same=same_prediction(task, logits, thresholds),
-        )
-
-    def judge(self, logits):
-        own = logits[self.spec.name], self._thresholds(logits)
-        return judge_sets(list(self.spec.labels), self.targets(self._own), *own, **self._dev_rows)
-
-    def _threshold_fact(self, logits, thresholds):
-        text = threshold_text(thresholds, self.spec.labels)
-        if not self._is_chosen:
-            return text
-        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(self.spec, self._own.labels, logits))})"
-
-    @property
-    def _place(self):
-        """The rows that thresholds are chosen on."""
-        return "the predictions of all folds" if self.data.folds else "dev"
-
-    def _predictions(self, logits, thresholds):
-        predicted = predict(self.spec, logits, thresholds)
-        return multi_label_table(predicted, self.spec.labels, probabilities(logits))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

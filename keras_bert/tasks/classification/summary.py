@@ -6,74 +6,92 @@ import math
 
 from keras_bert.tasks.class_names import MANY, REGRESSION, are_numbers, some
 from keras_bert.tasks.classification.predictions import dense, most_frequent
-from keras_bert.tasks.summary import look_alikes, normal, split_entries, truncation
+from keras_bert.tasks.summary import Summary, look_alikes, normal, split_entries, truncation
 
 _FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
 def summarize(data, lengths, sequence_length: int, limit: int):
-    """Summarizes a `Data` as JSON values; `truncation` describes the arguments.
+    """Returns the `Summary` of a `Data`; `truncation` describes the arguments.
 
-    Besides the entries of every task, these are `folds`, the number of folds of cross-validation; `labels`, the rows in
-    train of each class, and `labels_per_row` of several labels, or `range`, the numbers of regression; and
-    `not_in_dev`, the training classes without dev rows.
+    What only this task knows: `folds`, the number of folds of cross-validation; `labels`, the rows in train of each
+    class, and `labels_per_row` of several labels, or `range`, the numbers of regression; and `not_in_dev`, the training
+    classes without dev rows.
     """
-    task, name, labels = data.task, data.task.name, data.train.labels
-    read = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
-    parts = {**read, **({"test": data.test[name]} if name in data.test else {})}
+    task = data.task
+    labels = data.train.labels
+    dev = data.dev[task.name]
+    read = {"train": data.train}
+    if not data.folds:
+        read["dev"] = dev
+    parts = dict(read)
+    if task.name in data.test:
+        parts["test"] = data.test[task.name]
     keys = {split: _keys(part) for split, part in parts.items() if split == "train" or part is not data.train}
-    return {
-        "unit": "rows",
-        **split_entries(keys, dict.fromkeys(keys, name), labels),
-        **({} if task.labels else {"contradictory": 0}),
-        "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
-        "test": {part: len(examples) for part, examples in data.test.items()},
-        "folds": data.folds,
-        "skipped": {split: part.skipped for split, part in read.items() if part.skipped},
-        **_distribution(task, labels),
-        "not_in_dev": _only_in(task, labels, data.dev[name].labels),
-        "truncated": truncation(lengths, sequence_length, limit),
-        **baselines(task, labels, data.dev[name].labels),
-    }
+    fields = split_entries(keys, dict.fromkeys(keys, task.name), labels)
+    if not task.labels:
+        fields["contradictory"] = 0
+    fields["dev"] = {} if data.folds else {part: len(examples) for part, examples in data.dev.items()}
+    fields["test"] = {part: len(examples) for part, examples in data.test.items()}
+    return Summary(
+        **fields,
+        skipped={split: part.skipped for split, part in read.items() if part.skipped},
+        truncated=truncation(lengths, sequence_length, limit),
+        **baselines(task, labels, dev.labels),
+        more={
+            "folds": data.folds,
+            **_distribution(task, labels),
+            "not_in_dev": _only_in(task, labels, dev.labels),
+        },
+    )
 
 
 def warnings(summary):
     """Returns sentences about labels that are probably mistakes."""
-    unit, labels = summary["unit"], summary.get("labels", {})
-    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
-    several = "labels_per_row" in summary
+    unit = summary.unit
+    labels = summary.more.get("labels", {})
+    used = [name for name, count in labels.items() if count]
+    unused = [name for name, count in labels.items() if not count]
+    several = "labels_per_row" in summary.more
     found = _doubtful_sets(summary, used) if several else _constant(summary, used)
     if unused and (len(used) != 1 or several):
         found.append(f"no training {unit} have the label(s) {some(unused)}")
     found += look_alikes("labels", labels)
-    few, rows = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW], sum(labels.values())
+    few = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]
+    rows = sum(labels.values())
     if len(labels) >= MANY and rows < 2 * len(labels):
         advice = REGRESSION if are_numbers(labels) else "Expected the column of the labels"
         found.append(f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}")
     elif few:
         found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
-    if missing := summary.get("not_in_dev"):
+    missing = summary.more.get("not_in_dev")
+    if missing:
         found.append(f"no dev {unit} have the training label(s) {some(missing)}")
     return found
 
 
 def _doubtful_sets(summary, used):
     """Returns warnings about multi-label data."""
-    unit, doubts = summary["unit"], []
-    if always := [name for name in used if summary["labels"][name] == summary["train"]]:
+    unit = summary.unit
+    labels = summary.more["labels"]
+    doubts = []
+    always = [name for name in used if labels[name] == summary.train]
+    if always:
         doubts.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
-    if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
+    if list(summary.more["labels_per_row"]) == ["1"] and len(used) > 1:
         doubts.append(f"all training {unit} have one label; `task=classification` predicts exactly one")
     return doubts
 
 
 def _constant(summary, used):
     """Returns a warning about the label or the target of all rows, if they are equal."""
-    ends, same = summary.get("range"), [f"label {name}" for name in used]
+    same = [f"label {name}" for name in used]
+    ends = summary.more.get("range")
     if ends and ends["lowest"] == ends["highest"]:
         same = [f"target {ends['lowest']:g}"]
-    rows = f"all training {summary['unit']} have the"
-    return [f"{rows} {same[0]}: the model can only learn to predict it"] if len(same) == 1 else []
+    if len(same) != 1:
+        return []
+    return [f"all training {summary.unit} have the {same[0]}: the model can only learn to predict it"]
 
 
 def baselines(task, train_labels, labels):

@@ -14,7 +14,7 @@ from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, own_data_set
+from keras_bert.tasks.base import Split, Task
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
@@ -28,9 +28,228 @@ from keras_bert.tasks.classification.predictions import (
     with_columns,
 )
 from keras_bert.tasks.classification.rows import NumberRows, TextRows
-from keras_bert.text.answer_settings import THRESHOLD
+from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
+from keras_bert.tasks.stages import Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
+
+
+class ClassificationTraining(Training):
+    """Trains a head on one output for each class, or for a number."""
+
+    can_pack = True
+
+    def __init__(self, task):
+        super().__init__(task)
+        spec = task.spec
+        self.learning_rates, self.batch_size, self.epochs = spec.learning_rates, spec.batch_size, spec.epochs
+
+    def make_loss(self):
+        """Returns the `Loss` of the head, or a list with that of the language model."""
+        loss = self.head_loss(self.class_weights())
+        weight = self.task.language_model_weight
+        if not weight:
+            return loss
+        if not self.task.bert.causal:
+            raise ValueError(
+                f"{self.task.model}: a language model loss needs a left-to-right model. Received: another one"
+            )
+
+        def values(targets, outputs):
+            return weight * outputs["language_model_loss"]
+
+        return [loss, Loss("weighted_language_model_loss", values)]
+
+    def class_weights(self):
+        """Returns the weights of the classes, numbers in the order of the classes, or `None`."""
+        spec, weights = self.task.spec, self.task.class_weight
+        check_class_weight(spec, weights)
+        if isinstance(weights, dict):
+            return [float(weights.get(label, 1)) for label in spec.labels]
+        if weights is None:
+            return None
+        return balanced_weights(self.task.data.train.labels, spec.num_classes)
+
+    def head_loss(self, class_weights):
+        """Returns the `Loss` of the head, given the weights of the classes, a list of numbers or `None`."""
+        if self.task.spec.labels:
+            return classification_loss(class_weights)
+        return regression_loss(self.activation)
+
+    def build(self, bert):
+        model = super().build(bert)
+        if self.task.language_model_weight:
+            model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
+        return model
+
+    def new_model(self, bert):
+        spec = self.task.spec
+        if not bert.has_pair_layers or self.task.head != ClassificationTask.head:
+            return super().new_model(bert)
+        options = {"multi_label": True} if spec.multi_label else {}
+        return bert.classifier(spec.num_classes, pair=spec.pair is not None, **options)
+
+    def check_teacher(self, bert, name):
+        if self.task.head == ClassificationTask.head:
+            check_teacher(bert, name, self.task.spec)
+        else:
+            super().check_teacher(bert, name)
+
+    @property
+    def activation(self):
+        """What makes a logit of a regression model the value that `predict` answers."""
+        return self.task.bert.score_activation if self.keeps_head(self.task.bert) else "linear"
+
+    def complete(self, model):
+        return without_language_model_loss(model) if self.task.language_model_weight else model
+
+    def fold_rows(self, fold, seed):
+        """Returns the rows of a fold."""
+        data = self.task.data
+        return np.flatnonzero(assign_folds(data.train, data.folds, seed) == fold)
+
+    def fold(self, fold, seed):
+        """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
+        dev = self.fold_rows(fold, seed)
+        train = np.setdiff1d(np.arange(len(self.task.data.train)), dev)
+        return lambda: self._rows(train), Batches(*self._rows(dev), batch_size=64, shuffle=False)
+
+    def _rows(self, rows):
+        inputs, labels = self.task.splits["train"][0].pair()
+        return {name: take(values, rows) for name, values in inputs.items()}, labels[rows]
+
+
+class ClassificationReport(Report):
+    """Reports scores of classes or of numbers on one or several dev sets."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.metric = task.spec.main_metric
+
+    def class_logits(self, outputs):
+        """Returns the logits of the classes; of a regression model the values that `predict` answers."""
+        logits = super().class_logits(outputs)
+        return scipy.special.expit(logits) if self.task.training.activation == "sigmoid" else logits
+
+    def score(self, targets, outputs):
+        return score(self.task.spec, targets, self.class_logits(outputs))
+
+    def fold_scores(self, rows, kept):
+        """Returns scores of the rows of a fold that depend on the outputs for all rows; by default none do."""
+        return {}
+
+    def summarize(self):
+        task, train = self.task, self.task.data.train
+        lengths = data_summary.token_counts(task.preprocessor, train.columns, task.splits["train"][0].lengths)
+        limit = task.bert.config.max_position_embeddings
+        return label_summary.summarize(task.data, lengths, task.sequence_length, limit)
+
+    def data_facts(self):
+        data = self.task.data
+        train = data.balance()
+        if self.task.spec.labels:
+            train = f"{len(data.train):,}; {train}"
+        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
+        if data.folds:
+            dev = f"{data.folds}-fold cross-validation of the training examples"
+        return {"training examples": train, "dev examples": dev}
+
+    def data_warnings(self):
+        found = label_summary.warnings(self.summary)
+        if self.task.training.activation == "sigmoid":
+            ends = self.summary.more["range"]
+            if ends["lowest"] < 0 or ends["highest"] > 1:
+                found.append(
+                    "the sigmoid of the model answers from 0 to 1, the labels are from "
+                    f"{ends['lowest']:g} to {ends['highest']:g}: scale them"
+                )
+        return found
+
+    def make_card(self):
+        return _card(self.task.data)
+
+    def conclude(self, dev, test, output):
+        task, data = self.task.spec, self.task.data
+        scores = self._dev_scores(dev)
+        facts, tables = compared(self.task, scores)
+        results = {"task": task.name, "scores": scores}
+        if data.categories:
+            results["diagnostics"] = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
+            tables += ["| diagnostics | Matthews |", "|---|---|"]
+            tables += [f"| {name} | {100 * value:.1f} |" for name, value in results["diagnostics"].items()]
+        sections, errors = self.judge(dev).report()
+        return Findings(
+            measured=scores[task.name],
+            sections=sections,
+            errors=errors,
+            results=results,
+            scores=_listed(scores),
+            facts=facts,
+            tables=tables,
+            messages=self.write_predictions(dev, test, output),
+            same=same_prediction(task, self.logits_of(task.name, dev)),
+        )
+
+    def _dev_scores(self, kept):
+        """Returns the scores of each dev set; those of other data than the task's own have its metrics."""
+        scores = {}
+        for name, examples in self.task.data.dev.items():
+            if name in glue.TASKS and name != self.task.spec.name:
+                scores[name] = score(glue.TASKS[name], examples.labels, self.logits_of(name, kept))
+            else:
+                scores[name] = self.score(self.task.targets(examples), self.outputs_of(name, kept))
+        return scores
+
+    def outputs_of(self, name, kept):
+        """Returns the outputs of the model for a dev or test set, of those that are kept."""
+        return self.outputs(Split(name, None, None, None), kept)
+
+    def logits_of(self, name, kept):
+        """Returns the logits of the classes for a dev or test set."""
+        return self.class_logits(self.outputs_of(name, kept))
+
+    @property
+    def own(self):
+        """The dev examples that select the best run."""
+        return self.task.data.dev[self.task.spec.name]
+
+    def judge(self, kept):
+        spec = self.task.spec
+        logits = self.logits_of(spec.name, kept)
+        if spec.labels:
+            return Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
+        return JudgedNumbers.of_numbers(self.own.labels, logits, **self.dev_rows())
+
+    def dev_rows(self):
+        """Returns what a report says of the dev rows; the ids of GLUE are not row numbers."""
+        split = (self.task.splits["dev"] or self.task.splits["train"])[0]
+        place = None if self.task.spec.official else [row + 1 for row in self.own.ids]
+        return {"place": place, "length": split.lengths, "texts": self.own.texts}
+
+    def write_predictions(self, dev, test, output):
+        """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
+        messages, data, spec = [], self.task.data, self.task.spec
+        for name, examples in data.test.items():
+            logits = self.logits_of(name, test)
+            if name in glue.TASKS:
+                predictions = predict(spec, logits)
+                leaderboard.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
+                continue
+            if examples.labels is not None:
+                scores = self.test_scores(examples, self.outputs_of(name, test), dev)
+                messages.append(f"test: {data_summary.listed(scores)}")
+            texts = {spec.text: examples.text, spec.pair: examples.pair}
+            lines = with_columns(self.predictions(logits, dev), texts)
+            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+        return messages
+
+    def test_scores(self, examples, outputs, dev):
+        """Returns the scores of the data to predict; `dev` are the kept arrays of dev."""
+        return self.score(self.task.targets(examples), outputs)
+
+    def predictions(self, logits, dev):
+        """Returns the lines of `predictions.tsv`; `dev` are the kept arrays of dev."""
+        return predictions_table(logits, self.task.spec.labels)
 
 
 class ClassificationTask(Task):
@@ -38,24 +257,19 @@ class ClassificationTask(Task):
 
     name, head = "classification", "classification"
     Settings: type = ClassificationSettings
-    rows = TextRows()
-    can_pack = True
-    new_head = False  # Whether a head with the same classes is replaced.
+    rows, Training, Report = TextRows(), ClassificationTraining, ClassificationReport
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
         if head_named(self.head).requires_pair and data.task.pair is None:
             origin = data.train_source or data.task.title
             raise ValueError(f"{origin}: the head {self.head!r} takes pairs of texts. Received: only texts")
-        self.spec = data.task
-        self.title, self.metric = data.task.title, data.task.main_metric
-        self.learning_rates, self.batch_size = data.task.learning_rates, data.task.batch_size
-        self.epochs = data.task.epochs
-        self._class_weight = weights = getattr(settings, "class_weight", None)
-        if isinstance(weights, dict):
-            self._class_weight = {class_name(label): weight for label, weight in weights.items()}
-        self._language_model_weight = getattr(settings, "language_model_weight", 0.0)
-        self.loss = self._losses()
+        self.spec, self.title, self.labels = data.task, data.task.title, list(data.task.labels) or None
+        self.class_weight = getattr(settings, "class_weight", None)
+        if isinstance(self.class_weight, dict):
+            self.class_weight = {class_name(label): weight for label, weight in self.class_weight.items()}
+        self.language_model_weight = getattr(settings, "language_model_weight", 0.0)
+        _ = self.training.loss  # Raises for settings without a meaning, before rows are tokenized.
         train = self._split("train", data.train)
         self.splits = {
             "train": [train],
@@ -66,54 +280,26 @@ class ClassificationTask(Task):
         self.options = {
             "task": data.task.name,
             "labels": list(data.task.labels),
-            "class_weight": self._class_weight,
+            "class_weight": self.class_weight,
             "folds": data.folds,
-            **({"language_model_weight": self._language_model_weight} if self._language_model_weight else {}),
         }
-        self.card = _card(data)
+        if self.language_model_weight:
+            self.options["language_model_weight"] = self.language_model_weight
 
     @classmethod
     def fits(cls, bert):
         return bert.head == cls.head and not bert.multi_label and not _is_regression(bert)
 
+    def head_options(self):
+        options = {"num_classes": self.spec.num_classes}
+        if self.head == ClassificationTask.head:
+            options["multi_label"] = self.spec.multi_label
+        return options
+
     def _split(self, name, examples, train=None):
         if train is not None and examples is train.examples:
             return dataclasses.replace(train, name=name)
         return Split(name, examples, *self.features(examples))
-
-    def summarize(self):
-        train, limit = self.data.train, self.bert.config.max_position_embeddings
-        lengths = data_summary.token_counts(self.preprocessor, train.columns, self.splits["train"][0].lengths)
-        return label_summary.summarize(self.data, lengths, self.sequence_length, limit)
-
-    def data_settings(self):
-        return {"content": self.data.fingerprints(), **self.data.per_part(len)}
-
-    def data_facts(self):
-        data = self.data
-        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
-        return {
-            "training examples": f"{len(data.train):,}; {data.balance()}" if self.spec.labels else data.balance(),
-            "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
-        }
-
-    def fold_rows(self, fold, seed):
-        """Returns the rows of a fold."""
-        return np.flatnonzero(assign_folds(self.data.train, self.data.folds, seed) == fold)
-
-    def fold(self, fold, seed):
-        """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
-        dev = self.fold_rows(fold, seed)
-        train = np.setdiff1d(np.arange(len(self.data.train)), dev)
-        return lambda: self._rows(train), Batches(*self._rows(dev), batch_size=64, shuffle=False)
-
-    def fold_scores(self, rows, logits):
-        """Returns scores of the rows of a fold that depend on the logits of all rows; by default none do."""
-        return {}
-
-    def _rows(self, rows):
-        inputs, labels = self.train[0]()
-        return {name: take(values, rows) for name, values in inputs.items()}, labels[rows]
 
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
@@ -126,144 +312,22 @@ class ClassificationTask(Task):
         kind = "int32" if self.spec.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
 
-    def _losses(self):
-        """Returns the `Loss`, or a list with that of the language model."""
-        loss, weight = self.make_loss(self._class_weight), self._language_model_weight
-        if weight and not self.bert.causal:
-            raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
-        if not weight:
-            return loss
+    def data_settings(self):
+        return {"content": self.data.fingerprints(), **self.data.per_part(len)}
 
-        def values(targets, outputs):
-            return weight * outputs["language_model_loss"]
-
-        return [loss, Loss("weighted_language_model_loss", values)]
-
-    def make_loss(self, class_weight):
-        """Returns the `Loss` of the head, given the weights of the classes."""
-        task, labels = self.spec, self.data.train.labels
-        check_class_weight(task, class_weight)
-        if not task.labels:
-            return regression_loss(self._activation)
-        if isinstance(class_weight, dict):
-            return classification_loss([float(class_weight.get(label, 1)) for label in task.labels])
-        return classification_loss(class_weight and balanced_weights(labels, task.num_classes))
-
-    def build(self, bert):
-        model = self._classifier(bert)
-        if self._language_model_weight:
-            model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
-        return model
-
-    def _classifier(self, bert):
-        """Returns the model with a new head, or with its own if that has the same classes."""
-        if self._keeps_head(bert):
-            return bert.model()
-        count, several = self.spec.num_classes, self.spec.multi_label
-        own = self.head != ClassificationTask.head
-        if bert.has_pair_layers and not own:  # No BERT.
-            return bert.classifier(count, pair=self.spec.pair is not None, **({"multi_label": True} if several else {}))
-        return head_named(self.head).build(bert.encoder, count, **({} if own else {"multi_label": several}))
-
-    def _keeps_head(self, bert):
-        same = (bert.labels, bert.multi_label) == (list(self.spec.labels) or None, self.spec.multi_label)
-        return same and bert.head == self.head and not self.new_head
-
-    @property
-    def _activation(self):
-        """What makes a logit of a regression model the value that `predict` answers."""
-        return self.bert.score_activation if self._keeps_head(self.bert) else "linear"
-
-    def answers(self, outputs):
-        """Returns the logits of the outputs of the model; of a regression model the values that `predict` answers."""
-        return scipy.special.expit(outputs["logits"]) if self._activation == "sigmoid" else outputs["logits"]
-
-    def logits(self, split, predict):
-        return self.answers(predict(split.batches))
-
-    def data_warnings(self):
-        ends = self.summary["range"] if self._activation == "sigmoid" else {"lowest": 0, "highest": 1}
-        outside = ends["lowest"] < 0 or ends["highest"] > 1
-        text = "the sigmoid of the model answers from 0 to 1, the labels are from {lowest:g} to {highest:g}: scale them"
-        return [*label_summary.warnings(self.summary), *([text.format(**ends)] if outside else [])]
-
-    def complete(self, model):
-        return without_language_model_loss(model) if self._language_model_weight else model
-
-    def score(self, targets, outputs):
-        return score(self.spec, targets, self.answers(outputs))
-
-    def save_options(self, logits):
-        labels = list(self.spec.labels) or None
+    def save_options(self, kept):
         columns = {"text": self.spec.text, "pair": self.spec.pair}
         columns = {name: column for name, column in columns.items() if column is not None}
-        return {"labels": labels, "task": self.spec.name, "pair": self.spec.pair is not None, "columns": columns}
+        return {"labels": self.labels, "task": self.spec.name, "pair": self.spec.pair is not None, "columns": columns}
 
     def export_options(self, bert):
-        example = dict(zip(("text", "pair"), (column[0] for column in self._own.columns), strict=False))
+        own = self.data.dev[self.spec.name]
+        example = dict(zip(("text", "pair"), (column[0] for column in own.columns), strict=False))
         options = {"pair": bert.pair, "example": example}
-        if self.spec.labels:
+        if self.labels:
             return {"labels": bert.labels, **options}
-        ends = self.summary["range"]
+        ends = self.report.summary.more["range"]
         return {"score_range": (ends["lowest"], ends["highest"]), **options}
-
-    def conclude(self, dev, test, output):
-        task, data = self.spec, self.data
-        scores = {name: score(glue.TASKS.get(name, task), part.labels, dev[name]) for name, part in data.dev.items()}
-        results, (facts, tables) = {"task": task.name, "scores": scores}, compared(self, scores)
-        if data.categories:
-            found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
-            results["diagnostics"] = found
-            tables += ["| diagnostics | Matthews |", "|---|---|"]
-            tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
-        return Findings(
-            scores[task.name],
-            *self.judge(dev).report(),
-            results,
-            _listed(scores),
-            facts,
-            tables,
-            self._write_predictions(test, output),
-            same_prediction(task, dev[task.name]),
-        )
-
-    @property
-    def _own(self):
-        """The dev examples that select the best run."""
-        return self.data.dev[self.spec.name]
-
-    def judge(self, logits):
-        labels, targets, own = self.spec.labels, self._own.labels, logits[self.spec.name]
-        if labels:
-            return Judged.of_classes(labels, targets, own, **self._dev_rows)
-        return JudgedNumbers.of_numbers(targets, own, **self._dev_rows)
-
-    @property
-    def _dev_rows(self):
-        """What a report says of the dev rows; the ids of GLUE are not row numbers."""
-        own, split = self._own, (self.splits["dev"] or self.splits["train"])[0]
-        place = None if self.spec.official else [row + 1 for row in own.ids]
-        return {"place": place, "length": split.lengths, "texts": own.texts}
-
-    def _write_predictions(self, logits, output, thresholds=THRESHOLD):
-        """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
-        messages, data = [], self.data
-        for name, examples in data.test.items():
-            if name in glue.TASKS:
-                predictions = predict(self.spec, logits[name])
-                leaderboard.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
-                continue
-            if examples.labels is not None:
-                scores = score(self.spec, examples.labels, logits[name], thresholds)
-                messages.append(f"test: {data_summary.listed(scores)}")
-            texts = {self.spec.text: examples.text, self.spec.pair: examples.pair}
-            lines = with_columns(self._predictions(logits[name], thresholds), texts)
-            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
-        return messages
-
-    def _predictions(self, logits, thresholds):
-        """Returns the lines of `predictions.tsv`."""
-        return predictions_table(logits, self.spec.labels)
 
 
 class RegressionTask(ClassificationTask):
@@ -311,25 +375,50 @@ def check_class_weight(task, class_weight):
 
 
 def _card(data):
-    """Returns the metadata for the model card; only complete official data is called GLUE."""
+    """Returns the `Card` of a `Data`; only complete official data is called GLUE."""
     task = data.task
-    card = {"datasets": [], "dataset": own_data_set(data.source or f"own data for {task.title}", data.typed)}
+    own = own_data_set(data.source or f"own data for {task.title}", data.typed)
+    datasets, dataset = [], own
     if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
-        card["datasets"] = ["nyu-mll/glue"]
-        card["dataset"] = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}
-        card["dataset"]["split"] = f"validation{task.suffix}"
+        datasets = ["nyu-mll/glue"]
+        dataset = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}
+        dataset["split"] = f"validation{task.suffix}"
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
-    if columns := [name for name in data.columns if name != "label"]:
+    columns = [name for name in data.columns if name != "label"]
+    if columns:
         example = f"[{{{', '.join(f'{name!r}: ...' for name in columns)}}}]"
-    arguments = '"A text."' if single else '"A text.", "Its pair."'
     purpose = "text classification" if task.labels else "text regression"
-    card["purpose"] = "multi-label text classification" if task.multi_label else purpose
-    card["trained_on"] = data.train_source or task.title
-    return {
-        "pipeline_tag": "text-classification",
-        "hub_metrics": {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
-        "example": example,
-        "arguments": arguments,
-        **card,
-    }
+    return Card(
+        pipeline_tag="text-classification",
+        purpose="multi-label text classification" if task.multi_label else purpose,
+        trained_on=data.train_source or task.title,
+        example=example,
+        dataset=dataset,
+        datasets=datasets,
+        arguments='"A text."' if single else '"A text.", "Its pair."',
+        hub_metrics={"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
+    )
+
+
+def check_teacher(bert, name, task):
+    """Raises an error if a loaded model cannot teach a `tasks.classification.Task`; messages have its name."""
+    kind = "a multi-label classifier" if task.multi_label else "a classifier" if task.labels else "a regression model"
+    expected = f"Expected {kind} for {task.title}, such as the output of run_glue --task={task.name}"
+    head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)
+    if head != "classification" or several != task.multi_label:
+        received = "classifier with several labels per text" if several else f"model with the head {head!r}"
+        raise ValueError(f"`teacher={name}`: a {received}. {expected}")
+    if getattr(bert, "score_activation", "linear") != "linear":
+        raise ValueError(f"`teacher={name}`: its scores are sigmoids of the logits that a student learns. {expected}")
+    classes = bert.model().output["logits"].shape[-1]
+    labels = bert.labels if task.labels and bert.labels else list(task.labels)
+    if classes != task.num_classes or list(labels) != list(task.labels):
+        received = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
+        wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
+        raise ValueError(f"`teacher={name}`: {received}. {expected}{wanted}")
+    if bert.pair is not None and bert.pair != (task.pair is not None):
+        raise ValueError(
+            f"`teacher={name}`: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
+            f"{'single texts' if bert.pair else 'pairs'}. {expected}"
+        )

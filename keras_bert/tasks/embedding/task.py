@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,10 +15,13 @@ from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, own_data_set
+from keras_bert.tasks.base import Split, Task
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 from keras_bert.tasks.embedding.rows import EmbeddingRows
 from keras_bert.tasks.logits import finite
+from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
+from keras_bert.tasks.stages import Training
+from keras_bert.tasks.summary import Summary
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -32,76 +36,195 @@ _BLOCK = 1024  # Queries that are compared with all passages at a time.
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 
 
+class EmbeddingTraining(Training):
+    """Trains an encoder as two towers that share its weights."""
+
+    learning_rates = (2e-5,)
+    compares_start, scales_rates = True, False  # It improves models that are trained already.
+    can_teach = False
+
+    def make_loss(self):
+        make, _ = _LOSSES[self.task.options["loss"]]
+        return make(*self.task.loss_settings.values())
+
+    def keeps_head(self, bert):
+        return self.task.keeps_own_head
+
+    def own_model(self, bert):
+        return build_bi_encoder(bert.model())
+
+    def new_model(self, bert):
+        options = self.task.head_options()
+        return build_bi_encoder(build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **options))
+
+    def complete(self, model):
+        return next(layer for layer in model.layers if isinstance(layer, keras.Model))
+
+    def batches(self, inputs, targets, batch_size, seed, grouped):
+        # Negatives are a random sample of the passages, not those of similar length.
+        grouped = grouped and not self.loss.together
+        return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+
+
+class EmbeddingReport(Report):
+    """Reports how similarities agree with scores, or how they rank the right passages."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.metric = METRICS[task.data.dev.kind]
+
+    def combine(self, logits):
+        """Returns the results of the only run: there are no ensembles."""
+        (only,) = logits
+        return only
+
+    def score(self, targets, outputs):
+        return self._scores(self._similarities(outputs))
+
+    def _similarities(self, outputs):
+        """Returns the similarities of the passages of each row; for pairs, what `ranks` returns."""
+        function = self.task.bert.similarity_function
+        queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
+        rows = self.task.dev_rows
+        if rows.right is not None:
+            passages = finite(passages[: rows.right.max() + 1, 0])
+            found = ranks(finite(queries), passages, rows.right, rows.also_right, function)
+            return np.stack(found, 1)[np.argsort(rows.order)]
+        present = self._present()
+        similarities = paired(queries[:, None], passages, function)
+        finite(similarities[present])
+        return similarities
+
+    def _scores(self, similarities):
+        dev = self.task.data.dev
+        match dev.kind:
+            case "scored":
+                return similarity_scores(similarities[:, 0], dev.scores)
+            case "pairs":
+                return retrieval_scores(similarities[:, 0])
+            case _:
+                return triplet_scores(similarities, self._present())
+
+    def _present(self):
+        """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
+        dev = self.task.data.dev
+        return row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
+
+    def dev_logits(self, predict):
+        return {"dev": self._similarities(predict(self.task.dev))}
+
+    def data_facts(self):
+        task = self.task
+        parts = {"train": task.data.train, "dev": task.data.dev}
+        described = {split: f"{task.files[split]}: {_described(part)}" for split, part in parts.items()}
+        pooling, normalize, projection = task.head_options().values()
+        vectors = f"{pooling if isinstance(pooling, str) else ' and '.join(pooling)} pooling"
+        if projection:
+            vectors += f", projected to {projection}"
+        if normalize:
+            vectors += ", normalized"
+        vectors += f"; loss {task.options['loss']}"
+        return {"training examples": described["train"], "dev examples": described["dev"], "vectors": vectors}
+
+    def summarize(self):
+        task, data = self.task, self.task.data
+        parts = {"train": data.train, "dev": data.dev}
+        rows = {
+            split: [data_summary.normal(query, *row) for query, row in zip(part.queries, part.passages, strict=True)]
+            for split, part in parts.items()
+        }
+        limit = task.bert.config.max_position_embeddings
+        fields = data_summary.split_entries(rows, task.files)
+        fields["repeated"] = len(data.train) - len(set(rows["train"]))
+        return Summary(
+            **fields,
+            skipped={split: part.skipped for split, part in parts.items() if part.skipped},
+            truncated=data_summary.truncation(self._token_counts(), task.sequence_length, limit),
+            baseline="none",
+        )
+
+    def _token_counts(self):
+        """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
+        train, inputs = self.task.data.train, self.task.splits["train"][0].inputs
+        counts = []
+        for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
+            lengths = sequence_lengths(inputs[f"{tower}_token_ids"]).reshape(len(train), -1)[:, 0]
+            counts.append(data_summary.token_counts(self.task.preprocessor, [texts], lengths))
+        return np.max(counts, 0)
+
+    def make_card(self):
+        return _card(self.task.data)
+
+    def conclude(self, dev, test, output):
+        sections, errors = self.judge(dev).report()
+        return Findings(self._scores(dev["dev"]), sections, errors)
+
+    def judge(self, kept):
+        dev, similarities = self.task.data.dev, kept["dev"]
+        right = [row[0] for row in dev.passages]
+        if dev.kind == "scored":
+            texts = {"text": dev.queries, "pair": right}
+            return JudgedNumbers.of_numbers(dev.scores, similarities, texts=texts)
+        if dev.kind == "pairs":
+            measure, best = similarities.T
+            passages = self.task.dev_rows.passages
+            wrong = [None if number < 0 else passages[number][0] for number in best]
+        else:
+            others = np.where(self._present(), similarities, -np.inf)[:, 1:]
+            measure, best = others.max(1) - similarities[:, 0], 1 + others.argmax(1)
+            rows = zip(dev.passages, best, measure >= 0, strict=True)
+            wrong = [row[number] if is_wrong else None for row, number, is_wrong in rows]
+        texts = {"query": dev.queries, "passage": right, "wrong_passage": wrong}
+        fields = {"gold": right, "predicted": wrong, "loss": measure, "right": [text is None for text in wrong]}
+        kind = JudgedRanks if dev.kind == "pairs" else JudgedTriplets
+        return kind(**fields, texts=texts)
+
+
 class EmbeddingTask(Task):
     """Trains a sentence encoder as a bi-encoder."""
 
     name, head, Settings = "embedding", "embedding", EmbeddingSettings
-    rows = EmbeddingRows()
+    rows, Training, Report = EmbeddingRows(), EmbeddingTraining, EmbeddingReport
     auto_class = "AutoModel"
-    compares_start, learning_rates, scales_rates = True, (2e-5,), False  # It improves models that are trained already.
-
-    @staticmethod
-    def combine(found):
-        """Returns the results of the only run: there are no ensembles."""
-        (only,) = found
-        return only
 
     def __init__(self, data, start, settings):
         bert, train, dev = start.bert, data.train, data.dev
         length = settings.sequence_length or bert.sequence_length or min(128, bert.config.max_position_embeddings)
         super().__init__(data, start, dataclasses.replace(settings, sequence_length=length))
-        self.examples, self.files = {"train": train, "dev": dev}, data.names
+        self.files = data.names
         self.title = f"Sentence embeddings, {data.names['train']}"
-        name = loss_name(train.kind, settings.loss)
-        make_loss, names = _LOSSES[name]
-        loss_settings = {field: getattr(settings, field) for field in names}
-        self.metric, self.loss = METRICS[dev.kind], make_loss(*loss_settings.values())
-        self._keeps_head = bert.head == self.head and not settings.new_head
-        self._head = self._head_options(settings)
-        passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
-        self._own_prompts = settings.own_prompts
-        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
-        self._dev_rows = dev.queries, dev.passages, None, None, None
-        if dev.kind == "pairs":
-            self._dev_rows = distinct_passages(dev.queries, dev.passages)
-        rows = {"train": (train.queries, train.passages), "dev": self._dev_rows[:2]}
-        self.splits = {
-            split: [Split(split, part, *self._features(*rows[split], part.scores))]
-            for split, part in self.examples.items()
-        } | {"test": []}
-        self.options = {"loss": name, **self._head, "prompts": self._prompts, **loss_settings}
-        self.card = _card(data)
-
-    def _head_options(self, settings):
-        """Returns the options of `build_embedder`."""
-        bert = self.bert
-        if bert.projection and not self._keeps_head:
+        loss = loss_name(train.kind, settings.loss)
+        self.loss_settings = {field: getattr(settings, field) for field in _LOSSES[loss][1]}
+        self.keeps_own_head = bert.head == self.head and not settings.new_head
+        if bert.projection and not self.keeps_own_head:
             raise ValueError(
                 f"{self.model}: its projection belongs to its pooling. Expected no other pooling or projection"
             )
+        passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
+        self.own_prompts = settings.own_prompts
+        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self.own_prompts}
+        self.dev_rows = DevRows(dev.queries, dev.passages)
+        if dev.kind == "pairs":
+            self.dev_rows = DevRows(*distinct_passages(dev.queries, dev.passages))
+        rows = {"train": (train.queries, train.passages), "dev": (self.dev_rows.queries, self.dev_rows.passages)}
+        self.splits = {"test": []}
+        for split, part in (("train", train), ("dev", dev)):
+            self.splits[split] = [Split(split, part, *self._features(*rows[split], part.scores))]
+        self.options = {"loss": loss, **self.head_options(), "prompts": self._prompts, **self.loss_settings}
+
+    def head_options(self):
+        """Returns the options of `build_embedder`."""
+        bert, settings = self.bert, self.settings
         return {
             "pooling": settings.pooling or bert.pooling or "mean",
             "normalize": bert.normalize if settings.normalize is None else settings.normalize,
-            "projection": bert.projection if self._keeps_head else settings.projection,
+            "projection": bert.projection if self.keeps_own_head else settings.projection,
         }
 
     @functools.cached_property
     def dev(self):
         split = self.splits["dev"][0]
         return TowerBatches(split.inputs, split.targets, batch_size=split.batch_size, shuffle=False)
-
-    def data_facts(self):
-        described = {split: f"{self.files[split]}: {_described(part)}" for split, part in self.examples.items()}
-        pooling, normalize, projection = self._head.values()
-        vectors = f"{pooling if isinstance(pooling, str) else ' and '.join(pooling)} pooling"
-        vectors += f", projected to {projection}" if projection else ""
-        vectors += f"{', normalized' if normalize else ''}; loss {self.options['loss']}"
-        return {"training examples": described["train"], "dev examples": described["dev"], "vectors": vectors}
-
-    def batches(self, inputs, targets, batch_size, seed, grouped):
-        # Negatives are a random sample of the passages, not those of similar length.
-        grouped = grouped and not self.loss.together
-        return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
 
     def _features(self, queries, passages, scores):
         before = self._prompts
@@ -113,109 +236,30 @@ class EmbeddingTask(Task):
             )
         return inputs, row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
-    def summarize(self):
-        """Summarizes the data, see `tasks.summary`."""
-        train, limit = self.examples["train"], self.bert.config.max_position_embeddings
-        rows = {
-            split: [data_summary.normal(query, *row) for query, row in zip(part.queries, part.passages, strict=True)]
-            for split, part in self.examples.items()
-        }
-        return {
-            "unit": "rows",
-            **data_summary.split_entries(rows, self.files),
-            "skipped": {split: part.skipped for split, part in self.examples.items() if part.skipped},
-            "truncated": data_summary.truncation(self._token_counts(), self.sequence_length, limit),
-            "repeated": len(train) - len(set(rows["train"])),
-            "baseline": "none",
-            "majority": {},
-        }
-
-    def _token_counts(self):
-        """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
-        train, counts = self.examples["train"], []
-        for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
-            ids = self.splits["train"][0].inputs[f"{tower}_token_ids"]
-            lengths = sequence_lengths(ids).reshape(len(train), -1)[:, 0]
-            counts.append(data_summary.token_counts(self.preprocessor, [texts], lengths))
-        return np.max(counts, 0)
-
-    def build(self, bert):
-        if self._keeps_head:
-            return build_bi_encoder(bert.model())
-        return build_bi_encoder(build_embedder(bert.encoder, sequence_length=self.sequence_length, **self._head))
-
-    def complete(self, model):
-        return next(layer for layer in model.layers if isinstance(layer, keras.Model))
-
-    def score(self, targets, outputs):
-        return self._scores(self._similarities(outputs))
-
-    def _similarities(self, outputs):
-        """Returns the similarities of the passages of each row; for pairs, what `ranks` returns."""
-        function = self.bert.similarity_function
-        queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
-        right, others, order = self._dev_rows[2:]
-        if right is not None:
-            passages = finite(passages[: right.max() + 1, 0])
-            found = ranks(finite(queries), passages, right, others, function)
-            return np.stack(found, 1)[np.argsort(order)]
-        present = self._present()
-        similarities = paired(queries[:, None], passages, function)
-        finite(similarities[present])
-        return similarities
-
-    def _scores(self, similarities):
-        dev = self.examples["dev"]
-        match dev.kind:
-            case "scored":
-                return similarity_scores(similarities[:, 0], dev.scores)
-            case "pairs":
-                return retrieval_scores(similarities[:, 0])
-            case _:
-                return triplet_scores(similarities, self._present())
-
-    def _present(self):
-        """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
-        dev = self.examples["dev"]
-        return row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
-
-    def logits(self, split, predict):
-        return self._similarities(predict(self.dev))
-
-    def save_options(self, logits):
+    def save_options(self, kept):
         bert, prompts = self.bert, dict(self.bert.prompts or {})
         for side, names in (("query", QUERY), ("passage", PASSAGE)):
-            if side in self._own_prompts:
+            if side in self.own_prompts:
                 given = [name for name in names if name in prompts] or names[:1]
-                prompts |= dict.fromkeys(given, self._own_prompts[side])
+                prompts |= dict.fromkeys(given, self.own_prompts[side])
         same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
         column = self.settings.text_column
         return {"prompts": prompts or None, **same, "columns": {"text": column} if column else None}
 
     def export_options(self, bert):
         prompts = {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
-        return {"example": {"text": self.examples["dev"].queries[0]}, **prompts}
+        return {"example": {"text": self.data.dev.queries[0]}, **prompts}
 
-    def conclude(self, dev, test, output):
-        return Findings(self._scores(dev["dev"]), *self.judge(dev).report())
 
-    def judge(self, logits):
-        dev, similarities = self.examples["dev"], logits["dev"]
-        right = [row[0] for row in dev.passages]
-        if dev.kind == "scored":
-            texts = {"text": dev.queries, "pair": right}
-            return JudgedNumbers.of_numbers(dev.scores, similarities, texts=texts)
-        if dev.kind == "pairs":
-            measure, best = similarities.T
-            wrong = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
-        else:
-            others = np.where(self._present(), similarities, -np.inf)[:, 1:]
-            measure, best = others.max(1) - similarities[:, 0], 1 + others.argmax(1)
-            rows = zip(dev.passages, best, measure >= 0, strict=True)
-            wrong = [row[number] if is_wrong else None for row, number, is_wrong in rows]
-        texts = {"query": dev.queries, "passage": right, "wrong_passage": wrong}
-        fields = {"gold": right, "predicted": wrong, "loss": measure, "right": [text is None for text in wrong]}
-        return (JudgedRanks if dev.kind == "pairs" else JudgedTriplets)(**fields, texts=texts)
+@dataclasses.dataclass(frozen=True)
+class DevRows:
+    """The rows of dev as they are evaluated, see `distinct_passages`; without pairs, as they were read."""
+
+    queries: list
+    passages: list
+    right: Any = None
+    also_right: dict | None = None
+    order: Any = None
 
 
 class JudgedTriplets(Judged):
@@ -264,15 +308,14 @@ def _described(examples):
 
 
 def _card(data):
-    return {
-        "pipeline_tag": "sentence-similarity",
-        "hub_metrics": {"pearson": "pearsonr", "spearman": "spearmanr"},
-        "datasets": [],
-        "dataset": own_data_set(data.names["dev"], data.typed),
-        "purpose": "sentence embeddings",
-        "trained_on": data.names["train"],
-        "example": '["A text.", "Another one."]',
-    }
+    return Card(
+        pipeline_tag="sentence-similarity",
+        purpose="sentence embeddings",
+        trained_on=data.names["train"],
+        example='["A text.", "Another one."]',
+        dataset=own_data_set(data.names["dev"], data.typed),
+        hub_metrics={"pearson": "pearsonr", "spearman": "spearmanr"},
+    )
 
 
 def tower_inputs(queries, passages, preprocessor):

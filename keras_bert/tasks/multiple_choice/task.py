@@ -9,18 +9,21 @@ import tensorflow as tf
 
 from keras_bert.data.token_rows import compact_parts, sequence_lengths, uniform
 from keras_bert.files import write_text
-from keras_bert.heads.multiple_choice import MultipleChoice, build_multiple_choice
+from keras_bert.heads.multiple_choice import MultipleChoice
 from keras_bert.reports import page
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import share_bar
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, Split, Task, own_data_set
+from keras_bert.tasks.base import Split, Task
 from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 from keras_bert.tasks.multiple_choice.rows import ChoiceRows
+from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
+from keras_bert.tasks.stages import Training
+from keras_bert.tasks.summary import Summary
 from keras_bert.text.preprocessor import unpadded
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
@@ -30,50 +33,97 @@ _ROWS = 2048  # Rows to tokenize at a time.
 _MANY = 12  # Maximum number of choices of a table of positions.
 
 
+class ChoiceTraining(Training):
+    """Trains a score of each choice."""
+
+    learning_rates, batch_size = (2e-5,), 16  # As in the paper.
+
+    def make_loss(self):
+        return classification_loss()
+
+
+class ChoiceReport(Report):
+    """Reports the accuracy, and where the right choices stand."""
+
+    metric = "accuracy"
+
+    def score(self, targets, outputs):
+        return score(targets, self.class_logits(outputs))
+
+    def summarize(self):
+        task = self.task
+        lengths = _full_lengths(task.data.train, task.preprocessor, task.lengths["train"])
+        return summarize(task.data, lengths, task.sequence_length, task.bert.config.max_position_embeddings)
+
+    def data_warnings(self):
+        alike = self.summary.more["alike"]
+        return [f"in {alike:,} training rows, another choice looks like the right one"] if alike else []
+
+    def data_facts(self):
+        examples = {"training examples": "train", "dev examples": "dev"}
+        parts = self.task.data.parts
+        lines = {title: f"{self.task.files[name]}: {len(parts[name]):,}" for title, name in examples.items()}
+        return {**lines, **summary_facts(self.summary)}
+
+    def make_card(self):
+        return _card(self.task.data)
+
+    def conclude(self, dev, test, output):
+        data = self.task.data
+        scores = self._scores_of("dev", dev)
+        self._write_predictions(test, output)
+        first, *others = set(predict(dev["dev"]).tolist())
+        has_labels = data.test is not None and data.test.labels
+        sections, errors = self.judge(dev).report()
+        return Findings(
+            measured=scores,
+            sections=sections,
+            errors=errors,
+            tables=compared(self.task, scores)[1],
+            same=None if others else f"choice {data.keys[first]}",
+            test_scores=self._scores_of("test", test) if has_labels else None,
+        )
+
+    def _scores_of(self, name, kept):
+        split = self.task.splits[name][0]
+        return self.score(split.targets, self.outputs(split, kept))
+
+    def judge(self, kept):
+        return judge_choices(self.task.data.keys, self.task.data.dev, kept["dev"], self.task.lengths["dev"].max(1))
+
+    def _write_predictions(self, kept, output):
+        """Writes `predictions.tsv`."""
+        data = self.task.data
+        if data.test is None:
+            return
+        chosen = predict(kept["test"])
+        lines = predictions_table(kept["test"], data.test.choices, data.keys)
+        choices = [row[best] for row, best in zip(data.test.choices, chosen, strict=True)]
+        lines = with_columns(lines, {"text": data.test.text, "choice": choices})
+        write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+
+
 class MultipleChoiceTask(Task):
     """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer."""
 
     name, head, Settings = "multiple_choice", MultipleChoice.name, ChoiceSettings
-    rows, metric = ChoiceRows(), "accuracy"
-    learning_rates, batch_size = (2e-5,), 16  # As in the paper.
+    rows, Training, Report = ChoiceRows(), ChoiceTraining, ChoiceReport
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
         self.files = data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
-        self.loss = classification_loss()
         self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
-        self._lengths = {name: choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
-        for name, lengths in self._lengths.items():
+        self.lengths = {name: choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
+        for name, lengths in self.lengths.items():
             _check_answers(data.names[name], data.parts[name], lengths)
-        self.card = _card(data)
 
     def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):
             inputs = choice_inputs(examples, self.preprocessor)
         return Split(name, examples, inputs, np.array(examples.labels or [0] * len(examples), "int32"), batch_size=16)
 
-    def summarize(self):
-        lengths = _full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
-        limit = self.bert.config.max_position_embeddings
-        return summarize(self.data, lengths, self.sequence_length, limit)
-
-    def data_warnings(self):
-        alike = self.summary["alike"]
-        return [f"in {alike:,} training rows, another choice looks like the right one"] if alike else []
-
-    def data_facts(self):
-        examples = {"training examples": "train", "dev examples": "dev"}
-        lines = {title: f"{self.files[name]}: {len(self.data.parts[name]):,}" for title, name in examples.items()}
-        return {**lines, **summary_facts(self.summary)}
-
-    def build(self, bert):
-        return bert.model() if bert.head == self.head else build_multiple_choice(bert.encoder)
-
-    def score(self, targets, outputs):
-        return score(targets, outputs["logits"])
-
-    def save_options(self, logits):
+    def save_options(self, kept):
         # Those that the user named; the others are found again by their names.
         columns = {"text": self.settings.text_column, "choices": self.settings.choice_columns}
         columns = {name: column for name, column in columns.items() if column}
@@ -83,69 +133,46 @@ class MultipleChoiceTask(Task):
         dev = self.data.dev
         return {"example": {"text": dev.text[0], "choices": [choice for choice in dev.choices[0] if choice]}}
 
-    def conclude(self, dev, test, output):
-        scores = score(self.data.dev.labels, dev["dev"])
-        self._write_predictions(test, output)
-        first, *others = set(predict(dev["dev"]).tolist())
-        labels = self.data.test and self.data.test.labels
-        return Findings(
-            scores,
-            *self.judge(dev).report(),
-            tables=compared(self, scores)[1],
-            same=None if others else f"choice {self.data.keys[first]}",
-            test_scores=score(labels, test["test"]) if labels else None,
-        )
-
-    def judge(self, logits):
-        return judge_choices(self.data.keys, self.data.dev, logits["dev"], self._lengths["dev"].max(1))
-
-    def _write_predictions(self, logits, output):
-        """Writes `predictions.tsv`."""
-        if self.data.test is not None:
-            test, chosen = self.data.test, predict(logits["test"])
-            lines = predictions_table(logits["test"], test.choices, self.data.keys)
-            choices = [row[best] for row, best in zip(test.choices, chosen, strict=True)]
-            lines = with_columns(lines, {"text": test.text, "choice": choices})
-            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
-
 
 def _card(data):
-    """Returns the metadata for the model card; only complete official data is called SWAG."""
+    """Returns the `Card` of a `Data`; only complete official data is called SWAG."""
     official = data.train.swag and data.dev.swag and (len(data.train), len(data.dev)) == (73546, 20006)
     dataset = own_data_set(data.names["dev"], data.typed)
     if official:
         dataset = {"type": "allenai/swag", "name": "SWAG", "config": "regular", "split": "validation"}
-    return {
-        "pipeline_tag": "multiple-choice",
-        "datasets": ["allenai/swag"] if official else [],
-        "dataset": dataset,
-        "purpose": "multiple choice",
-        "trained_on": "SWAG" if official else data.names["train"],
-        "example": '[{"text": "A text.", "choices": ["One choice.", "Another one."]}]',
-        "arguments": '["A text.", "A text."], ["One choice.", "Another one."], padding=True',
-    }
+    return Card(
+        pipeline_tag="multiple-choice",
+        purpose="multiple choice",
+        trained_on="SWAG" if official else data.names["train"],
+        example='[{"text": "A text.", "choices": ["One choice.", "Another one."]}]',
+        dataset=dataset,
+        datasets=["allenai/swag"] if official else [],
+        arguments='["A text.", "A text."], ["One choice.", "Another one."], padding=True',
+    )
 
 
 def summarize(data, lengths, sequence_length: int, limit: int):
-    """Summarizes a `Data` as JSON values; `truncation` describes the other arguments.
+    """Returns the `Summary` of a `Data`; `truncation` describes the other arguments.
 
-    Besides the entries of every task, these are `positions`, the training rows whose right choice is at each position;
-    `choices`, those with each number of choices; `chance`, the expected accuracy on dev of guessing at random; and
-    `alike`, the training rows where another choice looks like the right one.
+    What only this task knows: `positions`, the training rows whose right choice is at each position; `choices`, those
+    with each number of choices; `chance`, the expected accuracy on dev of guessing at random; and `alike`, the training
+    rows where another choice looks like the right one.
     """
     train, dev = data.train, data.dev
     positions = collections.Counter(train.labels)
     answers = [data_summary.normal(row[label]) for row, label in zip(train.choices, train.labels, strict=True)]
-    return {
-        "unit": "rows",
-        **data_summary.split_entries({split: _keys(part) for split, part in data.parts.items()}, data.names, answers),
-        "positions": {key: positions[index] for index, key in enumerate(data.keys)},
-        "choices": {str(count): rows for count, rows in sorted(collections.Counter(train.counts()).items())},
-        "truncated": data_summary.truncation(lengths, sequence_length, limit),
-        "alike": sum(map(_is_alike, train.choices, train.labels)),
-        "chance": float(np.mean([1 / count for count in dev.counts()])),
+    keys = {split: _keys(part) for split, part in data.parts.items()}
+    return Summary(
+        **data_summary.split_entries(keys, data.names, answers),
+        truncated=data_summary.truncation(lengths, sequence_length, limit),
         **_baselines(data.keys, train.labels, dev.labels),
-    }
+        more={
+            "positions": {key: positions[index] for index, key in enumerate(data.keys)},
+            "choices": {str(count): rows for count, rows in sorted(collections.Counter(train.counts()).items())},
+            "alike": sum(map(_is_alike, train.choices, train.labels)),
+            "chance": float(np.mean([1 / count for count in dev.counts()])),
+        },
+    )
 
 
 def _baselines(keys, train_labels, labels):
@@ -179,13 +206,13 @@ def _is_alike(choices, label):
 
 def summary_facts(summary):
     """Returns the entries of the summary that other tasks lack, as lines of text by title."""
-    counts = ", ".join(f"{count}: {rows:,}" for count, rows in summary["choices"].items())
-    total = summary["train"]
-    positions = ", ".join(f"{key}: {rows:,} ({rows / total:.1%})" for key, rows in summary["positions"].items())
+    more, total = summary.more, summary.train
+    counts = ", ".join(f"{count}: {rows:,}" for count, rows in more["choices"].items())
+    positions = ", ".join(f"{key}: {rows:,} ({rows / total:.1%})" for key, rows in more["positions"].items())
     return {
         "rows by number of choices": counts,
         "right choices": positions,
-        "chance": f"accuracy {100 * summary['chance']:.2f}% (a random choice, on dev)",
+        "chance": f"accuracy {100 * more['chance']:.2f}% (a random choice, on dev)",
     }
 
 

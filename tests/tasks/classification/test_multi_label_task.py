@@ -9,7 +9,7 @@ import keras_bert
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
-from keras_bert.runs.finetuning import Run
+from keras_bert.runs.finetuning import Plan, Run
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.results import Results
 from keras_bert.tasks.base import Start
@@ -51,7 +51,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
 
         fitted_outputs = predict
 
-    def train(self, stages, dev):
+    def train(self, stages):
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "metrics.jsonl").touch()
         return Trained(), {"scores": {"micro_f1": 0.5, "macro_f1": 0.5, "exact_match": 0.5}, "epoch": 1}
@@ -60,7 +60,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
     monkeypatch.setattr(Results, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
-    found = CrossValidation(task, choices, Hyperparameters(best=False), tmp_path / "out")
+    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out"))
     found.run()
     np.testing.assert_allclose(found.grid_runs.logits("dev")["multi_label"], logits_of(0))
     middles = np.sort(expit(logits_of(0)).ravel())
@@ -74,7 +74,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
     report = read_json(tmp_path / "out" / "results.json")
     # The folds are scored with the threshold that is kept, not with one of their own.
     predicted = expit(logits_of(0)) >= threshold
-    rows = [task.fold_rows(fold, 1) for fold in (1, 2, 3)]
+    rows = [task.training.fold_rows(fold, 1) for fold in (1, 2, 3)]
     expected = [f1_score(TARGETS[part], predicted[part], average="micro") for part in rows]
     assert [run["scores"]["micro_f1"] for run in report["runs"]] == pytest.approx(expected)
     assert report["best"]["scores"]["micro_f1"] == pytest.approx(np.mean(expected))

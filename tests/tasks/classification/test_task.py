@@ -40,24 +40,25 @@ def test_official_files_to_submission(bert, tmp_path, name):
     data = dataclasses.replace(data, submissions=tmp_path / "submission")
     task = ClassificationTask(data, Start("start", bert), ClassificationSettings(sequence_length=16))
 
-    ((inputs, labels),) = [stage() for stage in task.train]
+    (stage,) = task.training.stages({})
+    inputs, labels = stage.examples()
     assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
     assert any(map(any, inputs["segment_ids"].to_list())) == (data.task.pair is not None)
     classes = len(data.task.labels)
     assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
-    assert task.build(bert).output["logits"].shape == (None, classes or 1)
+    assert task.training.build(bert).output["logits"].shape == (None, classes or 1)
     names = "task model labels sequence_length class_weight folds train dev test content"
     assert set(task.run_settings) == set(names.split())
 
     dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
     test = {part: np.roll(np.eye(classes or 1), 1, 0)[np.arange(12) % (classes or 1)] for part in data.test}
-    findings = task.conclude(dev, test, tmp_path)
+    findings = task.report.conclude(dev, test, tmp_path)
     scores = findings.results["scores"]
     assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
     assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
     assert ("diagnostics" in findings.results) == (name == "mnli")
     with mock.patch.object(comparisons, "_REGISTERED", [lambda *given: ({"Tiny": list(given[1])}, ["| a table |"])]):
-        compared = task.conclude(dev, test, tmp_path)
+        compared = task.report.conclude(dev, test, tmp_path)
         assert (compared.facts["Tiny"], compared.tables[0]) == (list(scores), "| a table |")
     for part in data.test:
         task = glue.TASKS[part]

@@ -51,31 +51,33 @@ def test_rows_of_three_to_five_choices(tmp_path, bert):
     task = MultipleChoiceTask(
         read(tmp_path, *ROWS, predict_file=True), Start("start", bert), ChoiceSettings(sequence_length=7)
     )
-    inputs, labels = task.train[0]()
+    inputs, labels = task.splits["train"][0].pair()
     assert labels.tolist() == [4, 0, 2]
     assert inputs["token_ids"].row_lengths().numpy().tolist() == [
         [6, 7, 6, 6, 6],  # [CLS] a b [SEP] d e [SEP]: truncated.
         [5, 5, 5, 0, 0],
         [6, 0, 5, 5, 0],
     ]
-    assert task.summary["truncated"] == {
+    assert task.report.summary.truncated == {
         "rows": 1, "share": 1 / 3, "sequence_length": 7, "longest": 8, "enough": 32, "held": 1.0
     }  # fmt: skip
     assert task.run_settings["dev"] == ["a.jsonl", 3]
     assert task.export_options(bert)["example"] == {"text": "a b", "choices": ["c", "d e f", "g", "h", "i"]}
     # The logits are those of the choices alone.
-    model = task.build(bert)
-    trainer = keras_bert.Trainer(lambda: model, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.loss)
-    (logits,) = task.dev_logits(trainer.predict).values()
+    model = task.training.build(bert)
+    trainer = keras_bert.Trainer(
+        lambda: model, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.training.loss
+    )
+    (logits,) = task.report.dev_logits(trainer.predict).values()
     answers = bert.predict([{"text": row["text"], "choices": row["choices"]} for row in ROWS], sequence_length=7)
     for row, answer in zip(logits, answers, strict=True):
         powers = np.exp(row[: len(answer["scores"])])
         np.testing.assert_allclose(powers / powers.sum(), answer["scores"], atol=1e-5)
     assert [logits[1, 3], logits[1, 4], logits[2, 1], logits[2, 4]] == [-1e9] * 4
-    test = task.test_logits(trainer.predict)
+    test = task.report.test_logits(trainer.predict)
     np.testing.assert_array_equal(test["test"], logits)
     accuracy = f"accuracy {np.mean(logits.argmax(-1) == labels):.2%}"
-    assert task.conclude({"dev": logits}, test, tmp_path).facts == {"scores on test": accuracy}
+    assert task.report.conclude({"dev": logits}, test, tmp_path).all_facts == {"scores on test": accuracy}
 
 
 def test_a_right_choice_without_tokens_is_refused(tmp_path, bert):

@@ -45,7 +45,7 @@ def test_questions(tmp_path, preprocessor):
     }
     expected |= {"answers": {"with an answer": 2, "without an answer": 1}, "several_windows": pytest.approx(1 / 3)}
     expected |= {"truncated": {"rows": 1, "share": pytest.approx(1 / 3), "sequence_length": 2}}
-    assert summary == expected | {"baseline": "always no answer", "majority": {"exact": 0.75, "f1": 0.75}}
+    assert summary.to_json() == expected | {"baseline": "always no answer", "majority": {"exact": 0.75, "f1": 0.75}}
     assert {**summary_facts(summary), **data_summary.facts(summary)} == {
         "training windows": "4; 33.3% of the contexts need more than one",
         "answers": "with an answer: 2 (66.7%), without an answer: 1 (33.3%)",
@@ -57,5 +57,5 @@ def test_questions(tmp_path, preprocessor):
 def test_version_1_has_no_baseline(tmp_path, preprocessor):
     part = windows(tmp_path / "1.json", preprocessor, "1.1", ("x", "a b", "a"))
     summary = summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, SETTINGS)
-    assert (summary["majority"], summary["test"], "answers" in summary) == ({}, {"test.json": 1}, False)
+    assert (summary.majority, summary.test, "answers" in summary.more) == ({}, {"test.json": 1}, False)
     assert "majority baseline" not in data_summary.facts(summary)

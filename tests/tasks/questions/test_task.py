@@ -37,7 +37,7 @@ def build(checkpoint, file):
 
 def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     task = build(checkpoint, file)
-    stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
+    stages = [stage.examples() for stage in task.training.stages({})]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
     content = task.run_settings.pop("content")
     assert (len(content), content[0]) == (3, content[1])  # The two training files are the same.

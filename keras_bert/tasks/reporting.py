@@ -1,0 +1,247 @@
+"""What a task reports: scores, what is known of its data, judged predictions, and the facts of the model card."""
+
+import abc
+import dataclasses
+import functools
+
+import numpy as np
+
+from keras_bert.heads.registry import head_named
+from keras_bert.reports.judged import Judged, JudgedNumbers
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.logits import mean_logits
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Card:
+    """What the model card of a task says, besides scores and settings."""
+
+    pipeline_tag: str  # Of the hub, such as "text-classification".
+    purpose: str  # This and the next one: for the first sentence.
+    trained_on: str
+    example: str  # Python code, the texts to predict.
+    dataset: dict  # Metadata of the hub: `type`, `name`, `config`, `split`.
+    datasets: list = dataclasses.field(default_factory=list)  # Names of data sets on the hub.
+    arguments: str = '"A text."'  # Python code, the arguments of the tokenizer.
+    hub_metrics: dict = dataclasses.field(default_factory=dict)  # The hub's names of scores that differ.
+    hub_percent: bool = False  # Whether the hub has these scores in percent.
+    imports: str = ""  # This and the next one: lines of Python code for the outputs of transformers.
+    outputs: str = ""
+    note: str | None = None  # A sentence on the scores.
+
+    def with_note(self, note):
+        """Returns the card with one more sentence on the scores."""
+        return dataclasses.replace(self, note=" ".join(filter(None, [self.note, note])))
+
+
+def own_data_set(name, typed=False, table="csv"):
+    """Returns the metadata of a user's data for the model card; `table` is the kind of data that are not `typed`."""
+    return {"type": "json" if typed else table, "name": name}
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """A task's results for the predictions of the best runs."""
+
+    measured: dict  # The dev scores that are compared with the majority baseline.
+    sections: list  # HTML for the end of `report.html`.
+    errors: list  # Rows of `errors.tsv`, the header first.
+    results: dict | None = None  # The task's entries in `results.json`. Defaults to the scores.
+    scores: str | None = None  # In one line. Defaults to `measured` in percent.
+    facts: dict = dataclasses.field(default_factory=dict)  # For the head of the report.
+    tables: list = dataclasses.field(default_factory=list)  # Markdown for the end of `results.md`.
+    messages: list = dataclasses.field(default_factory=list)  # Lines to print.
+    same: str | None = None  # The prediction for all rows of dev; `None` if the predictions differ.
+    test_scores: dict | None = None  # Of the data to predict, if it has labels.
+    note: str | None = None  # One more sentence of the model card on the scores.
+
+    @property
+    def scores_line(self):
+        """The dev scores in one line."""
+        return data_summary.listed(self.measured) if self.scores is None else self.scores
+
+    @property
+    def entries(self):
+        """The task's entries in `results.json`."""
+        entries = self.results or {"scores": self.measured}
+        return {**entries, "test_scores": self.test_scores} if self.test_scores else entries
+
+    @property
+    def all_facts(self):
+        """The entries for the head of the report."""
+        if not self.test_scores:
+            return self.facts
+        return {"scores on test": data_summary.listed(self.test_scores), **self.facts}
+
+    @property
+    def lines(self):
+        """The lines to print."""
+        if not self.test_scores:
+            return self.messages
+        return [f"test: {data_summary.listed(self.test_scores)}", *self.messages]
+
+
+class Report(abc.ABC):
+    """What a task reports: the last of its three parts. A subclass states what differs.
+
+    `score` is the one source of scores: the lines of the epochs, the best epoch, `evaluate`, folds, grids, results, the
+    report and the model card show what it returns.
+
+    Attributes:
+        task: the `Task`, with its data, settings, splits and the model that runs start from.
+        metric: name of the score that selects the best run.
+        predictions_file: string, the file with the predictions of the data to predict.
+
+    Example:
+        class PairReport(Report):
+            metric = "pairs_right"
+
+            def score(self, targets, outputs):
+                return {"pairs_right": float(np.mean((outputs["logits"][:, 0] > 0) == targets))}
+    """
+
+    metric: str
+    predictions_file = "predictions.tsv"
+
+    def __init__(self, task):
+        self.task = task
+
+    @abc.abstractmethod
+    def score(self, targets, outputs):
+        """Returns the scores of dev, a dict of numbers, the `metric` among them; arrays have a row for each row."""
+
+    # The data.
+
+    def summarize(self):
+        """Returns the `Summary` of the data."""
+        return data_summary.of_splits(self.task.splits, self.task.files)
+
+    @functools.cached_property
+    def summary(self):
+        """What `summarize` returns; rows that are trained on and evaluated on are not told to be in both."""
+        summary = self.summarize()
+        if self.task.held_out:
+            return summary
+        return dataclasses.replace(summary, overlap=dict.fromkeys(summary.overlap, 0))
+
+    @functools.cached_property
+    def facts(self):
+        """Entries about the data for the head of the report: text by title."""
+        facts = {**self.start_facts(), **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
+        if self.task.held_out:
+            return facts
+        return {title: text for title, text in facts.items() if not title.startswith("dev ")}
+
+    @functools.cached_property
+    def warnings(self):
+        """Sentences about what is probably a mistake in the data."""
+        return [*self.data_warnings(), *data_summary.warnings(self.summary)]
+
+    def start_facts(self):
+        """Returns the entries of `facts` about the model that runs start from."""
+        return {"start": start_text(self.task.model, self.task.bert)}
+
+    def data_facts(self):
+        """Returns the entries of `facts` that describe the rows."""
+        return {}
+
+    def data_warnings(self):
+        """Returns the sentences of `warnings` that other tasks do not have."""
+        return []
+
+    def problems(self):
+        """Returns the entries of `facts` about rows that the model cannot represent."""
+        return {}
+
+    @functools.cached_property
+    def card(self):
+        """The `Card` of the task."""
+        return self.make_card()
+
+    def make_card(self):
+        """Returns the `Card` of the task."""
+        origin = self.task.files.get("train", self.task.name)
+        return Card(
+            pipeline_tag="text-classification",
+            purpose=self.task.name.replace("_", " "),
+            trained_on=origin,
+            example='["A text."]',
+            dataset=own_data_set(self.task.files.get("dev", origin)),
+        )
+
+    # The predictions.
+
+    def kept(self, split, outputs):
+        """Returns the outputs of the model for a `Split` as the arrays that a run keeps, by name.
+
+        The output of the classes has the name of the split, others are added to it.
+        """
+        main = head_named(self.task.head).classes
+        return {split.name if name == main else f"{split.name}.{name}": values for name, values in outputs.items()}
+
+    def outputs(self, split, kept):
+        """Returns the outputs of the model for a `Split` among kept arrays, see `kept`."""
+        outputs = {}
+        for name, values in kept.items():
+            if name == split.name:
+                outputs[head_named(self.task.head).classes] = values
+            elif name.startswith(f"{split.name}."):
+                outputs[name.removeprefix(f"{split.name}.")] = values
+        return outputs
+
+    def dev_logits(self, predict):
+        """Returns what a run keeps of dev, a dict of arrays; `predict` is a function from `Batches` to outputs."""
+        return self._kept_of(self.task.splits["dev"], predict)
+
+    def test_logits(self, predict):
+        """Returns what a run keeps of the data to predict, like `dev_logits`."""
+        return self._kept_of(self.task.splits["test"], predict)
+
+    def _kept_of(self, splits, predict):
+        kept = {}
+        for split in splits:
+            kept |= self.kept(split, predict(split.batches))
+        return kept
+
+    def combine(self, logits):
+        """Returns one array of those that several runs keep, a list."""
+        return mean_logits(logits)
+
+    def class_logits(self, outputs):
+        """Returns the logits of the classes, `(rows, classes)`, or of a number, `(rows, 1)`."""
+        return outputs[head_named(self.task.head).classes]
+
+    def conclude(self, dev, test, output):
+        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are kept arrays.
+
+        By default, the scores of dev and what the report shows of `judge`.
+        """
+        split = self.task.splits["dev"][0]
+        scores = self.score(split.targets, self.outputs(split, dev))
+        judged = self.judge(dev)
+        sections, errors = judged.report() if judged else ([], [])
+        return Findings(scores, sections, errors)
+
+    def judge(self, kept):
+        """Returns the predictions for dev as `Judged`, for the report, or `None`, given the kept arrays.
+
+        By default, classes or numbers for logits `(rows, classes)` or `(rows, 1)` and a target for each row.
+        """
+        split = self.task.splits["dev"][0]
+        targets = np.asarray(split.targets)
+        outputs = self.outputs(split, kept)
+        if targets.ndim != 1 or head_named(self.task.head).classes not in outputs:
+            return None
+        logits = np.asarray(self.class_logits(outputs))
+        if logits.ndim != 2:
+            return None
+        fields = {"length": split.lengths, "texts": getattr(split.examples, "texts", {})}
+        if logits.shape[1] == 1:
+            return JudgedNumbers.of_numbers(targets, logits, **fields)
+        names = self.task.labels or range(logits.shape[1])
+        return Judged.of_classes(names, targets, logits, **fields)
+
+
+def start_text(model, bert):
+    """Describes a model by its directory or name and its size."""
+    return f"{model}, {bert.config.size}"

@@ -1,0 +1,194 @@
+"""What a task trains: stages, each with its model, its loss and its batches."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from keras_bert.config import BertConfig
+from keras_bert.data.bucketing import Batches
+from keras_bert.heads.registry import describe, head_named
+
+_NEW_MODEL_RATE = 1e-3
+# Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
+# measurements see benchmarks/README.md.
+_RATE_FACTORS = {256: 10, 512: 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a training. The model of a stage starts with the weights of the stage before.
+
+    Args:
+        name: string, what messages call it.
+        build: function from a loaded checkpoint to the model.
+        loss: a `Loss`, or a list of them.
+        examples: function that returns the inputs and the targets to learn from.
+        score: function from the targets and the outputs of dev to scores, a dict.
+        batches: function that makes the batches of inputs and targets, with `batch_size`, `seed` and `grouped`.
+            Defaults to `Batches`.
+        dev: `Batches` to evaluate on; `None` without dev data, and for all stages but the last one.
+    """
+
+    name: str
+    build: Callable
+    loss: Any
+    examples: Callable
+    score: Callable
+    batches: Callable = Batches
+    dev: Any = None
+
+
+class Training(abc.ABC):
+    """What a task trains: the second of its three parts. A subclass states what differs.
+
+    Attributes:
+        task: the `Task`, with its data, settings, splits and the model to start from.
+        learning_rates, batch_size, epochs: the default settings of the runs. The rates are a grid.
+        scales_rates: bool, whether the rates are for a width of 768, and narrower models have higher ones.
+        compares_start: bool, whether the model is evaluated before training, too.
+        can_pack: bool, whether several texts can share a row, see `PackedBatches`.
+        can_teach: bool, whether a model of the task can teach another one, see `Teacher`. Defaults to `True`.
+        answers_tokens: bool, whether the model has an output for each token instead of each row.
+
+    Example:
+        class GradeTraining(Training):
+            def make_loss(self):
+                return Loss("ordinal", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))
+    """
+
+    learning_rates: tuple = (5e-5,)
+    batch_size: int = 32
+    epochs: int = 3
+    scales_rates = can_teach = True
+    compares_start = can_pack = answers_tokens = False
+
+    def __init__(self, task):
+        self.task = task
+
+    @abc.abstractmethod
+    def make_loss(self):
+        """Returns the `Loss` of the outputs of the model, or a list of them."""
+
+    @functools.cached_property
+    def loss(self):
+        """What `make_loss` returns."""
+        return self.make_loss()
+
+    def build(self, bert):
+        """Builds the model to train from a loaded checkpoint: one with the same head, options and labels keeps it."""
+        if self.keeps_head(bert):
+            return self.own_model(bert)
+        return self.new_model(bert)
+
+    def keeps_head(self, bert):
+        """Whether a loaded checkpoint has the head of this task, with the same options and labels."""
+        if bert.head != self.task.head or self.task.start.new_head or bert.labels != self.task.labels:
+            return False
+        if bert.has_pair_layers:  # No BERT, whose graph is not described.
+            return True
+        options = describe(bert.model()).options
+        return all(options.get(name) == value for name, value in self.task.head_options().items())
+
+    def own_model(self, bert):
+        """Returns the model that a loaded checkpoint has: `evaluate` never builds another one."""
+        return bert.model()
+
+    def new_model(self, bert):
+        """Builds the model with a new head."""
+        return head_named(self.task.head).build(bert.encoder, **self.task.head_options())
+
+    def complete(self, model):
+        """Returns the model to save, given a trained one from `build`."""
+        return model
+
+    def batches(self, inputs, targets, batch_size, seed, grouped):
+        """Returns the batches to train on."""
+        return Batches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+
+    def stages(self, setting):
+        """Returns the `Stage`s of a run with a setting of the grid, the last one with dev data.
+
+        By default, there is one for each part to train on.
+        """
+        splits = self.task.splits["train"]
+        stages = []
+        for number, split in enumerate(splits, 1):
+            stages.append(
+                Stage(
+                    name=f"stage {number} of {len(splits)}" if len(splits) > 1 else self.task.name,
+                    build=self.build,
+                    loss=self.loss,
+                    examples=split.pair,
+                    score=self.task.report.score,
+                    batches=self.batches,
+                )
+            )
+        stages[-1] = dataclasses.replace(stages[-1], dev=self.task.dev)
+        return stages
+
+    def check_teacher(self, bert, name):
+        """Raises an error if a loaded model cannot teach the task; messages have its name."""
+        task = self.task
+        if bert.head != task.head or bert.labels != task.labels:
+            expected = f"Expected a model of {task.title}, such as an earlier one of the task {task.name}"
+            received = f"with the head {bert.head!r}"
+            if bert.head == task.head:
+                received = f"with the labels {', '.join(bert.labels or ())}"
+            raise ValueError(f"`teacher={name}`: a model {received}. {expected}")
+        if not self.answers_tokens:
+            return
+        for fact in ("vocabulary", "lowercase", "strip_accents"):
+            if getattr(bert, fact) != getattr(task.bert, fact):
+                raise ValueError(
+                    f"`teacher={name}`: it differs in vocabulary or casing from {task.model}. A teacher of the task "
+                    f"{task.name} answers for each token. Expected one with the vocabulary of the student"
+                )
+
+    def teacher_inputs(self, bert, unlabelled=None):
+        """Returns what a teacher reads of the rows to train on, of dev and of unlabelled `Examples`, by part.
+
+        A teacher of tokens reads those of the student, another one its own.
+        """
+        task = self.task
+        if not self.answers_tokens:
+            length = bert.sequence_length or task.sequence_length
+            settings = dataclasses.replace(task.settings, sequence_length=length)
+            task = type(task)(task.data, dataclasses.replace(task.start, bert=bert), settings)
+        inputs = {"train": task.splits["train"][-1].pair()[0], "dev": task.splits["dev"][0].inputs}
+        if unlabelled is not None:
+            inputs["unlabelled"] = task.features(unlabelled)[0]
+        return inputs
+
+    def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
+        """Returns the grid of the runs: lists of values by name; what is not given has the task's default."""
+        return {
+            "learning_rate": learning_rate or self.default_rates,
+            "batch_size": batch_size or [self.batch_size],
+            "epochs": epochs or [self.epochs],
+            "seed": seed or [1],
+        }
+
+    @property
+    def default_rates(self):
+        """The default learning rates, a list: higher ones for new models, and for narrow models of BERT."""
+        if self._is_new:
+            return [_NEW_MODEL_RATE]
+        factor = 1
+        width = self.rates_width
+        if width:
+            factor = next((factor for widest, factor in _RATE_FACTORS.items() if width <= widest), 1)
+        return [float(f"{factor * rate:.3g}") for rate in self.learning_rates]
+
+    @property
+    def rates_width(self):
+        """The width of the model that the default rates are for; `None` if they do not depend on it."""
+        config = self.task.config
+        if self.scales_rates and isinstance(config, BertConfig) and not self._is_new:
+            return config.hidden_size
+        return None
+
+    @property
+    def _is_new(self):
+        return bool(self.task.start.load_options.keys() - {"num_layers"})

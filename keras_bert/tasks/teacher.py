@@ -1,0 +1,123 @@
+"""Distillation as a stage of any task: a student learns from the labels and from the answers of a teacher."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.token_rows import joined, sequence_lengths
+from keras_bert.reports.page import base_name
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.reporting import start_text
+from keras_bert.training.distillation import distillation_loss
+from keras_bert.training.evaluation import cached_outputs, weights_fingerprint
+
+
+class Teacher:
+    """A trained model of a task, from whose answers the models of the task learn in their last stage.
+
+    A teacher of rows reads texts with its own vocabulary and the length of its training; one of tokens must have the
+    student's vocabulary. Its outputs are computed once and kept in a folder.
+
+    Args:
+        task: the `Task` that the students are trained on. Their head should be a new one, see `Start`.
+        name: directory or name of the teacher.
+        bert: the loaded teacher.
+        folder: where its outputs are kept.
+        temperature, alpha: see `distillation_loss`.
+        unlabelled: `Examples` of which the student learns the teacher's answers. Defaults to `None`.
+
+    Attributes:
+        origins, run_settings, facts: what it adds to those of the task.
+    """
+
+    def __init__(self, task, name, bert, folder, temperature=2.0, alpha=0.5, unlabelled=None):
+        self._task, self._name, self._folder = task, str(name), pathlib.Path(folder)
+        self._bert, self._outputs = bert, None
+        self._temperature, self._alpha = temperature, alpha
+        self._unlabelled = None if unlabelled is None else dataclasses.replace(unlabelled, labels=None)
+        if not task.training.can_teach:
+            raise ValueError(f"`teacher`: the task {task.name} has none. Received: teacher={self._name}")
+        task.training.check_teacher(bert, self._name)
+        self._key = weights_fingerprint(bert.model(), config=dataclasses.asdict(bert.config))
+        self.origins = {self._name: bert.identity}
+        self.run_settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
+        size = start_text(base_name(self._name), bert)  # The model card has no local paths.
+        self.facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
+        if self._unlabelled is not None:
+            self.run_settings["unlabelled"] = self._unlabelled.fingerprint()
+            self.facts["unlabelled examples"] = f"{len(self._unlabelled):,}"
+
+    def taught(self, stage):
+        """Returns a `Stage` whose model learns from the teacher, too."""
+        outputs = self._computed()
+        dev = stage.dev
+        if dev is not None:
+            split = self._task.splits["dev"][0]
+            targets = {**outputs["dev"], "labels": split.targets}
+            dev = dataclasses.replace(split, targets=targets).batches
+
+        def score(targets, outputs):
+            return stage.score(targets["labels"], outputs)
+
+        loss = distillation_loss(stage.loss, temperature=self._temperature, alpha=self._alpha)
+        return dataclasses.replace(stage, loss=loss, examples=self._examples, score=score, dev=dev)
+
+    def _computed(self):
+        """Returns the outputs of the teacher as targets, by part; frees the teacher."""
+        if self._outputs is None:
+            model = self._bert.model()
+            self._outputs = {}
+            for name, inputs in self._task.training.teacher_inputs(self._bert, self._unlabelled).items():
+                outputs = cached_outputs(self._folder / f"{name}.npz", model, inputs, self._key)
+                self._outputs[name] = self._as_targets(outputs, inputs)
+            self._bert = None
+        return self._outputs
+
+    def _as_targets(self, outputs, inputs):
+        """Returns the outputs of the teacher as targets, ragged where there is one for each token."""
+        if not self._task.training.answers_tokens:
+            return {f"teacher_{name}": values for name, values in outputs.items()}
+        lengths = sequence_lengths(inputs["token_ids"]).astype("int32")
+        targets = {"teacher_length": lengths}
+        for name, values in outputs.items():
+            targets[f"teacher_{name}"] = tf.RaggedTensor.from_tensor(values, lengths=lengths)
+        return targets
+
+    def _examples(self):
+        """Returns the inputs and targets of the student, those without labels last."""
+        outputs = self._computed()
+        inputs, labels = self._task.splits["train"][-1].pair()
+        targets = dict(outputs["train"])
+        if self._unlabelled is not None:
+            more, zeros = self._task.features(self._unlabelled)
+            inputs = {name: joined([values, more[name]]) for name, values in inputs.items()}
+            targets = {name: np.concatenate([values, outputs["unlabelled"][name]]) for name, values in targets.items()}
+            targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
+            labels = np.concatenate([labels, zeros])
+        return inputs, {**targets, "labels": labels}
+
+    def compared(self, findings):
+        """Returns the `Findings` of the student with those of the teacher on the same rows."""
+        report = self._task.report
+        outputs = {name.removeprefix("teacher_"): values for name, values in self._computed()["dev"].items()}
+        outputs = {name: _dense(values) for name, values in outputs.items() if name != "length"}
+        scores = report.score(self._task.splits["dev"][0].targets, outputs)
+        share = findings.measured[report.metric] / scores[report.metric] if scores[report.metric] > 0 else None
+        text = data_summary.listed(scores)
+        if share is not None:
+            text += f"; the student keeps {share:.1%} of the {report.metric.replace('_', ' ')}"
+        teacher = {"model": self._name, "scores": scores, "share_kept": share}
+        return dataclasses.replace(
+            findings,
+            results={**(findings.results or {"scores": findings.measured}), "teacher": teacher},
+            facts={**findings.facts, "scores of the teacher": text},
+            messages=[*findings.messages, f"teacher: {text}"],
+            note=f"The teacher, {base_name(self._name)}, has on the same rows: {text}.",
+        )
+
+
+def _dense(values):
+    """Returns values, ragged ones padded with zeros, as an array."""
+    return values.to_tensor().numpy() if isinstance(values, tf.RaggedTensor) else values
