@@ -30,7 +30,7 @@ from keras_bert import other_models
 from keras_bert.heads import answers
 from keras_bert.heads.registry import HEADS as REGISTERED_HEADS
 from keras_bert.reports import comparisons
-from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START
+from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START
 
 # The lists that a plugin, a user's file or a page of the documentation adds to.
 REGISTRIES = [REGISTERED_HEADS, answers._BY_OUTPUTS, comparisons._REGISTERED, other_models._REGISTERED]

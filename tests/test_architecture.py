@@ -68,6 +68,9 @@ NEED_TENSORFLOW += tuple(
 )
 NEED_TENSORFLOW += ("keras_bert.translation.signature.", "keras_bert.text.new_words.", "keras_bert.runs.fit")
 NEED_TENSORFLOW += ("keras_bert.text.signatures.",)
+NEED_TENSORFLOW += tuple(
+    f"keras_bert.text.{path.stem}." for path in (ROOT / "keras_bert" / "text").glob("*_tokenizer.py")
+)
 NEED_TENSORFLOW += ("keras_bert.heads.answers.",)  # By the face, which needs no NumPy.
 TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.")  # Each needs other packages.
 

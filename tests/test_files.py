@@ -311,7 +311,7 @@ def test_lines_of_measured_numbers(tmp_path):
 # Calls of `json` that write no file: messages, a check of characters, keys of traced programs, responses like those of
 # TensorFlow Serving.
 NO_FILES = {
-    "keras_bert/text/tokenizer_json.py": 2,
+    "keras_bert/text/tokenizer_json.py": 1,
     "keras_bert/data/sources.py": 1,
     "keras_bert/training/program.py": 2,
     "keras_bert/data/in_memory.py": 1,

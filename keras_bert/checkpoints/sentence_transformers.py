@@ -141,7 +141,7 @@ def _with_length(folder, checkpoint, kind=_LENGTH):
     if longest is not None:
         longest = int(min(longest, checkpoint.config.max_position_embeddings))
     if sizes.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
-        if metadata.vocabulary.normalizer is not None or metadata.vocabulary.unigram is not None:
+        if not metadata.vocabulary.has_bert_normalizer:
             raise ValueError(
                 f"{folder / _LENGTH}: `do_lower_case` is only supported with BERT's normalizer. Received: "
                 "do_lower_case=True with another normalizer in tokenizer.json"

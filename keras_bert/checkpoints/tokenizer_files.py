@@ -16,41 +16,38 @@ keeps the added tokens of `tokenizer.json` besides. All of this is as in transfo
 options and their keys.
 """
 
-import logging
+import itertools
 
 from keras_bert.checkpoints import locations, model_garden
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
-from keras_bert.text import sentencepiece_model, tokenizer_json
-from keras_bert.text.tokenizer_options import FILE_OPTIONS, LONGEST_WORD, LOWERCASE, VOCABULARY_OPTIONS
+from keras_bert.text import registry, tokenizer_json
+from keras_bert.text.registry import ALGORITHMS
+from keras_bert.text.tokenizer_config import (
+    ADDED,
+    DECODER,
+    EXTRA,
+    INPUTS,
+    ROLES,
+    SEGMENTS,
+    SETTINGS,
+    TokenizerConfig,
+    entries,
+)
+from keras_bert.text.tokenizer_options import LONGEST_WORD, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.text.wordpiece import WORDS
 
-MODELS = "sentencepiece.bpe.model", "spiece.model"
-_VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
-_ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
-_DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
-_EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
-_LOG = logging.getLogger("keras_bert")
-WORDS = {"type": "WhitespaceSplit"}  # The pre-tokenizer of texts whose words are separated by white space.
-FILES = (_VOCABULARY, _TOKENIZER, _SETTINGS, _ADDED, _SPECIAL, *MODELS)
-STALE = (_ADDED, _SPECIAL, *MODELS)  # Legacy files that `write` does not write but other programs would still read.
-# Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
-_BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
-_JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
-# Of these, BertTokenizer's relatives that give segment ids to the model; the others leave them at 0, also for pairs.
-_WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
-_UNIGRAM_CLASSES = {"XLMRoberta", "Camembert"}
-_CLASSES = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}  # By the `model_type` of a config.
-_ROLES = {name: f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By the names in settings.
+_TOKENIZER, _SPECIAL = "tokenizer.json", "special_tokens_map.json"
+_ADDITIONAL = "additional_special_tokens"  # In the settings: special tokens.
+_OF_ALGORITHMS = tuple(file for algorithm in ALGORITHMS for file in algorithm.files)
+_WRITTEN = {file for algorithm in ALGORITHMS for file in algorithm.written}
+FILES = (_TOKENIZER, SETTINGS, ADDED, _SPECIAL, *_OF_ALGORITHMS)
+# Files that `write` does not write but other programs would still read.
+STALE = (ADDED, _SPECIAL, *(file for file in _OF_ALGORITHMS if file not in _WRITTEN))
+_FILE_CLASSES = {"PreTrained", "Tokenizers"}  # Those of transformers that do what `tokenizer.json` says.
 _SIDE = "truncation_side"
-_INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
-# Settings that change the ids, with the values of BERT.
-_FIXED = {
-    "do_basic_tokenize": (True, None),
-    "split_special_tokens": (False, None),
-    **{f"{name}_token": (role, None) for name, role in _ROLES.items()},
-}
 _AUTO, _WORDS = "auto", "words"
 
 
@@ -63,24 +60,22 @@ def read(folder, metadata, longest_word=None, words=False):
     """
     settings = _settings(folder)
     name = _class(folder, settings, words)
-    files = (_VOCABULARY,) if name == _JAPANESE else (_TOKENIZER, _VOCABULARY, *MODELS)
-    path = next((folder / file for file in files if folder.has(file)), None)
+    path = _vocabulary_file(folder, settings, name)
     if path is None:
         return metadata
-    if path.name in MODELS:
-        values = tokenizer_json.read_unigram(path, sentencepiece_model.to_tokenizer_json(path, name))
-    elif path.name == _TOKENIZER:
-        values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
-    else:
-        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
+    values = _values(path, name)
     if settings.get(_SIDE):
-        values[_SIDE] = settings[_SIDE]
-    if "unigram" in values:
-        _complete_unigram(folder, values, name, settings)
-    else:
-        _complete_wordpiece(folder, path, values, name, settings, longest_word)
-        for content in metadata.keep_special_tokens or ():
-            values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
+        values = {**values, _SIDE: settings[_SIDE]}
+    config = TokenizerConfig(
+        folder=str(folder),
+        path=path,
+        class_name=name,
+        settings=settings,
+        older_added_tokens={} if DECODER in settings else folder.json(ADDED),
+        kept_special_tokens=tuple(metadata.keep_special_tokens or ()),
+        longest_word=longest_word,
+    )
+    values = registry.algorithm_of(values).complete(values, config)
     lowercase = values.pop(LOWERCASE.name, None)
     vocabulary = Vocabulary(values)
     vocabulary.source = str(path)
@@ -89,175 +84,70 @@ def read(folder, metadata, longest_word=None, words=False):
     )
 
 
-def _complete_wordpiece(folder, path, values, name, settings, longest_word):
-    """Adds options and tokens to the content of a vocabulary's file."""
-    if name == _JAPANESE:
-        values |= _word_options(settings)
-    else:
-        values |= _applied_options(path, values, settings, name in _BERT_CLASSES, longest_word)
-    added = [] if name in _BERT_CLASSES and _DECODER in settings else values["added_tokens"]
-    values["pieces"], values["added_tokens"] = _with_added_tokens(folder, values["pieces"], added, settings)
-    inputs = settings.get(_INPUTS)
-    values["pair_segments"] = name in _WITH_SEGMENTS if inputs is None else _SEGMENTS in inputs
-    _check(folder, settings)
+def _vocabulary_file(folder, settings, name):
+    """Returns the path of the file with the vocabulary, or `None`."""
+    files = (_TOKENIZER, *_OF_ALGORITHMS)
+    of_words = _word_algorithm(folder, settings, name)
+    if of_words is not None:
+        files = of_words.files
+    return next((folder / file for file in files if folder.has(file)), None)
 
 
-def _complete_unigram(folder, values, name, settings):
-    """Adds names of special tokens, and added tokens, to a Unigram vocabulary, whose file has everything else."""
-    special, size, expected = values["unigram"]["special_tokens"], len(values["pieces"]), {}
-    for token, role in _ROLES.items():
-        value = _content(settings.get(f"{token}_token"))
-        if role in ("[PAD]", "[MASK]") and value in values["pieces"]:
-            special[role] = value
-        expected[f"{token}_token"] = special.get(role, role), None
-    _check(folder, settings, _FIXED | expected)
-    inputs = settings.get(_INPUTS)
-    values["pair_segments"] &= name not in _UNIGRAM_CLASSES if inputs is None else _SEGMENTS in inputs
-    values["pieces"], values["added_tokens"] = _with_added_tokens(
-        folder, values["pieces"], values["added_tokens"], settings
-    )
-    values["unigram"]["scores"] += [0.0] * (len(values["pieces"]) - size)
+def _values(path, name):
+    """Returns the values in the file with the vocabulary."""
+    if path.name != _TOKENIZER:
+        return registry.reading(path.name).read_file(path, name)
+    defaults = name in ALGORITHMS[0].classes
+    return registry.read_json(path, path.read_text(encoding="utf-8"), bert_defaults=defaults)
 
 
 def _settings(folder):
     """Returns `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, an older file."""
-    settings = folder.json(_SETTINGS)
-    older = {} if _DECODER in settings else folder.json(_SPECIAL)
+    settings = folder.json(SETTINGS)
+    older = {} if DECODER in settings else folder.json(_SPECIAL)
     named = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
-    return settings | named | {_EXTRA: _listed_tokens(settings, older)}
+    return settings | named | {EXTRA: _listed_tokens(settings, older)}
 
 
 def _listed_tokens(settings, older):
     """Returns the special tokens that have no key of their own, from all places that list them."""
-    extra = settings.get(_EXTRA, {})
+    extra = settings.get(EXTRA, {})
     if isinstance(extra, dict):  # Tokens with names, beside a list.
         lists = [extra, settings.get(_ADDITIONAL, older.get(_ADDITIONAL))]
     else:  # A list, even an empty one, counts before that of the older file.
         lists = [extra or settings.get(_ADDITIONAL)]
-    return [token for tokens in (*lists, older.get(_EXTRA)) for token in _entries(tokens or [])]
-
-
-def _entries(tokens):
-    """Returns the entries of a list or a dict of special tokens, which may be strings."""
-    values = tokens.values() if isinstance(tokens, dict) else tokens
-    return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
+    return [token for tokens in (*lists, older.get(EXTRA)) for token in entries(tokens or [])]
 
 
 def _class(folder, settings, words):
     """Returns the name of the tokenizer class, without the endings that do not matter."""
+    of_models = dict(itertools.chain.from_iterable(algorithm.class_of_model for algorithm in ALGORITHMS))
     name = settings.get("tokenizer_class") or folder.config.get("tokenizer_class")
-    name = name or _CLASSES.get(folder.config.get("model_type"), "BertTokenizer")
+    name = name or of_models.get(folder.config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
+    if short in _FILE_CLASSES.union(*(algorithm.classes for algorithm in ALGORITHMS)):
+        return short
     # Texts are split by a dictionary, and words into pieces.
-    has_words = settings.get("word_tokenizer_type") in ("mecab", "sudachi", "jumanpp") and folder.has(_VOCABULARY)
-    has_words = has_words and (short, settings.get("subword_tokenizer_type", "wordpiece")) == (_JAPANESE, "wordpiece")
-    if short not in _BERT_CLASSES | _FILE_CLASSES | _UNIGRAM_CLASSES and not (words and has_words):
-        hint = "; load(..., tokenizer='words') takes texts whose words are separated by spaces, and so does the folder "
-        hint = f"{hint}that `convert_checkpoint --tokenizer=words` writes" if has_words else ""
-        raise ValueError(
-            f"{folder}: the tokenizer is not supported. Expected BertTokenizer. Received: "
-            f"tokenizer_class={name!r}{hint}"
+    has_words = _word_algorithm(folder, settings, short) is not None
+    if words and has_words:
+        return short
+    hint = ""
+    if has_words:
+        hint = (
+            "; load(..., tokenizer='words') takes texts whose words are separated by spaces, and so does the folder "
+            "that `convert_checkpoint --tokenizer=words` writes"
         )
-    return short
+    raise ValueError(
+        f"{folder}: the tokenizer is not supported. Expected BertTokenizer. Received: tokenizer_class={name!r}{hint}"
+    )
 
 
-def _word_options(settings):
-    """Returns the options of a `BertJapaneseTokenizer` for texts that are split into words."""
-    kind, lowercase = settings["word_tokenizer_type"], bool(settings.get(LOWERCASE.setting))
-    composed = (settings.get(f"{kind}_kwargs") or {}).get("normalize_text", True)
-    steps = [{"type": "NFKC"}] * bool(composed) + [{"type": "Lowercase"}] * lowercase
-    return {
-        LOWERCASE.name: lowercase,
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": WORDS,
-        "max_word_length": 100,
-    }
-
-
-def _applied_options(path, values, settings, is_bert_class, longest_word):
-    """Returns the options that replace those of the vocabulary's file, `values`, see the table of this module.
-
-    Warns if a value of `tokenizer.json` changes that `tokenizer_config.json` does not name.
-    """
-    if path.name == _VOCABULARY:
-        applied = {
-            option.name: settings.get(option.setting) if option.setting else option.of_class for option in FILE_OPTIONS
-        }
-        if longest_word is not None:
-            applied["max_word_length"] = longest_word
-        return {name: value for name, value in applied.items() if value is not None}
-    if not is_bert_class:
-        return {}
-    # The class always has its own maximum word length, but not in a folder that was not made for transformers.
-    options = [option for option in FILE_OPTIONS if longest_word is None or option.name != "max_word_length"]
-    applied = {option.name: settings.get(option.setting, option.of_class) for option in options}
-    unnamed = [option.name for option in options if option.setting not in settings]
-    changed = [name for name in unnamed if values[name] not in (applied[name], None)]
-    if changed:
-        _LOG.warning(
-            "%s and the tokenizer's class, BertTokenizer, disagree on %s. The class decides, as in transformers; "
-            'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
-            path,
-            ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in changed),
-            _SETTINGS,
-        )
-    return applied
-
-
-def _check(folder, settings, fixed=_FIXED):
-    """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here."""
-    if others := sorted(set(settings.get("never_split") or ()) - set(tokenizer_json.STANDARD)):
-        _LOG.warning(
-            "%s: `never_split` of %s is ignored, as in transformers 5: %s. Tokens of added_tokens.json are never split",
-            folder,
-            _SETTINGS,
-            ", ".join(others),
-        )
-    for key, allowed in fixed.items():
-        value = _content(settings.get(key))
-        if value not in allowed:
-            raise ValueError(
-                f"{folder}: the tokenizer's `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
-            )
-
-
-def _content(token):
-    """Returns the string of a setting that names a token, which may be an entry of an added token."""
-    return token.get("content") if isinstance(token, dict) else token
-
-
-def _with_added_tokens(folder, pieces, added_tokens, settings):
-    """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files."""
-    decoder = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
-    special, by_id = _special_tokens(settings), decoder
-    if _DECODER not in settings:
-        older = folder.json(_ADDED)
-        by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
-    contents = {index: token["content"] for index, token in by_id.items()}
-    path = folder / (_SETTINGS if _DECODER in settings else _ADDED)
-    tokenizer_json.check_ids(path, {**dict(enumerate(pieces)), **contents})
-    ids = {piece: index for index, piece in enumerate(pieces) if piece != tokenizer_json.no_piece(index)}
-    tokenizer_json.check_added_ids(path, ids, {content: index for index, content in contents.items()})
-    extended, known = list(pieces), set(pieces)
-    for index, content in sorted(contents.items()):
-        extended += map(tokenizer_json.no_piece, range(len(extended), index + 1))
-        if content not in known:
-            extended[index] = content
-    present, named = set(extended), set(contents.values())
-    extended += [content for content in special if content not in present]
-    replaced = {token["content"] for token in decoder.values()}
-    added = [token for token in added_tokens if token.content not in replaced]
-    others = {*tokenizer_json.STANDARD, *(token.content for token in added)}
-    tokens = [*by_id.values(), *(token for name, token in special.items() if name not in named)]
-    added += [tokenizer_json.added_token(token, known) for token in tokens if token["content"] not in others]
-    return extended, added
-
-
-def _special_tokens(settings):
-    """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list."""
-    named = {key: token for key, token in settings.items() if key.endswith("_token") and key not in _FIXED}
-    named = {key: token for key, token in named.items() if isinstance(token, str | dict)}
-    return {token["content"]: token for token in [*_entries(named), *settings[_EXTRA]]}
+def _word_algorithm(folder, settings, name):
+    """Returns the algorithm of a class that splits texts by a dictionary first, `None` for any other class."""
+    for algorithm in ALGORITHMS:
+        if algorithm.word_class(name, settings) and any(folder.has(file) for file in algorithm.files):
+            return algorithm
+    return None
 
 
 def kept_special_tokens(vocabulary):
@@ -266,10 +156,9 @@ def kept_special_tokens(vocabulary):
 
 
 def write(vocabulary, lowercase, max_length, directory):
-    """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`."""
+    """Writes `tokenizer.json`, `tokenizer_config.json` and the files of the vocabulary's algorithm."""
     vocabulary.check_casing(lowercase)
-    if vocabulary.unigram is None:
-        vocabulary.save(directory / _VOCABULARY)
+    vocabulary.algorithm.write_files(vocabulary, directory)
     write_text(directory / _TOKENIZER, tokenizer_json.to_json(vocabulary, lowercase))
     settings = {
         LOWERCASE.setting: bool(lowercase),
@@ -281,15 +170,11 @@ def write(vocabulary, lowercase, max_length, directory):
         **({} if vocabulary.has_steps else settings),
         "model_max_length": max_length,
         **({_SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
-        _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
-        _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
-        **{
-            f"{name}_token": vocabulary.special_tokens.get(role, role)
-            for name, role in _ROLES.items()
-            if role in vocabulary
-        },
+        EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
+        INPUTS: ["input_ids", *([SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
+        **{key: vocabulary.special_tokens.get(role, role) for key, role in ROLES.items() if role in vocabulary},
     }
-    write_json(directory / _SETTINGS, values)
+    write_json(directory / SETTINGS, values)
 
 
 def read_chosen(tokenizer, folder, metadata, for_transformers=False):

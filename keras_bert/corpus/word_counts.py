@@ -13,7 +13,7 @@ from keras_bert.checks import check_count
 from keras_bert.corpus.lines import check_is_text, check_is_utf8, find, is_packed, lines
 from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
 from keras_bert.text import lossless
-from keras_bert.text.tokenizer import WordSplitter
+from keras_bert.text.wordpiece_tokenizer import WordSplitter
 
 _PART = 2**24  # Bytes of a file per job.
 _BATCH = 2**18  # Bytes that are split at a time.

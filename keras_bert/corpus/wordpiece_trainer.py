@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.checks import check_count
+from keras_bert.text.pieces import BYTES, CONTINUATION, REVERSIBLE, WORD_START
 from keras_bert.text.tokenizer_options import LONGEST_WORD
-from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary, check_extendable, extend, unused_ids
+from keras_bert.text.vocabulary import Vocabulary, check_extendable, extend, unused_ids
 
 _LOG = logging.getLogger("keras_bert")
 # Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.
@@ -247,7 +248,7 @@ def _pieces_from(longest):
 
 
 def _public(piece):
-    return piece[1:] if piece[0] == _BEGIN else f"##{piece}"
+    return piece[1:] if piece[0] == _BEGIN else f"{CONTINUATION}{piece}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,4 +289,4 @@ def _number_of_pieces(word, beginnings):
 
 
 def _private(piece):
-    return piece[2:] if piece.startswith("##") else _BEGIN + piece
+    return piece.removeprefix(CONTINUATION) if piece.startswith(CONTINUATION) else _BEGIN + piece

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_bert.config import OTHER_SETTINGS
 from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, fingerprint, json_text, read_object
 from keras_bert.text.preprocessor import TextPreprocessor
+from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 from keras_bert.version import __version__
 
 FOLDER, FACTS = MODEL_FACTS.split("/")
@@ -69,9 +70,9 @@ def _tokenizer_facts(preprocessor):
     vocabulary = preprocessor.vocabulary.get_config()
     settings = dict(vocabulary) if isinstance(vocabulary, dict) else {}
     settings.pop("pieces", None)
-    for name in ("unigram", "normalizer", "pre_tokenizer"):  # Which may have as many numbers as there are pieces.
-        if name in settings:
-            settings[name] = fingerprint(settings[name])
+    for option in VOCABULARY_OPTIONS:
+        if option.is_large and option.name in settings:
+            settings[option.name] = fingerprint(settings[option.name])
     strip_accents = settings.pop("strip_accents", None)
     own = preprocessor.get_config() if isinstance(preprocessor, TextPreprocessor) else {}
     if own.get("strip_accents") is not None:

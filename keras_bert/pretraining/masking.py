@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from keras_bert.text.vocabulary import Vocabulary, is_special
+from keras_bert.text.pieces import is_special
+from keras_bert.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.tokenizer import WordSplitter
-from keras_bert.text.unigram import build_tokenizer
-from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary, is_special
+from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START, is_special
+from keras_bert.text.tokenizer import build_tokenizer
+from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.text.wordpiece_tokenizer import WordSplitter
 
 _WHITE = r"[\s\p{Z}\x{0b}\x{1c}-\x{1f}\x{85}]+"
 _LONGEST = 64  # Characters; longer words are split, since the tokenizer limits their length.

@@ -5,14 +5,13 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from keras_bert.text import tokenizer_json
 from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.normalization import replace_final_sigma
-from keras_bert.text.unigram import build_tokenizer
-from keras_bert.text.vocabulary import check_extendable, extend, is_special
+from keras_bert.text.pieces import CONTINUATION, is_special
+from keras_bert.text.tokenizer import build_tokenizer
+from keras_bert.text.vocabulary import check_extendable, extend
 
 _LOG = logging.getLogger("keras_bert")
-_CONTINUATION = "##"
 _KNOWN = "%s of %s words are pieces of the vocabulary already"
 
 
@@ -45,7 +44,7 @@ def without_known(words, vocabulary):
 
 def _pieces(words, vocabulary, lowercase):
     """Returns a dict of the words by the pieces that they become."""
-    splits, pieces = _split([word.removeprefix(_CONTINUATION) for word in words], vocabulary, lowercase), {}
+    splits, pieces = _split([word.removeprefix(CONTINUATION) for word in words], vocabulary, lowercase), {}
     for word, split in zip(words, splits, strict=True):
         piece = _piece(word, split, vocabulary)
         if piece in pieces:
@@ -59,7 +58,8 @@ def _split(texts, vocabulary, lowercase):
     texts = tf.constant(texts, tf.string)
     texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
     splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
-    parts = splitter(sequence_normalizer(tokenizer_json.normalizer(vocabulary, lowercase)).normalize(texts))
+    normalizer = vocabulary.algorithm.json_normalizer(vocabulary, lowercase)
+    parts = splitter(sequence_normalizer(normalizer).normalize(texts))
     rows = tf.RaggedTensor.from_row_splits(parts.rest, parts.row_splits).to_list()
     return [[word.decode() for word in row] for row in rows]
 
@@ -76,12 +76,12 @@ def _piece(word, split, vocabulary):
             f"`words` must have at most {vocabulary.max_word_length} characters; longer ones are [UNK]. "
             f"Received: {word[:20]!r}... of {len(split[0])}"
         )
-    return _CONTINUATION * word.startswith(_CONTINUATION) + split[0]
+    return CONTINUATION * word.startswith(CONTINUATION) + split[0]
 
 
 def _check_whole(pieces, vocabulary, lowercase):
     """Raises if a word is split nevertheless, such as one that contains an added token."""
-    whole = {piece: word for piece, word in pieces.items() if not piece.startswith(_CONTINUATION)}
+    whole = {piece: word for piece, word in pieces.items() if not piece.startswith(CONTINUATION)}
     split = build_tokenizer(vocabulary, lowercase)(list(whole.values())).to_list() if whole else []
     for (piece, word), ids in zip(whole.items(), split, strict=True):
         if ids != [vocabulary.id(piece)]:
@@ -91,11 +91,11 @@ def _check_whole(pieces, vocabulary, lowercase):
 
 def _ids_before(piece, ids):
     """Splits a piece into others as the tokenizer does, the longest match first; `ids` are those of all pieces."""
-    prefix, rest, found = _CONTINUATION * piece.startswith(_CONTINUATION), piece.removeprefix(_CONTINUATION), []
+    prefix, rest, found = CONTINUATION * piece.startswith(CONTINUATION), piece.removeprefix(CONTINUATION), []
     while rest:
         end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in ids), None)
         if end is None:
             return [ids["[UNK]"]]
         found.append(ids[prefix + rest[:end]])
-        prefix, rest = _CONTINUATION, rest[end:]
+        prefix, rest = CONTINUATION, rest[end:]
     return found

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert.checks import is_count
 from keras_bert.text import packing
 from keras_bert.text.token_counts import READ, TOKENS
-from keras_bert.text.unigram import build_tokenizer
+from keras_bert.text.tokenizer import build_tokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
 _CHUNK = 2**14  # Texts that `ragged` pads at a time.

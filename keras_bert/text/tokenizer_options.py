@@ -27,6 +27,7 @@ class TokenizerOption:
     of_class: Any = None  # What transformers' `BertTokenizer` applies without the key, whatever `tokenizer.json` says.
     keras_hub: str | None = None  # Attribute of KerasHub's tokenizer; `None`: KerasHub has no such option.
     google: str = "refused"
+    is_large: bool = False  # Whether it may have as many values as there are pieces.
 
 
 LOWERCASE = TokenizerOption(
@@ -50,10 +51,10 @@ VOCABULARY_OPTIONS = (
         "max_word_length", LONGEST_WORD, ("model", "max_input_chars_per_word"), 100, of_class=100, google="lost"
     ),
     TokenizerOption("pair_segments", True),
-    TokenizerOption("normalizer", None),
-    TokenizerOption("pre_tokenizer", None),
+    TokenizerOption("normalizer", None, is_large=True),
+    TokenizerOption("pre_tokenizer", None, is_large=True),
     TokenizerOption("truncation_side", "right"),
-    TokenizerOption("unigram", None),
+    TokenizerOption("unigram", None, is_large=True),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)
 

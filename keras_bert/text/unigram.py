@@ -1,155 +1,157 @@
-"""SentencePiece's Unigram tokenizer inside the graph: from strings to ids and byte offsets.
+"""Unigram's vocabularies: SentencePiece's `.model`, `tokenizer.json`, and transformers' classes that have them."""
 
-One op of TF-Text normalizes texts, splits them into words and finds the most probable pieces of each.
-"""
+from keras_bert.text import sentencepiece_model
+from keras_bert.text.algorithm import Algorithm
+from keras_bert.text.pieces import WORD_START, check_string
+from keras_bert.text.tokenizer_json import (
+    added_token,
+    check_added_ids,
+    check_ids,
+    no_piece,
+    read_template,
+    refused_processor,
+)
+from keras_bert.text.tokenizer_steps import changes_case, unigram_steps
 
-import functools
-import hashlib
-
-import tensorflow as tf
-
-from keras_bert.text import sentencepiece_model, tokenizer_steps
-from keras_bert.text.graph_steps import sequence_normalizer
-from keras_bert.text.literals import Literals
-from keras_bert.text.tokenizer import BertTokenizer, Tokenizer, check_kept, constant, original_offsets
-from keras_bert.text.vocabulary import WORD_START, Vocabulary
-
-_WHITE = r"^[\s\p{Z}\x{85}▁]+"
-_PUNCTUATION = r"[!-/:-@\[-`{-~\p{P}]+"
-# White space by its number of bytes, and its sign: where words end if the normalization leaves it.
-_SPACES = {
-    1: "\t\n\v\f\r",
-    2: "\x85\xa0",
-    3: "▁\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))),
-}
-_OPTIONS = 0, 1.0, False, False, False, tf.int32  # No samples, no tokens at the ends, not reversed.
+# Of tokens that no template has, as the files of transformers and of SentencePiece call them.
+_NAMES = {"[PAD]": ("<pad>", "[PAD]"), "[MASK]": ("<mask>", "[MASK]")}
+_TEMPLATES = (
+    "the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP], or [SEP] [SEP] between A and B, with the ids of the "
+    "vocabulary"
+)
 
 
-class UnigramTokenizer(Tokenizer, tf.Module):
-    """Splits texts into the pieces of a Unigram vocabulary.
+class Unigram(Algorithm):
+    """Unigram of SentencePiece: each piece has a probability, and the most probable pieces of a word are taken.
 
-    Differs from Hugging Face's tokenizers in texts with combining marks, which SentencePiece composes with the
-    character before them; in the word "▁", which it removes; in added tokens that are not special, which are matched
-    before the normalization; and in equally probable splits, of which either may be chosen.
-
-    `lowercase` and `strip_accents` are what the vocabulary's own normalizer does, which is their default.
+    `Vocabulary.unigram` has `scores`, `special_tokens` and `pair_separators`.
     """
 
-    def __init__(self, *arguments, **options):
-        tf.Module.__init__(self)
-        super().__init__(*arguments, **options)
+    name = "Unigram"
+    described = "a Unigram model of SentencePiece"
+    json_type = "Unigram"
+    option = "unigram"
+    files = ("sentencepiece.bpe.model", "spiece.model")
+    classes = frozenset({"XLMRoberta", "Camembert"})  # Without segments.
+    class_of_model = (("xlm-roberta", "XLMRobertaTokenizer"), ("camembert", "CamembertTokenizer"))
 
-    def _create_kernels(self, lowercase, strip_accents):
-        self.vocabulary.check_casing(lowercase)
-        self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
-        before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
-        self._normalizer = sequence_normalizer({"type": "Sequence", "normalizers": before}) if before else None
-        self._spaces = _kept_spaces(self.vocabulary)
-        pieces = constant(self.vocabulary.pieces, tf.string)
-        bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
-        self._continues = constant(self.vocabulary.is_continuation, tf.bool)
-        self._is_punctuation, self._is_bare = tf.strings.regex_full_match(bare, _PUNCTUATION), bare == ""
+    def read_json(self, path, content, bert_defaults):
+        model, added = content["model"], content.get("added_tokens") or []
+        pieces, scores = _scored_pieces(path, model.get("vocab"))
+        if model.get("byte_fallback"):
+            raise ValueError(f"{path}: expected model.byte_fallback=false. Received: model.byte_fallback=true")
+        try:
+            unigram_steps(content.get("normalizer"), content.get("pre_tokenizer"))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        unknown = model.get("unk_id")
+        if type(unknown) is not int or not 0 <= unknown < len(pieces):
+            raise ValueError(f"{path}: expected the id of a piece. Received: model.unk_id={unknown!r}")
+        known = set(pieces)
+        further = _further_pieces(path, pieces, added)
+        pieces = [*pieces, *further]
+        scores = scores + [0.0] * len(further)
+        processor = content.get("post_processor")
+        template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})
+        if template is None:
+            raise refused_processor(path, _TEMPLATES, processor)
+        start, end, separators, segments = template
+        names = {"[UNK]": pieces[unknown], "[CLS]": start, "[SEP]": end}
+        for role, candidates in _NAMES.items():
+            names[role] = next((name for name in candidates if name in pieces), role)
+        return {
+            "pieces": pieces,
+            "unigram": {
+                "scores": scores,
+                "special_tokens": {role: name for role, name in names.items() if role != name},
+                "pair_separators": separators,
+            },
+            "added_tokens": [added_token(token, known) for token in added],
+            "normalizer": content["normalizer"],
+            "pre_tokenizer": content["pre_tokenizer"],
+            "pair_segments": segments,
+            "lowercase": changes_case(content["normalizer"]),
+        }
 
-    def _literals(self):
-        added = self.vocabulary.added_tokens
-        names = (*self.keep_special_tokens, *(token.content for token in added))
-        single = [self.vocabulary.id(token.content) for token in added if token.single_word]
-        return names and Literals({name: self.vocabulary.id(name) for name in names}, single), None
+    def read_file(self, path, class_name):
+        return self.read_json(path, sentencepiece_model.to_tokenizer_json(path, class_name), bert_defaults=False)
 
-    def _pieces_of_rest(self, texts, offsets):
-        if self._normalizer:
-            texts, origins = self._normalizer.normalize_with_offsets(texts)
-        for pattern, spaces in self._spaces:
-            texts = tf.strings.regex_replace(texts, pattern, spaces)
-        if not offsets:
-            return (self.tables.tokenize(texts),)
-        ids, starts, ends = self.tables.tokenize_with_offsets(texts)
-        # The op gives the white space before a word to its first piece.
-        rows = tf.gather(texts, ids.value_rowids())
-        surfaces = tf.strings.substr(rows, starts.values, ends.values - starts.values)
-        words = tf.strings.regex_replace(surfaces, _WHITE, "")
-        starts += starts.with_values(tf.strings.length(surfaces) - tf.strings.length(words))
-        # Each of the pieces of one character, such as "a" and "/" of "℀", has the whole character.
-        is_part = (starts.values == ends.values) & ~tf.gather(self._is_bare, ids.values)
-        ends += ends.with_values(tf.where(is_part, _first_length(rows, starts.values), 0))
-        return ids, *(original_offsets(origins, starts, ends) if self._normalizer else (starts, ends))
+    def complete(self, values, config):
+        special = dict(values["unigram"]["special_tokens"])
+        for role in ("[PAD]", "[MASK]"):
+            token = config.special_token(role)
+            if token in values["pieces"]:
+                special[role] = token
+        config.check(special)
+        pieces, tokens = config.with_added_tokens(values["pieces"], values["added_tokens"])
+        further = len(pieces) - len(values["pieces"])
+        # The file knows as well whether pairs have segments.
+        has_segments = values["pair_segments"] and config.has_segments(config.class_name not in self.classes)
+        return {
+            **values,
+            "pieces": pieces,
+            "added_tokens": tokens,
+            "pair_segments": has_segments,
+            "unigram": {
+                **values["unigram"],
+                "scores": values["unigram"]["scores"] + [0.0] * further,
+                "special_tokens": special,
+            },
+        }
 
-    def word_starts(self, ids):
-        """Returns whether tokens, a vector of ids, start a word; punctuation is a word, as for BERT."""
-        punctuation = tf.gather(self._is_punctuation, ids)
-        after_bare, after_punctuation = (
-            tf.concat([[False], values[:-1]], 0) for values in (tf.gather(self._is_bare, ids), punctuation)
-        )
-        return ~tf.gather(self._continues, ids) | punctuation & ~after_bare | after_punctuation
+    def json_template(self, vocabulary):
+        start = vocabulary.pieces[vocabulary.id("[CLS]")]
+        end = vocabulary.pieces[vocabulary.id("[SEP]")]
+        return start, end, vocabulary.pair_separators, vocabulary.pair_segments
 
+    def json_model(self, vocabulary, lowercase):
+        scores = vocabulary.unigram["scores"]
+        vocab = [[piece, score] for piece, score in zip(vocabulary.pieces, scores, strict=True)]
+        beside = self.tokens_beside_pieces(vocabulary)
+        while vocab[-1][0] in beside:  # Those after the pieces.
+            vocab.pop()
+        return {
+            "decoder": {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": True},
+            "model": {"type": "Unigram", "unk_id": vocabulary.id("[UNK]"), "vocab": vocab, "byte_fallback": False},
+        }
 
-def _kept_spaces(vocabulary):
-    """Returns patterns of the white space that the normalization leaves in texts, and spaces with as many bytes.
+    def check_pieces(self, vocabulary):
+        sentencepiece_model.check(vocabulary)
+        for index, piece in enumerate(vocabulary.pieces):
+            check_string(piece, index, vocabulary.source)
 
-    SentencePiece only splits texts at spaces; the tokenizers that begin with `WhitespaceSplit` split at all of these.
-    """
-    if len(tokenizer_steps.parts(vocabulary.pre_tokenizer, "pretokenizers")) == 1:
-        return []
-    kept = {size: "".join(sentencepiece_model.unchanged(vocabulary, chars)) for size, chars in _SPACES.items()}
-    return [(f"[{chars}]", " " * size) for size, chars in kept.items() if chars]
+    def is_continuation(self, vocabulary):
+        """Returns by id whether a piece has no "▁" at its start.
 
+        An unknown character continues a word too, unless "▁" is no piece: it is then part of the unknown string.
+        """
+        whole = {token.content for token in vocabulary.added_tokens}
+        whole.update(vocabulary.special_tokens.values())
+        if WORD_START in vocabulary:
+            whole.discard(vocabulary.special_tokens.get("[UNK]", "[UNK]"))
+        return [not piece.startswith(WORD_START) and piece not in whole for piece in vocabulary.pieces]
 
-def _first_length(texts, starts):
-    """Returns the number of bytes of the character at a place in each text."""
-    zero = tf.zeros_like(starts)
-    following = tf.strings.substr(texts, starts, zero + 4)
-    return tf.strings.length(tf.strings.substr(following, zero, zero + 1, unit="UTF8_CHAR"))
+    def text(self, pieces):
+        return "".join(pieces).replace(WORD_START, " ").strip()
 
+    def tokenizer_class(self):
+        from keras_bert.text.unigram_tokenizer import UnigramTokenizer
 
-def build_tokenizer(vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
-    """Returns the tokenizer of a vocabulary, WordPiece's or Unigram's, with the arguments of `BertTokenizer`.
-
-    Equal arguments give the same tokenizer: tracing and optimizing its graphs takes up to a second.
-    """
-    vocabulary = Vocabulary(vocabulary)
-    check_kept(keep_special_tokens, vocabulary)
-    return _shared(vocabulary, lowercase, strip_accents, tuple(keep_special_tokens))
-
-
-@functools.lru_cache(maxsize=4)
-def _shared(vocabulary, lowercase, strip_accents, kept):
-    build = BertTokenizer if vocabulary.unigram is None else UnigramTokenizer
-    return build(vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=kept)
-
-
-# TF-Text's class owns its model through a kernel in TensorFlow's eager cache, which `keras.utils.clear_session`
-# empties: every tokenizer would fail after it. A model with a name of its own lives as long as the process. This class
-# can go when TF-Text's own does that.
-class _Kernel(tf.saved_model.experimental.TrackableResource):
-    """SentencePiece's op, for the bytes of a model, see `sentencepiece_model`."""
-
-    def __init__(self, model):
-        from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
-
-        super().__init__()
-        self._model, self._ops = model, gen_sentencepiece_tokenizer
-        _ = self.resource_handle  # Creates it, outside of any graph.
-
-    def _create_resource(self):
-        name = hashlib.sha256(self._model).hexdigest()
-        return self._ops.sentencepiece_op(model=self._model, shared_name=name)
-
-    def tokenize(self, texts):
-        """Returns ragged ids of strings `(texts,)`."""
-        ids, splits = self._ops.sentencepiece_tokenize_op(self.resource_handle, texts, *_OPTIONS, return_nbest=False)
-        return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-
-    def tokenize_with_offsets(self, texts):
-        """Returns ragged ids, and the byte offsets where they start and end."""
-        ids, splits, *offsets = self._ops.sentencepiece_tokenize_with_offsets_op(
-            self.resource_handle, texts, *_OPTIONS, return_nbest=False
-        )
-        values = ids, *(tf.cast(places, tf.int32) for places in offsets)
-        return tuple(tf.RaggedTensor.from_row_splits(each, splits, validate=False) for each in values)
+        return UnigramTokenizer
 
 
-@functools.lru_cache(maxsize=2)
-def _kernel(vocabulary):
-    """Returns the op of a vocabulary, which its tokenizers share."""
-    with tf.init_scope(), tf.device("cpu"):
-        return _Kernel(sentencepiece_model.serialized(vocabulary))
+def _scored_pieces(path, entries):
+    """Returns the pieces and their scores, two lists."""
+    pairs = isinstance(entries, list) and all(isinstance(each, list) and len(each) == 2 for each in entries)
+    if not pairs or not all(isinstance(piece, str) and type(score) in (int, float) for piece, score in entries):
+        raise ValueError(f"{path}: `model.vocab` of a Unigram must be a list of pairs: pieces and scores")
+    return [piece for piece, _ in entries], [float(score) for _, score in entries]
+
+
+def _further_pieces(path, pieces, added):
+    """Returns the added tokens after the pieces, in the order of their ids, with placeholders between them."""
+    tokens = {token["content"]: token["id"] for token in added}
+    check_added_ids(path, {piece: index for index, piece in enumerate(pieces)}, tokens)
+    places = {index: token for token, index in tokens.items()}
+    check_ids(path, dict(enumerate(pieces)) | places)
+    return [places.get(index, no_piece(index)) for index in range(len(pieces), max(places, default=0) + 1)]

@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
-from keras_bert.files import replacing
-from keras_bert.text import sentencepiece_model, tokenizer_json, tokenizer_steps
+from keras_bert.text import wordpiece
+from keras_bert.text.pieces import check_any, check_special_tokens, is_special, utf8_text
+from keras_bert.text.registry import algorithm_of, read_json
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
-# Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
-WORD_START, BYTES = "▁", [chr(0x2800 + byte) for byte in range(256)]
-REVERSIBLE = ("[PAD]", "[UNK]", "[START]", "[END]")
 _DEFAULTS = {option.name: option.default for option in VOCABULARY_OPTIONS}
-_UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
-_SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -53,81 +49,59 @@ class Vocabulary:
             raise TypeError(f"`Vocabulary` has no argument {min(unknown)!r}. Expected one of: {', '.join(_DEFAULTS)}")
         given = {"added_tokens": added_tokens, **settings}
         given = {name: value for name, value in given.items() if value is not None}
-        if isinstance(pieces, Vocabulary) and not given:  # Checking 250,000 pieces takes half a second.
-            vars(self).update(vars(pieces))
-            return
         self.source, values = _open(pieces)
         values = _DEFAULTS | values | given
         self.pieces = tuple(values["pieces"])
         self.added_tokens = tuple(
             AddedToken(token) if isinstance(token, str) else AddedToken(*token) for token in values["added_tokens"]
         )
-        self.strip_accents, self.tokenize_chinese_chars = values["strip_accents"], values["tokenize_chinese_chars"]
-        self.pair_segments, self.truncation_side = values["pair_segments"], values["truncation_side"]
-        self.normalizer, self.pre_tokenizer = values["normalizer"], values["pre_tokenizer"]
-        self.max_word_length, self.unigram = values["max_word_length"], values["unigram"]
+        self.strip_accents = values["strip_accents"]
+        self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
+        self.pair_segments = values["pair_segments"]
+        self.truncation_side = values["truncation_side"]
+        self.normalizer = values["normalizer"]
+        self.pre_tokenizer = values["pre_tokenizer"]
+        self.max_word_length = values["max_word_length"]
+        self.unigram = values["unigram"]
         if is_count(self.max_word_length):
             self.max_word_length = int(self.max_word_length)
+        if isinstance(pieces, Vocabulary) and not given:  # Checking 250,000 pieces takes half a second.
+            self._ids = pieces._ids
+            return
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._ids |= {name: self.id(piece) for name, piece in self.special_tokens.items()}
         self._check()
         self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
 
+    def replace(self, **settings: Any):
+        """Returns a vocabulary with other settings; `None` keeps one."""
+        return Vocabulary(self, **settings)
+
     def _check(self):
-        if not self.pieces:
-            raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece per line")
-        if self.unigram is not None:
-            sentencepiece_model.check(self)
-        added = {token.content for token in self.added_tokens}
-        for index, piece in enumerate(self.pieces):
-            if not isinstance(piece, str):
-                raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
-            if piece not in added and self.unigram is None and (piece.strip(" \t\r\n") != piece or not piece):
-                raise ValueError(f"{self._place(index)}: a piece must be non-empty and stripped. Received: {piece!r}")
-        if not self._ids.keys() >= set(REVERSIBLE):
-            for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
-                self._check_special(piece)
+        check_any(self.pieces, self.source)
+        self.algorithm.check_pieces(self)
+        check_special_tokens(self._ids, self.pieces, self.source)
         for token in self.added_tokens:
             self.id(token.content)
         check_count("max_word_length", self.max_word_length)
         check_choice("truncation_side", self.truncation_side, ("right", "left"))
-        self._check_steps()
-
-    def _check_steps(self):
         if self.normalizer is not None:
             for name in ("strip_accents", "tokenize_chinese_chars"):
                 if getattr(self, name) != _DEFAULTS[name]:
                     self._refuse(name, getattr(self, name), _DEFAULTS[name])
-        if self.unigram is not None:  # `sentencepiece_model` has checked them.
-            return
-        if self.normalizer is not None:
-            tokenizer_steps.normalizer_steps(self.normalizer)
-        if self.pre_tokenizer is not None:
-            tokenizer_steps.pre_tokenizer_steps(self.pre_tokenizer)
+        self.algorithm.check_steps(self)
 
     def check_casing(self, lowercase):
         """Raises if `lowercase` is not what the vocabulary's own normalizer does."""
-        if self.normalizer is not None and bool(lowercase) != self.lowercase:
-            self._refuse("lowercase", lowercase, self.lowercase)
+        decided = self.algorithm.decided_case(self)
+        if decided is not None and bool(lowercase) != decided:
+            self._refuse("lowercase", lowercase, decided)
 
     def _refuse(self, name, value, expected):
         raise ValueError(
             f"{self.source}: the vocabulary has a `normalizer` of its own, which decides. Expected {name}={expected}. "
             f"Received: {name}={value!r}"
         )
-
-    def _check_special(self, piece):
-        if piece in self._ids:
-            return
-        similar = next((other for other in self.pieces if other.lower() == piece.lower()), None)
-        hint = f"; {self._place(self._ids[similar])} has {similar!r} instead: use an unmodified copy" if similar else ""
-        raise ValueError(
-            f"{self.source}: the vocabulary lacks {piece}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] "
-            "and [SEP]"
-        )
-
-    def _place(self, index):
-        return f"{self.source}:{index + 1}" if self.source.endswith(".txt") else f"{self.source}, id {index}"
 
     def __len__(self):
         return len(self.pieces)
@@ -155,27 +129,24 @@ class Vocabulary:
         return [self.id(piece) for piece in pieces]
 
     @property
+    def algorithm(self):
+        """The subword algorithm, see `Algorithm`."""
+        return algorithm_of(vars(self))
+
+    @property
     def special_tokens(self):
         """The pieces in the place of BERT's special tokens, a dict, if they have other names."""
-        return (self.unigram or {}).get("special_tokens", {})
+        return self.algorithm.special_tokens(self)
 
     @property
     def pair_separators(self):
         """The number of `[SEP]` between the texts of a pair."""
-        return (self.unigram or {}).get("pair_separators", 1)
+        return self.algorithm.pair_separators(self)
 
     @property
     def is_continuation(self):
-        """List of bools by id: whether the piece continues a word, as `##ing` does, or in Unigram one without "▁".
-
-        An unknown character continues a word too, unless "▁" is no piece: it is then part of the unknown string.
-        """
-        if self.unigram is None:
-            return [piece.startswith("##") for piece in self.pieces]
-        whole = {*self.special_tokens.values(), *(token.content for token in self.added_tokens)}
-        if WORD_START in self:
-            whole.discard(self.special_tokens.get("[UNK]", "[UNK]"))
-        return [not piece.startswith(WORD_START) and piece not in whole for piece in self.pieces]
+        """List of bools by id: whether the piece continues a word, as `##ing` does."""
+        return self.algorithm.is_continuation(self)
 
     @property
     def cased(self):
@@ -189,30 +160,24 @@ class Vocabulary:
         return self.normalizer is not None or self.pre_tokenizer is not None
 
     @property
+    def has_bert_normalizer(self):
+        """Whether the normalizer is BERT's, so that the tokenizer's `lowercase` and `strip_accents` apply."""
+        return self.normalizer is None and self.algorithm.bert_steps
+
+    @property
     def lowercase(self):
-        """Whether texts are changed to lower case: what the normalizer does, or else BERT's default, `True`."""
-        return self.normalizer is None or tokenizer_steps.changes_case(self.normalizer)
+        """Whether texts are changed to lower case: what the vocabulary decides, or else BERT's default, `True`."""
+        decided = self.algorithm.decided_case(self)
+        return True if decided is None else decided
 
     @property
     def wordpieces(self):
-        """The pieces by id for WordPiece, with placeholders for those that it must not match.
-
-        These are the first of two duplicates, added tokens, and pieces with white space, which never match; in the
-        kernel they would break words that start like them. A NUL would end a piece there.
-        """
-        hidden = {token.content for token in self.added_tokens if not token.wordpiece}
-        return [
-            piece
-            if self._ids[piece] == index and piece not in hidden and not _UNMATCHED.search(piece)
-            else f"\1{index}"
-            for index, piece in enumerate(self.pieces)
-        ]
+        """The pieces by id for WordPiece, with placeholders for those that it must not match."""
+        return wordpiece.matched_pieces(self)
 
     def text(self, pieces):
         """Returns the text of pieces."""
-        if self.unigram is None:
-            return " ".join(pieces).replace(" ##", "")
-        return "".join(pieces).replace(WORD_START, " ").strip()
+        return self.algorithm.text(pieces)
 
     @property
     def sha256(self):
@@ -229,9 +194,7 @@ class Vocabulary:
 
     def save(self, path):
         """Writes a `vocab.txt`, as a whole or not at all: one piece per line, UTF-8."""
-        lines = [f"{piece}\n" for piece in self.pieces]
-        with replacing(path) as temporary:
-            temporary.write_bytes("".join(lines).encode())
+        wordpiece.write_lines(self.pieces, path)
 
 
 def _open(pieces):
@@ -261,41 +224,18 @@ def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
     return Vocabulary(vocabulary, [*vocabulary.added_tokens, *kept]).get_config()
 
 
-def is_special(piece):
-    """Returns whether a piece is special, such as `[CLS]` or `[unused1]`."""
-    return bool(_SPECIAL.fullmatch(piece))
-
-
 def _read(path):
     """Returns a dict of arguments of `Vocabulary`, from `vocab.txt` or `tokenizer.json`."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such vocabulary file")
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start :][:8]!r}"
-        ) from None
     if path.suffix == ".json":
-        return tokenizer_json.read(path, text)
-    # Not splitlines(): the multilingual vocabulary contains pieces such as U+2028.
-    pieces = [line.strip(" \t\r") for line in text.removeprefix("\ufeff").split("\n")]
-    while pieces and not pieces[-1]:  # A newline at the end, and blank lines after it.
-        pieces.pop()
-    if "" in pieces:
-        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece per line")
-    return {"pieces": pieces}
+        return read_json(path, utf8_text(path))
+    return {"pieces": wordpiece.read_lines(path)}
 
 
 def check_extendable(vocabulary):
     """Raises unless pieces can be added."""
-    if vocabulary.unigram is not None:
-        raise ValueError(
-            f"{vocabulary.source}: pieces are added to WordPiece vocabularies. Received: a Unigram model of "
-            "SentencePiece"
-        )
+    vocabulary.algorithm.check_extendable(vocabulary)
 
 
 def unused_ids(vocabulary):

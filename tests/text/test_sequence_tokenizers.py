@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.text import tokenizer_json
+from keras_bert.text import registry, tokenizer_json
 from tests.conftest import eagerly
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -85,7 +85,7 @@ def test_the_ids_of_the_library(tmp_path, pieces, normalizer, pre_tokenizer):
     """Three of them in `tf.data`. A token's range also has what was removed after it, as the accents of a letter."""
     path = tmp_path / "tokenizer.json"
     library = write(path, pieces, normalizer, pre_tokenizer)
-    lowercase = tokenizer_json.read(path, path.read_text())["lowercase"]
+    lowercase = registry.read_json(path, path.read_text())["lowercase"]
     preprocessor = keras_bert.TextPreprocessor(path, 512, lowercase=lowercase, keep_special_tokens=SPECIAL)
     expected = library.encode_batch(TEXTS, add_special_tokens=False)
     tokenize = preprocessor.tokenizer.with_offsets

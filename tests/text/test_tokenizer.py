@@ -15,7 +15,7 @@ from keras_bert import AddedToken, BertTokenizer, Vocabulary
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-from keras_bert.text.tokenizer import WordSplitter  # noqa: E402
+from keras_bert.text.wordpiece_tokenizer import WordSplitter  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "a", "##a", "b", "##b", "!", "[", "]", "mask", "σ", "##σ", "ς", "##ς", "한", "中", "##가"]

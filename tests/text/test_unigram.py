@@ -16,7 +16,7 @@ from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.folder import Folder
 from keras_bert.metadata import Metadata
 from keras_bert.pretraining.example_builder import ExampleBuilder, Settings
-from keras_bert.text.unigram import build_tokenizer
+from keras_bert.text.tokenizer import build_tokenizer
 from keras_bert.wire_format import message
 from tests.checkpoints.conftest import edit
 
@@ -203,7 +203,9 @@ def test_symbols_of_the_user(tmp_path):
 
 
 def test_pre_training_data_is_refused(letters):
-    with pytest.raises(ValueError, match="expected a vocabulary of WordPiece. Received: one of SentencePiece"):
+    with pytest.raises(
+        ValueError, match="expected a vocabulary of WordPiece. Received: a Unigram model of SentencePiece"
+    ):
         ExampleBuilder(letters, Settings(16))
 
 

@@ -1,0 +1,116 @@
+"""A subword algorithm, such as WordPiece: all that is known of its vocabularies. No TensorFlow.
+
+An algorithm is one file with a subclass of `Algorithm`, a line in `registry`, and a file with the tokenizer that runs
+inside the graph. All other code calls these methods.
+"""
+
+from keras_bert.text.tokenizer_steps import changes_case
+
+
+class Algorithm:
+    """A subword algorithm: how vocabularies of one kind are known, read, checked, written and used.
+
+    `vocabulary` is a `Vocabulary`, `values` a dict of the arguments of one, and of `lowercase` if a file decides it.
+    """
+
+    name = ""  # In messages.
+    described = ""  # A vocabulary of it, in messages: "Received: ...".
+    json_type = ""  # `model.type` in a `tokenizer.json`.
+    option = None  # The argument of `Vocabulary` with what its pieces alone do not say, a dict; `None`: there is none.
+    files = ()  # What a folder may have in place of `tokenizer.json`.
+    written = ()  # Those of them that `write_files` writes.
+    classes = frozenset()  # Tokenizer classes of transformers, without the endings that do not matter.
+    class_of_model = ()  # Pairs: the `model_type` of a config, and the class if no file names one.
+    bert_steps = False  # Whether BERT's normalizer stands in the place of none.
+
+    # Files
+
+    def read_json(self, path, content, bert_defaults):
+        """Returns the values of a parsed `tokenizer.json`; for `bert_defaults` see `registry.read_json`."""
+        raise NotImplementedError
+
+    def read_file(self, path, class_name):
+        """Returns the values of one of `files`, with the pieces that a class of transformers adds."""
+        raise NotImplementedError
+
+    def word_class(self, class_name, settings):
+        """Returns whether a class splits texts into words by a dictionary, and these by this algorithm.
+
+        Such a class is only read for texts whose words are separated already.
+        """
+        return False
+
+    def complete(self, values, config):
+        """Returns the values with what a `TokenizerConfig` adds: options, special and added tokens, segments."""
+        raise NotImplementedError
+
+    def write_files(self, vocabulary, directory):
+        """Writes `written` to a folder, beside `tokenizer.json`."""
+
+    def json_template(self, vocabulary):
+        """Returns start, end, the number of separators in a pair, and whether pairs have segments."""
+        raise NotImplementedError
+
+    def json_tokens(self, vocabulary):
+        """Returns the added tokens in a `tokenizer.json` by content, a dict of `AddedToken`s."""
+        return {token.content: token for token in vocabulary.added_tokens}
+
+    def tokens_beside_pieces(self, vocabulary):
+        """Returns the contents of the added tokens that are no parts of words, a set."""
+        tokens = {token.content: token for token in vocabulary.added_tokens}
+        return {content for content, token in tokens.items() if not token.wordpiece}
+
+    def json_normalizer(self, vocabulary, lowercase):
+        """Returns the normalizer in a `tokenizer.json`."""
+        return vocabulary.normalizer
+
+    def json_model(self, vocabulary, lowercase):
+        """Returns the sections `decoder` and `model` of a `tokenizer.json`."""
+        raise NotImplementedError
+
+    # Vocabularies
+
+    def settings(self, vocabulary):
+        """Returns what `option` says, an empty dict for an algorithm without."""
+        if self.option is None:
+            return {}
+        return getattr(vocabulary, self.option)
+
+    def check_pieces(self, vocabulary):
+        """Raises for pieces, or for `settings`, that the algorithm cannot have."""
+        raise NotImplementedError
+
+    def check_steps(self, vocabulary):
+        """Raises for a normalizer or a pre-tokenizer that the algorithm cannot have."""
+
+    def check_extendable(self, vocabulary):
+        """Raises unless pieces can be added."""
+        raise ValueError(f"{vocabulary.source}: pieces are added to WordPiece vocabularies. Received: {self.described}")
+
+    def decided_case(self, vocabulary):
+        """Returns whether texts are changed to lower case, `None` if the vocabulary does not decide this."""
+        if vocabulary.normalizer is None:
+            return None
+        return changes_case(vocabulary.normalizer)
+
+    def special_tokens(self, vocabulary):
+        """Returns the pieces in the place of BERT's special tokens, a dict."""
+        return self.settings(vocabulary).get("special_tokens", {})
+
+    def pair_separators(self, vocabulary):
+        """Returns the number of `[SEP]` between the texts of a pair."""
+        return self.settings(vocabulary).get("pair_separators", 1)
+
+    def is_continuation(self, vocabulary):
+        """Returns by id whether a piece continues a word."""
+        raise NotImplementedError
+
+    def text(self, pieces):
+        """Returns the text of pieces."""
+        raise NotImplementedError
+
+    # The graph
+
+    def tokenizer_class(self):
+        """Returns the `Tokenizer` that splits texts inside the graph. Its module needs TensorFlow."""
+        raise NotImplementedError

@@ -1,0 +1,44 @@
+"""The list of subword algorithms, and which of them a vocabulary has. No TensorFlow."""
+
+import json
+
+from keras_bert.checks import explaining
+from keras_bert.text.algorithm import Algorithm
+from keras_bert.text.tokenizer_json import truncation_side
+from keras_bert.text.unigram import Unigram
+from keras_bert.text.wordpiece import WordPiece
+
+# The first one is that of vocabularies which say nothing else.
+ALGORITHMS: list[Algorithm] = [WordPiece(), Unigram()]
+
+
+def algorithm_of(values: dict) -> Algorithm:
+    """Returns the algorithm of a vocabulary, given its settings by name."""
+    for algorithm in ALGORITHMS:
+        if algorithm.option is not None and values.get(algorithm.option) is not None:
+            return algorithm
+    return ALGORITHMS[0]
+
+
+def reading(file: str) -> Algorithm:
+    """Returns the algorithm that reads a file of this name."""
+    return next(algorithm for algorithm in ALGORITHMS if file in algorithm.files)
+
+
+@explaining
+def read_json(path, text: str, bert_defaults: bool = False):
+    """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`.
+
+    With `bert_defaults`, parts that are missing or null are BERT's, as for transformers' `BertTokenizer`. Otherwise
+    they are refused: texts would not be normalized, split or given [CLS] and [SEP]. `path` is for errors.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(model, dict):
+        model = {}
+    of_type = [algorithm for algorithm in ALGORITHMS if algorithm.json_type == model.get("type")]
+    algorithm = of_type[0] if of_type else ALGORITHMS[0]
+    return {**algorithm.read_json(path, content, bert_defaults), **truncation_side(content)}

@@ -1,0 +1,126 @@
+"""What `tokenizer_config.json` of Hugging Face, and the older files beside it, say about a tokenizer. No TensorFlow."""
+
+import dataclasses
+import logging
+import pathlib
+
+from keras_bert.text.tokenizer_json import STANDARD, added_token, check_added_ids, check_ids, no_piece
+
+SETTINGS, ADDED = "tokenizer_config.json", "added_tokens.json"
+DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
+EXTRA = "extra_special_tokens"  # In the settings: special tokens.
+INPUTS, SEGMENTS = "model_input_names", "token_type_ids"
+ROLES = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By key.
+# Settings that change the ids, with the values of BERT.
+_FIXED = {"do_basic_tokenize": True, "split_special_tokens": False}
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """The settings of a tokenizer in a folder.
+
+    `settings` is the content of `tokenizer_config.json` with that of `special_tokens_map.json`; its value of `EXTRA` is
+    a list of entries.
+    """
+
+    folder: str  # For messages.
+    path: pathlib.Path  # The file with the vocabulary.
+    class_name: str  # Of transformers, without the endings that do not matter.
+    settings: dict
+    older_added_tokens: dict  # Of `added_tokens.json`: ids by content.
+    kept_special_tokens: tuple = ()  # BERT's special tokens that are recognized in texts.
+    longest_word: int | None = None  # The maximum if no file has it, of a folder that was not made for transformers.
+
+    @property
+    def has_added_tokens(self):
+        """Whether the settings have all added tokens, so that older files are ignored."""
+        return DECODER in self.settings
+
+    def special_token(self, role):
+        """Returns the token in the place of one of BERT's, such as "[PAD]", or `None`."""
+        return content_of(next(self.settings.get(key) for key, other in ROLES.items() if other == role))
+
+    def has_segments(self, default):
+        """Returns whether the model gets segment ids; `default` is what the class does."""
+        inputs = self.settings.get(INPUTS)
+        return default if inputs is None else SEGMENTS in inputs
+
+    def check(self, special_tokens=None):
+        """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here.
+
+        `special_tokens` are those in the place of BERT's, a dict.
+        """
+        names = special_tokens or {}
+        never_split = set(self.settings.get("never_split") or ())
+        if others := sorted(never_split - set(STANDARD)):
+            _LOG.warning(
+                "%s: `never_split` of %s is ignored, as in transformers 5: %s. Tokens of added_tokens.json are never "
+                "split",
+                self.folder,
+                SETTINGS,
+                ", ".join(others),
+            )
+        expected = {**_FIXED, **{key: names.get(role, role) for key, role in ROLES.items()}}
+        for key, allowed in expected.items():
+            value = content_of(self.settings.get(key))
+            if value is not None and value != allowed:
+                raise ValueError(
+                    f"{self.folder}: the tokenizer's `{key}` must be {allowed!r}, as in BERT. Received: {key}={value!r}"
+                )
+
+    def with_added_tokens(self, pieces, added_tokens):
+        """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files."""
+        decoder = {int(index): token for index, token in (self.settings.get(DECODER) or {}).items()}
+        special = self._special_tokens()
+        by_id, file = decoder, SETTINGS
+        if not self.has_added_tokens:
+            older = self.older_added_tokens
+            by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
+            file = ADDED
+        contents = {index: token["content"] for index, token in by_id.items()}
+        known = set(pieces)
+        extended = _extended(pieces, contents, self.path.parent / file)
+        present, named = set(extended), set(contents.values())
+        extended += [content for content in special if content not in present]
+        replaced = {token["content"] for token in decoder.values()}
+        added = [token for token in added_tokens if token.content not in replaced]
+        others = {*STANDARD, *(token.content for token in added)}
+        tokens = [*by_id.values(), *(token for name, token in special.items() if name not in named)]
+        added += [added_token(token, known) for token in tokens if token["content"] not in others]
+        return extended, added
+
+    def _special_tokens(self):
+        """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list.
+
+        A dict of entries by content.
+        """
+        named = {}
+        for key, token in self.settings.items():
+            if key.endswith("_token") and key not in ROLES and isinstance(token, str | dict):
+                named[key] = token
+        return {token["content"]: token for token in [*entries(named), *self.settings[EXTRA]]}
+
+
+def _extended(pieces, contents, path):
+    """Returns the pieces with the added tokens at their ids, with placeholders between them; `path` is for errors."""
+    check_ids(path, {**dict(enumerate(pieces)), **contents})
+    ids = {piece: index for index, piece in enumerate(pieces) if piece != no_piece(index)}
+    check_added_ids(path, ids, {content: index for index, content in contents.items()})
+    extended, known = list(pieces), set(pieces)
+    for index, content in sorted(contents.items()):
+        extended += map(no_piece, range(len(extended), index + 1))
+        if content not in known:
+            extended[index] = content
+    return extended
+
+
+def entries(tokens):
+    """Returns the entries of a list or a dict of special tokens, which may be strings."""
+    values = tokens.values() if isinstance(tokens, dict) else tokens
+    return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
+
+
+def content_of(token):
+    """Returns the string of a setting that names a token, which may be an entry of an added token."""
+    return token.get("content") if isinstance(token, dict) else token

@@ -1,0 +1,177 @@
+"""BERT's tokenizer inside the graph: from strings to ids and byte offsets, identical to Google's.
+
+Two tf-text kernels make one pass each: the normalizer, with the table of `normalization`, and the linear WordPiece,
+which also splits at white space, punctuation and Chinese characters. A regular expression detects two rare cases that
+need more work: a capital sigma at the end of a word, and words that are too long (the kernel limits bytes). Added
+tokens and kept special tokens are extracted beforehand, see `literals`.
+"""
+
+import tensorflow as tf
+
+from keras_bert.text import normalization
+from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
+from keras_bert.text.literals import Parts, join
+from keras_bert.text.packing import select
+from keras_bert.text.pieces import CONTINUATION
+
+# Characters that end a word in any context.
+_ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
+_PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
+
+
+class WordSplitter:
+    """Splits texts into normalized words, without WordPiece; `strip_accents` defaults to `lowercase`.
+
+    Example:
+        WordSplitter()(["Don't!"])  # [["don", "'", "t", "!"]]
+    """
+
+    def __init__(self, lowercase: bool = True, strip_accents=None):
+        self._lowercase = lowercase
+        # With this vocabulary every word is a single token.
+        self._normalizer = _bert_normalizer(lowercase, strip_accents)
+        self._words = _wordpiece(["[UNK]", "a"], 2**30)
+
+    def __call__(self, texts):
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if self._lowercase:
+            texts = normalization.replace_final_sigma(texts)
+        texts = self._normalizer.normalize(texts)
+        _, starts, ends = self._words.tokenize_with_offsets(texts)
+        texts = tf.gather(texts, starts.value_rowids())
+        return starts.with_values(tf.strings.substr(texts, starts.values, ends.values - starts.values))
+
+
+class WordPieceTokenizer(Tokenizer):
+    """Splits texts into the pieces of a WordPiece vocabulary, see `BertTokenizer`."""
+
+    def _create_kernels(self, lowercase, strip_accents):
+        self.vocabulary.check_casing(lowercase)
+        if strip_accents is None:
+            strip_accents = self.vocabulary.strip_accents
+        self._has_steps = self.vocabulary.has_steps
+        self._longest = self.vocabulary.max_word_length
+        self._chinese = self.vocabulary.tokenize_chinese_chars
+        self.spaced = self._chinese and not self._has_steps
+        # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
+        most = min(self._longest // 3, 66)  # More repetitions make the regular expression slow.
+        word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{most}}}"
+        end = f"[{_ENDS}{_CHINESE if self._chinese else ''}]"
+        self._short_words = f"(?:{word}{end})*{word}"
+        self._plain = self._short_words.replace("[^", "[^Σ")
+        pieces = self.vocabulary.wordpieces
+        self._wordpiece = _wordpiece(pieces, self._longest * 4, split=self.spaced)
+        if self._has_steps:
+            accents = self.vocabulary.replace(strip_accents=strip_accents)
+            normalizer = accents.algorithm.json_normalizer(accents, lowercase)
+            self._normalizer = sequence_normalizer(normalizer)
+            self._pre_tokenizer = PreTokenizer(self.vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
+        else:
+            self._normalizer = _bert_normalizer(lowercase, strip_accents)
+        self._unknown = self.vocabulary.id("[UNK]")
+        self._is_continuation = constant([piece.startswith(CONTINUATION) for piece in pieces], tf.bool)
+        self._characters = constant([len(piece.removeprefix(CONTINUATION)) for piece in pieces], tf.int32)
+
+    def word_starts(self, ids):
+        """Returns whether tokens, a vector of ids, start a word: they have no `##`."""
+        return ~tf.gather(self._is_continuation, ids)
+
+    def _normalized(self, content):
+        with tf.init_scope():
+            forms = tf.stack([content, normalization.replace_final_sigma(content)][: 2 - self._has_steps])
+            return [form.decode() for form in self._normalizer.normalize(forms).numpy()]
+
+    def _pieces_of_rest(self, texts, offsets):
+        texts, short = (texts, None) if self._has_steps else self._prepare(texts)
+        if offsets:
+            texts, origins = self._normalizer.normalize_with_offsets(texts)
+        else:
+            texts = self._normalizer.normalize(texts)
+        if self._normal:
+            parts = self._normal.split(texts)
+            pieces = join(parts, *self._pieces_of_words(parts.rest, short, offsets))
+        else:
+            pieces = self._pieces_of_words(texts, short, offsets)
+        return (pieces[0], *original_offsets(origins, *pieces[1:])) if offsets else pieces
+
+    def _prepare(self, texts):
+        """Replaces final sigmas, without changing byte counts, and checks that no word is too long."""
+        plain = _all_match(texts, self._plain)
+
+        def look_closer():
+            short = _all_match(texts, self._short_words)
+            return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
+
+        return tf.cond(plain, lambda: (texts, plain), look_closer)
+
+    def _pieces_of_words(self, texts, short, offsets):
+        """Tokenizes normalized texts, optionally with offsets into them."""
+
+        def tokenize(texts):
+            return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
+
+        if self._has_steps:
+            return self._pieces_of_parts(self._pre_tokenizer(texts), offsets)
+        if self._chinese:
+            pieces = tokenize(texts)
+        else:
+            parts = _split_words(texts)
+            pieces = join(parts, *tokenize(parts.rest))
+        return tf.cond(short, lambda: tuple(pieces), lambda: self._limit_words(*pieces))
+
+    def _pieces_of_parts(self, parts, offsets):
+        """Tokenizes words; those of too many characters are [UNK]."""
+        is_long = tf.strings.length(parts.rest, "UTF8_CHAR") > self._longest
+        words = tf.where(is_long, "\1", parts.rest)  # In no text: the normalizer replaces it.
+        if not offsets:
+            return join(parts, self._wordpiece.tokenize(words))
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(words)
+        rows = ids.value_rowids()
+        whole = tf.gather(tf.cast(tf.strings.length(parts.rest), ends.dtype), rows)
+        ends = ends.with_values(tf.where(tf.gather(is_long, rows), whole, ends.values))
+        return join(parts, ids, starts, ends)
+
+    def _limit_words(self, ids, *offsets):
+        """Replaces words of too many characters by [UNK]."""
+        is_continuation = tf.gather(self._is_continuation, ids.values)
+        word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
+        long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
+        values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
+        if offsets:
+            starts, ends = offsets
+            last = tf.gather(tf.math.segment_max(ends.values, word), word)
+            values += [starts, ends.with_values(tf.where(long, last, ends.values))]
+        return select(~(long & is_continuation), *values)
+
+
+def _bert_normalizer(lowercase, strip_accents):
+    """Creates tf-text's normalizer."""
+    # Imported lazily: `import keras_bert` loads this file to register the preprocessor, and must stay fast.
+    import tensorflow_text
+
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    model = normalization.model(bool(lowercase), bool(strip_accents))
+    return tensorflow_text.FastBertNormalizer(model_buffer=constant(model, tf.uint8))
+
+
+def _wordpiece(pieces, most_bytes, split=True):
+    """Creates tf-text's WordPiece, which splits texts into words if `split`."""
+    import tensorflow_text
+
+    return tensorflow_text.FastWordpieceTokenizer(
+        pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32, no_pretokenization=not split
+    )
+
+
+def _split_words(texts):
+    """Splits normalized texts into words at white space and punctuation only."""
+    import tensorflow_text
+
+    words, starts, ends = tensorflow_text.regex_split_with_offsets(texts, rf"\s+|{_PUNCTUATION}", _PUNCTUATION)
+    no_token = tf.zeros_like(words.values, tf.bool)
+    return Parts(words.row_splits, words.values, no_token, tf.zeros([0], tf.int32), starts.values, ends.values)
+
+
+def _all_match(texts, pattern):
+    return tf.reduce_all(tf.strings.regex_full_match(texts, pattern))
