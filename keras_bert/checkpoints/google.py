@@ -12,6 +12,7 @@ from keras_bert.checkpoints.weight_files import has_weights
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.registry import head_named
+from keras_bert.layers.registry import positions_named
 from keras_bert.metadata import Metadata
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
@@ -101,7 +102,7 @@ def write(description, metadata, directory):
 
 def _check(description, vocabulary):
     """Raises where Google's format cannot represent the model or the vocabulary."""
-    if description.causal or description.positions != "learned":
+    if description.causal or not positions_named(description.positions).is_plain:
         raise ValueError(
             "Google's format can only represent a bidirectional encoder with learned positions. "
             f"Received: causal={description.causal}, positions={description.positions!r}; "

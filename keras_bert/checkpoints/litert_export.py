@@ -13,6 +13,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.runtimes import check_runtime
+from keras_bert.layers.registry import positions_named
 from keras_bert.text.signatures import on_ids
 
 _FILE = "model.tflite"
@@ -69,7 +70,7 @@ def export_litert(
 
 
 def _check_lengths(lengths, description):
-    limit = None if description.positions == "none" else description.config.max_position_embeddings
+    limit = positions_named(description.positions).limit(description.config)
     if lengths is not None and (
         not isinstance(lengths, list | tuple)
         or not lengths

@@ -21,6 +21,7 @@ from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.imports import naming_extras
 from keras_bert.layers.quantization import undrawn_weights
+from keras_bert.layers.registry import positions_named
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
@@ -159,7 +160,7 @@ class LoadedModels:
                 f"{name} has no vocabulary. Expected vocab.txt or tokenizer.json in its folder, "
                 "load(..., tokenizer=folder) with those of another one, or a `TextPreprocessor` of your own"
             )
-        if sequence_length > limit and self.positions == "learned":
+        if sequence_length > limit and positions_named(self.positions).has_table:
             raise ValueError(
                 f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
                 f"Received: sequence_length={sequence_length}"

@@ -8,7 +8,7 @@ import re
 
 from keras_bert.checkpoints.folder import CONFIG
 from keras_bert.checkpoints.tensor_bundle import open_bundle
-from keras_bert.checkpoints.tensors import POSITIONS, Checkpoint, Tensor, head_of_tensors
+from keras_bert.checkpoints.tensors import POSITION_TABLE, Checkpoint, Tensor, head_of_tensors
 from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.text.vocabulary import Vocabulary
@@ -19,7 +19,7 @@ _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOWERCASE = f"do_lower_case{_SUFFIX}"
 _DENSE = ("weight", "bias")
 _TABLE = "embeddings.word_embeddings.weight"
-_TABLES = (_TABLE, POSITIONS, "embeddings.token_type_embeddings.weight")
+_TABLES = (_TABLE, POSITION_TABLE, "embeddings.token_type_embeddings.weight")
 # Parts of a block in the order of a SavedModel, by the paths of their layers.
 _BLOCK = {
     "_attention_layer/_query_dense": "attention.self.query",

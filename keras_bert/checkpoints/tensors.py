@@ -16,10 +16,11 @@ import numpy as np
 from keras_bert.config import BertConfig
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.imports import naming_extras
+from keras_bert.layers.positions import TABLE as POSITION_TABLE
+from keras_bert.layers.registry import positions_named
 from keras_bert.metadata import Metadata
 
 _LOG = logging.getLogger("keras_bert")
-POSITIONS = "embeddings.position_embeddings.weight"
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 _SELF = "attention.self"  # A layer whose columns are those of query, key and value.
@@ -30,7 +31,7 @@ SIZES = {
     "vocab_size": ("embeddings.word_embeddings.weight", 0),
     "embedding_size": ("embeddings.word_embeddings.weight", 1),
     "hidden_size": ("encoder.layer.0.attention.output.dense.weight", 0),
-    "max_position_embeddings": (POSITIONS, 0),
+    "max_position_embeddings": (POSITION_TABLE, 0),
     "type_vocab_size": ("embeddings.token_type_embeddings.weight", 0),
     "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
 }
@@ -97,8 +98,7 @@ def slots(description):
         parts["embeddings.token_type_embeddings.weight"] = embeddings.segment_table
     if config.embedding_size:
         parts["embeddings.projection"] = embeddings.projection
-    if description.positions == "learned":
-        parts[POSITIONS] = embeddings.position_table
+    parts |= positions_named(description.positions).tensors(layers)
     for index in range(config.num_hidden_layers):
         name, block = f"encoder.layer.{index}", layers[f"block_{index}"]
         parts |= {
@@ -157,12 +157,18 @@ def head_of_tensors(tensors):
 def tensors_of(description):
     """Returns all tensors of a model by name, float32. Fixed positions are included for other programs."""
     tensors = {slot.name: slot.value() for slot in slots(description)}
-    if description.positions != "learned":
-        tensors[POSITIONS] = keras.ops.convert_to_numpy(description.layers["embeddings"].fixed_positions())
+    fixed = _fixed_positions(description)
+    if fixed is not None:
+        tensors[POSITION_TABLE] = keras.ops.convert_to_numpy(fixed)
     return tensors
 
 
-def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSITIONS):
+def _fixed_positions(description):
+    """Returns the table of positions that is no weight of the model, or `None`."""
+    return positions_named(description.positions).fixed_table(description.layers["embeddings"])
+
+
+def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSITION_TABLE):
     """Raises if the sizes of a config are not those of the tensors, before a model of any size is built.
 
     `sizes` and `layers` have the keys of the config: tables and axes of this size, prefixes of layers of this number.
@@ -203,8 +209,8 @@ def check_known(checkpoint, description):
     """Raises if the checkpoint contains a tensor that neither the model nor a head has."""
     # A model may lack the pooler. Old versions of transformers wrote a buffer.
     known = {slot.name for slot in slots(description)} | POOLER_TENSORS | {"embeddings.position_ids"}
-    if description.positions != "learned":
-        known.add(POSITIONS)
+    if _fixed_positions(description) is not None:
+        known.add(POSITION_TABLE)
     unknown = [tensor for name, tensor in checkpoint.tensors.items() if name not in known and not is_of_head(name)]
     if unknown:
         raise ValueError(

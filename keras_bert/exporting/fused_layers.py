@@ -70,7 +70,7 @@ def for_size(rows, few, many):
     return tf.cond(tf.shape(rows)[0] < _FEW, few, many)
 
 
-def attend(layer, project, output, hidden, attention_mask=None, **training):
+def attend(layer, project, output, hidden, attention_mask=None, score_bias=None, **training):
     """Computes self-attention in bfloat16; `project` and `output` are its products, functions of rows."""
     batch, length, width = tf.unstack(tf.shape(hidden))
     size = layer.hidden_size // layer.num_heads
@@ -78,6 +78,8 @@ def attend(layer, project, output, hidden, attention_mask=None, **training):
     heads = tf.reshape(projected, [batch, length, 3, layer.num_heads, size])
     query, key, value = tf.unstack(tf.transpose(heads, (2, 0, 3, 1, 4)))  # Each (batch, heads, length, size).
     scores = tf.matmul(query, key, transpose_b=True) * tf.cast(size**-0.5, tf.bfloat16)
+    if score_bias is not None:
+        scores += tf.cast(score_bias, tf.bfloat16)
     if attention_mask is not None:
         scores += tf.cast(attention_bias(attention_mask), tf.bfloat16)
     probabilities = tf.nn.softmax(scores)

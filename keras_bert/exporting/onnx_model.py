@@ -10,6 +10,7 @@ from onnx import TensorProto, checker, helper, numpy_helper
 from keras_bert import layers
 from keras_bert.heads.registry import answering, head_named
 from keras_bert.layers.masks import FORBIDDEN
+from keras_bert.layers.registry import positions_named
 from keras_bert.models.encoder import run_encoder
 from keras_bert.version import __version__
 
@@ -106,8 +107,8 @@ def embeddings(graph, ids, segment_ids, table, layer, position_ids=None):
     if layer.num_segments:
         segments = graph.weight(layer.segment_table, "embeddings/segments")
         hidden = add("Add", hidden, add("Gather", segments, segment_ids if layer.num_segments > 1 else 0))
-    if layer.positions != "none":
-        places = layer.position_table if layer.positions == "learned" else layer.fixed_positions()
+    places = positions_named(layer.positions).table(layer)
+    if places is not None:
         # The optimizer expects a position for each id, although the rows of a batch have the same.
         each = position_ids or add("Expand", add("Unsqueeze", graph.positions(ids), [0]), add("Shape", ids))
         hidden = add("Add", hidden, add("Gather", graph.weight(places, "embeddings/positions"), each))
@@ -126,9 +127,12 @@ def attention_mask(graph, layer, name, padding_mask):
     return add("Mul", add("Sub", 1.0, real), FORBIDDEN)
 
 
-def block(graph, layer, name, hidden, attention_mask):
+def block(graph, layer, name, hidden, attention_mask, score_bias=None):
     """A `TransformerBlock`."""
-    attended = attention(graph, hidden, attention_mask, layer.attention, f"{layer.name}/attention")
+    bias = attention_mask
+    if score_bias is not None:
+        bias = graph.add("Add", score_bias, attention_mask)
+    attended = attention(graph, hidden, bias, layer.attention, f"{layer.name}/attention")
     hidden = graph.layer_norm(graph.add("Add", attended, hidden), layer.attention_norm, f"{layer.name}/attention_norm")
     feed_forward = layer.feed_forward
     inner = graph.dense(hidden, feed_forward.intermediate_dense, f"{layer.name}/intermediate")
@@ -164,7 +168,8 @@ def build_onnx(model, description):
     """
     graph, inputs = Graph(), {name: name for name in model.input}
     head, axes = head_named(description.head), answering(description.head).axes
-    writers = _writers(graph, description.layers, head.onnx)
+    own = {**positions_named(description.positions).onnx, **head.onnx}
+    writers = _writers(graph, description.layers, own)
     rows = head.encoder_inputs(writers, inputs)
     encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
     if "pooler" in writers:
@@ -190,7 +195,7 @@ def _dimensions(free, tensor):
 
 
 def _writers(graph, sources, own):
-    """Returns functions in place of layers, which add them to a graph, on names of tensors; `own` are a head's."""
+    """Returns functions in place of layers, which add them to a graph, on names of tensors; `own` are those by name."""
     writers = {}
     for name in sources.keys() - {"token_embedding", "embeddings"}:
         layer = sources[name]

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_bert.exporting.verification import TOLERANCES, compare, scale_of
 from keras_bert.heads.registry import answering
+from keras_bert.layers.registry import positions_named
 
 _ANY_LENGTH = ((1, 1), (3, 17), (2, 64))  # Rows and lengths of the probes of a model for any length.
 _ROWS = (1, 3)  # Those of a model for one length.
@@ -75,7 +76,8 @@ def probes(model, description, length=None):
 
 def _limit(description):
     """Returns the maximum length of a probe."""
-    return np.inf if description.positions == "none" else description.config.max_position_embeddings
+    limit = positions_named(description.positions).limit(description.config)
+    return np.inf if limit is None else limit
 
 
 def _probe(model, description, rows, length):

@@ -34,6 +34,8 @@ class MultiHeadAttention(Composite):
             allowed. Defaults to `None`.
         memory: `(batch, key length, hidden_size)`, only with `cross_attention`.
         positions: integers `(batch, count)`, the only positions to compute; `None`, the default, for all of them.
+        score_bias: `(1 or batch, num_heads, length, key length)`, added to the scores, such as a `PositionBias`.
+            Defaults to `None`.
         seed: dropout seed, see `Dropout`. Defaults to `None`.
         return_probabilities: bool, whether the probabilities are needed. Defaults to `True`.
         training: bool, whether to apply dropout.
@@ -75,6 +77,7 @@ class MultiHeadAttention(Composite):
         attention_mask=None,
         memory=None,
         positions=None,
+        score_bias=None,
         seed=None,
         return_probabilities=True,
         training=None,
@@ -82,10 +85,11 @@ class MultiHeadAttention(Composite):
         query, key, value = self.project(hidden, memory)
         if positions is not None:
             query, hidden, attention_mask = self._at(positions, query, hidden, attention_mask)
+            score_bias = self._bias_at(positions, score_bias)
         # XLA cannot compute the kernel in float16 on CPUs.
         if _FUSED and self.compute_dtype != "float16" and not return_probabilities and not (training and self.dropout):
-            return self._fused(query, key, value, hidden, attention_mask), None
-        return self.attend(query, key, value, hidden, attention_mask, seed, training)
+            return self._fused(query, key, value, hidden, attention_mask, score_bias), None
+        return self.attend(query, key, value, hidden, attention_mask, seed, training, score_bias)
 
     def _at(self, positions, query, hidden, attention_mask):
         """Returns query, input and mask of some positions."""
@@ -98,19 +102,34 @@ class MultiHeadAttention(Composite):
         query = ops.reshape(of_heads, (batch, self.num_heads, ops.shape(positions)[1], size))
         return query, take_positions(hidden, positions), attention_mask
 
-    def _fused(self, query, key, value, hidden, attention_mask):
+    def _bias_at(self, positions, score_bias):
+        """Returns the rows of `score_bias` for some positions."""
+        if score_bias is None:
+            return None
+        batch, count = ops.shape(positions)
+        _, heads, length, keys = ops.shape(score_bias)
+        of_heads = ops.broadcast_to(score_bias, (batch, heads, length, keys))
+        of_heads = ops.reshape(of_heads, (batch * heads, length, keys))
+        of_heads = take_positions(of_heads, ops.repeat(positions, heads, axis=0))
+        return ops.reshape(of_heads, (batch, heads, count, keys))
+
+    def _fused(self, query, key, value, hidden, attention_mask, score_bias):
         batch, length, _ = ops.shape(hidden)
         query, value = (ops.transpose(part, (0, 2, 1, 3)) for part in (query, value))  # (batch, length, heads, size)
         key = ops.transpose(key, (0, 3, 1, 2))
         if attention_mask is not None:  # cuDNN does not broadcast the mask along the query.
             attention_mask = ops.broadcast_to(attention_mask, (batch, 1, length, ops.shape(key)[1]))
-        context = ops.dot_product_attention(query, key, value, mask=attention_mask, scale=self._scale)
+        if score_bias is not None:
+            score_bias = ops.cast(score_bias, query.dtype)
+        context = ops.dot_product_attention(query, key, value, bias=score_bias, mask=attention_mask, scale=self._scale)
         return self.output_dense(ops.reshape(context, ops.shape(hidden)))
 
-    def attend(self, query, key, value, hidden, attention_mask=None, seed=None, training=None):
+    def attend(self, query, key, value, hidden, attention_mask=None, seed=None, training=None, score_bias=None):
         """Returns the result of `call` for `hidden`, the input of the query, from the results of `project`."""
         scores = ops.matmul(query * self._scale, key)
         scores = ops.cast(scores, "float32")
+        if score_bias is not None:
+            scores = scores + ops.cast(score_bias, "float32")
         if attention_mask is not None:
             scores = scores + attention_bias(attention_mask)
         # Keras warns about a softmax over a single value, which occurs for a sequence of one token.

@@ -9,6 +9,7 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import expect_at_most
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.quantization import Quantizable, Unquantized
+from keras_bert.layers.registry import positions_named
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -79,7 +80,7 @@ class BertEmbeddings(Composite):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_choice("positions", positions, ("learned", "sinusoid", "none"))
+        positions_named(positions)  # Raises an error.
         self.hidden_size = hidden_size
         self.max_length = max_length
         self.num_segments = num_segments
@@ -93,33 +94,33 @@ class BertEmbeddings(Composite):
         self.projection = output_size and self.make_dense(output_size, "projection")
 
     def build(self, tokens_shape):
-        def table(rows, name):
-            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
-            return self.add_weight(shape=(rows, self.hidden_size), initializer=initializer, name=name)
-
         if self.num_segments:
-            self.segment_table = table(self.num_segments, "segment_embeddings")
-        if self.positions == "learned":
-            self.position_table = table(self.max_length, "position_embeddings")
+            self.segment_table = self.add_weight(
+                shape=(self.num_segments, self.hidden_size),
+                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+                name="segment_embeddings",
+            )
+        positions_named(self.positions).build(self)
         self.norm.build((None, None, self.hidden_size))
         if self.projection:
             self.projection.build((None, None, self.hidden_size))
 
     def call(self, tokens, segment_ids, position_ids=None, training=None, inference=False):
-        if self.positions != "none" and position_ids is None:
+        positions = positions_named(self.positions)
+        if positions.is_limited and position_ids is None:
             tokens = check_length(tokens, self.max_length)
         hidden = tokens
         if self.num_segments == 1:
             hidden = hidden + self.segment_table[0]
         elif self.num_segments:
             hidden = hidden + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
-        if self.positions != "none":
-            table = self.position_table if self.positions == "learned" else self.fixed_positions()
+        table = positions.table(self)
+        if table is not None:
             if position_ids is None:
-                positions = table[: ops.shape(tokens)[1]]
+                rows = table[: ops.shape(tokens)[1]]
             else:
-                positions = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
-            hidden = hidden + ops.cast(positions, hidden.dtype)
+                rows = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
+            hidden = hidden + ops.cast(rows, hidden.dtype)
         hidden = self.output_dropout(self.norm(hidden), training=False if inference else training)
         return self.projection(hidden) if self.projection else hidden
 
@@ -127,10 +128,8 @@ class BertEmbeddings(Composite):
         return (*tokens_shape[:-1], self.output_size or self.hidden_size)
 
     def fixed_positions(self):
-        """Returns the fixed position embeddings: sines in even columns and cosines in odd ones, or all zeros."""
-        if self.positions == "none":
-            return ops.zeros((self.max_length, self.hidden_size))
-        return sinusoids(ops.arange(self.max_length), self.hidden_size)
+        """Returns the position embeddings that are no weights, or `None`: sinusoids, or all zeros for no positions."""
+        return positions_named(self.positions).fixed_table(self)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -206,10 +205,7 @@ class ScaledEmbeddings(Composite):
         self.output_dropout = Dropout(dropout, name="dropout", **self.part_options)
 
     def build(self, tokens_shape):
-        if self.positions == "learned":
-            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
-            shape = (self.max_length, self.hidden_size)
-            self.position_table = self.add_weight(shape=shape, initializer=initializer, name="position_embeddings")
+        positions_named(self.positions).build(self)
 
     def call(self, tokens, training=None):
         tokens = check_length(tokens, self.max_length)
@@ -217,29 +213,17 @@ class ScaledEmbeddings(Composite):
 
     def step(self, tokens, position):
         """Returns the embeddings of tokens `(batch, rows, hidden_size)` that are all at one position."""
-        if self.positions == "learned":
-            return self._sum(tokens, ops.take(self.position_table, position, axis=0))
-        return self._sum(tokens, sinusoids(ops.reshape(position, (1,)), self.hidden_size))
+        return self._sum(tokens, positions_named(self.positions).row(self, position))
 
     def table(self):
         """Returns the position embeddings, `(max_length, hidden_size)`."""
-        if self.positions == "learned":
-            return self.position_table
-        return sinusoids(ops.arange(self.max_length), self.hidden_size)
+        return positions_named(self.positions).table(self)
 
     def _sum(self, tokens, positions):
         return tokens * self.hidden_size**0.5 + ops.cast(positions, tokens.dtype)
 
     def compute_output_shape(self, tokens_shape):
         return tokens_shape
-
-
-def sinusoids(positions, width):
-    """Returns the embeddings of positions (Vaswani et al., section 3.5): sines in even columns, cosines in odd ones."""
-    columns = ops.arange(width, dtype="float32")
-    even = columns - columns % 2
-    angles = ops.cast(positions, "float32")[:, None] / 10000 ** (even / width)
-    return ops.where(columns % 2 == 0, ops.sin(angles), ops.cos(angles))
 
 
 def check_length(tokens, limit):

@@ -61,28 +61,29 @@ def compiled(function):
 
 
 def remat(function):
-    """A `keras.remat` that does not leak deleted models, for a deterministic function of one tensor.
+    """A `keras.remat` that does not leak deleted models, for a deterministic function of tensors.
 
-    The result keeps only its argument for the backward pass, which calls `function` again; it may read variables.
+    The result keeps only its arguments for the backward pass, which calls `function` again; it may read variables.
     """
 
-    def wrapper(inputs):
+    def wrapper(*inputs):
         if not _in_graph():
-            return keras.remat(function)(inputs)
+            return keras.remat(function)(*inputs)
         with tf.GradientTape() as tape:
-            results = function(inputs)
+            results = function(*inputs)
         variables = tape.watched_variables()
 
         def backward(*upstream):
             with tf.GradientTape() as tape:
                 # Depends on the gradient; otherwise compilers would merge both copies of the operations.
-                again = inputs + tf.cast(_zero_after(upstream[0]), inputs.dtype)
+                again = [tensor + tf.cast(_zero_after(upstream[0]), tensor.dtype) for tensor in inputs]
                 tape.watch(again)
-                repeated = function(again)
-            return tape.gradient(tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
+                repeated = function(*again)
+            sources = [*again, *variables]
+            return tape.gradient(tf.nest.flatten(repeated), sources, upstream, tf.UnconnectedGradients.ZERO)
 
         # Convert here, where the caller's tapes record it.
-        tensors = [tf.convert_to_tensor(value) for value in (inputs, *variables)]
+        tensors = [tf.convert_to_tensor(value) for value in (*inputs, *variables)]
         return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
 
     return wrapper

@@ -74,6 +74,7 @@ class TransformerBlock(Composite):
         positions: integers `(batch, count)`, the only positions to compute, which see all others; `None`, the default,
             for all of them.
         return_attention_scores: bool, whether to also return the attention probabilities. Defaults to `False`.
+        score_bias: added to the attention scores, see `MultiHeadAttention`. Defaults to `None`.
         training: bool, whether to apply dropout.
         inference: bool, whether to never apply dropout, regardless of `training`. Defaults to `False`.
 
@@ -134,18 +135,26 @@ class TransformerBlock(Composite):
             part.build(shape)
 
     def call(
-        self, hidden, attention_mask=None, positions=None, return_attention_scores=False, training=None, inference=False
+        self,
+        hidden,
+        attention_mask=None,
+        positions=None,
+        return_attention_scores=False,
+        score_bias=None,
+        training=None,
+        inference=False,
     ):
         training = False if inference else training
         # Drawn outside `remat`, which would draw different seeds in the backward pass.
         dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
 
-        def forward(hidden):
+        def forward(hidden, score_bias=None):
             attended, scores = self.attention(
                 hidden,
                 attention_mask=attention_mask,
                 positions=positions,
+                score_bias=score_bias,
                 seed=seeds[0],
                 return_probabilities=return_attention_scores,
                 training=training,
@@ -158,10 +167,20 @@ class TransformerBlock(Composite):
             output = self.output_norm(attended + output)
             return (output, scores) if return_attention_scores else output
 
-        return (remat(forward) if self.remat else forward)(hidden)
+        inputs = [hidden]
+        if score_bias is not None:
+            inputs.append(score_bias)
+        return (remat(forward) if self.remat else forward)(*inputs)
 
     def compute_output_spec(
-        self, hidden, attention_mask=None, positions=None, return_attention_scores=False, training=None, inference=False
+        self,
+        hidden,
+        attention_mask=None,
+        positions=None,
+        return_attention_scores=False,
+        score_bias=None,
+        training=None,
+        inference=False,
     ):
         batch, length, width = hidden.shape
         count = length if positions is None else positions.shape[1]

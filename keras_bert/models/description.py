@@ -13,7 +13,7 @@ from keras_bert.config import BertConfig
 from keras_bert.models import graph_comparison
 
 # What a prefix, the name of an encoder, precedes.
-_LAYER = r"(token_embedding|positions|embeddings|attention_mask|block_\d+|pooler)"
+_LAYER = r"(token_embedding|positions|embeddings|attention_mask|position_bias|block_\d+|pooler)"
 _ENCODER_LAYER = f"(?={_LAYER}$)"
 
 BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"

@@ -14,6 +14,7 @@ from keras_bert.layers import (
     TokenEmbedding,
     TransformerBlock,
 )
+from keras_bert.layers.registry import POSITIONS, positions_named
 from keras_bert.models.description import BUILDERS, blocks_of, built, check_model, hint, layers_of, read
 from keras_bert.models.graph_comparison import Family
 
@@ -82,6 +83,9 @@ def build_encoder(
         name=f"{prefix}embeddings",
     )
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
+    position_bias = positions_named(positions).bias_layer(config, dtype=policy, name=f"{prefix}position_bias")
+    if position_bias is not None:
+        layers["position_bias"] = position_bias
     for index in range(config.num_hidden_layers):
         layers[f"block_{index}"] = _block(config, remat, policy, f"{prefix}block_{index}")
     pooled = config.hidden_size, initializer_range, causal, config.pooler_activation
@@ -104,9 +108,10 @@ def build_encoder(
 
 
 def _position_ids(config, positions, name):
-    if positions != "learned":
+    if not positions_named(positions).counts_from_padding:
+        expected = " or ".join(repr(each.name) for each in POSITIONS if each.counts_from_padding)
         raise ValueError(
-            "`positions` must be 'learned' for a config with `position_padding_id`. Received: "
+            f"`positions` must be {expected} for a config with `position_padding_id`. Received: "
             f"positions={positions!r}, position_padding_id={config.position_padding_id}"
         )
     return PositionIds(config.position_padding_id, config.max_position_embeddings, name=name)
@@ -142,6 +147,8 @@ def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_at
     tokens = layers["token_embedding"](inputs["token_ids"])
     states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
     options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}
+    if "position_bias" in layers:
+        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **positions)
     options |= {"return_attention_scores": True} if return_attention_scores else {}
     scores, blocks = [], blocks_of(layers)
     for block in blocks:

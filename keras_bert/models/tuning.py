@@ -4,7 +4,10 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.layers import BertEmbeddings, DecoderBlock, TokenEmbedding, TransformerBlock
+from keras_bert.layers.positions import PositionBias
 from keras_bert.layers.quantization import Quantizable
+
+_EMBEDDINGS = TokenEmbedding | BertEmbeddings | PositionBias
 
 
 def freeze_layers(model: keras.Model, count: int) -> None:
@@ -32,9 +35,7 @@ def freeze_layers(model: keras.Model, count: int) -> None:
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     check_frozen(count, blocks)
     for layer in layers:
-        if isinstance(layer, TokenEmbedding | BertEmbeddings) or (
-            isinstance(layer, TransformerBlock) and depths[id(layer)] <= count
-        ):
+        if isinstance(layer, _EMBEDDINGS) or (isinstance(layer, TransformerBlock) and depths[id(layer)] <= count):
             layer.trainable = False
 
 
@@ -75,7 +76,7 @@ def enable_lora(model: keras.Model, rank: int, *, alpha: float | None = None) ->
     blocks = [layer for layer in model._flatten_layers() if isinstance(layer, TransformerBlock)]
     _check_adaptable(model, blocks, rank, alpha)
     for layer in model._flatten_layers():
-        if isinstance(layer, TokenEmbedding | BertEmbeddings):
+        if isinstance(layer, _EMBEDDINGS):
             layer.trainable = False
     for block in blocks:
         _unfreeze(block)
@@ -107,7 +108,7 @@ def merge_lora(model: keras.Model) -> None:
     for layer in adapted:
         layer.merge_lora()
     for layer in layers:
-        if isinstance(layer, TokenEmbedding | BertEmbeddings | TransformerBlock):
+        if isinstance(layer, _EMBEDDINGS | TransformerBlock):
             _unfreeze(layer)
 
 

@@ -1,0 +1,12 @@
+"""The list of `Positions`, in the order in which messages name them."""
+
+from keras_bert.checks import check_choice
+from keras_bert.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidPositions
+
+POSITIONS: list[Positions] = [LearnedPositions(), SinusoidPositions(), NoPositions()]
+
+
+def positions_named(name: str) -> Positions:
+    """Returns the `Positions` of this name."""
+    check_choice("positions", name, [positions.name for positions in POSITIONS])
+    return next(positions for positions in POSITIONS if positions.name == name)
