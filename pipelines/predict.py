@@ -232,11 +232,18 @@ def _answered(arguments, rows, allowed, predict):
 
 
 def _print(arguments, parts):
-    is_first = True
+    """Prints answers as they come: a table has its header once."""
+    from keras_bert.tasks import prediction_files
+
+    header = None
     for _, texts, answers in parts:
-        for line in _lines(arguments, texts, answers, is_first):
+        table = prediction_files.table(answers)
+        lines = _lines(arguments, table, texts, answers)
+        if table and table[0] == header:
+            lines = itertools.islice(lines, 1, None)
+        header = table[0] if table else None
+        for line in lines:
             print(line, flush=True)
-        is_first = False
 
 
 def _write(arguments, parts):
@@ -265,15 +272,14 @@ def _wrong_inputs(arguments, names, allowed):
     return ValueError(f"{arguments.model} takes {expected}. Received: {' and '.join(names)}{hint}")
 
 
-def _lines(arguments, rows, answers, is_first):
-    """Yields the lines to print; arguments have lines to read rather than JSON."""
+def _lines(arguments, table, rows, answers):
+    """Yields the lines to print, those of the table if there is one; arguments have lines to read rather than JSON."""
     from keras_bert.tasks import prediction_files
 
-    table = prediction_files.table(answers)
     if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
         table = prediction_files.with_texts(table, rows)
     if table:
-        yield from table if is_first else table[1:]
+        yield from table
         return
     for row, answer in zip(rows, answers, strict=True):
         if arguments.positional or arguments.question:

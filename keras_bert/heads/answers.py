@@ -5,7 +5,8 @@ Without Keras, so that a program that asks a server starts at once.
 
 import numpy as np
 
-from keras_bert.text.token_counts import split_counts, with_counts
+from keras_bert.heads.answer_forms import are_scores
+from keras_bert.text.token_counts import RESERVED, split_counts, with_counts
 
 CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _NONE = -1e30  # Lower scores of spans mean "none".
@@ -21,6 +22,8 @@ def each_text(answer, outputs, rows, n_best=None):
     answers = []
     for index, row in enumerate(rows):
         found = answer({name: values[index] for name, values in outputs.items()}, row, n_best)
+        if not isinstance(found, dict):
+            raise ValueError(f"`answer` of a head must return a dict, the fields by name. Received: {found!r:.100}")
         if counts:
             found = with_counts(found, {name: int(values[index]) for name, values in counts.items()})
         answers.append(found)
@@ -28,9 +31,12 @@ def each_text(answer, outputs, rows, n_best=None):
 
 
 def flat(answer):
-    """Returns an answer with a field `score_...` for each class in place of the dict `scores`, for tables."""
+    """Returns an answer with a field `score_...` for each class in place of the dict `scores`, for tables.
+
+    `scores` that are not a dict of numbers stay as they are.
+    """
     scores = answer.get("scores")
-    if not isinstance(scores, dict):
+    if not are_scores(scores) or any(f"score_{label}" in answer for label in scores):
         return answer
     columns = {}
     for name, value in answer.items():
@@ -49,6 +55,20 @@ def of_outputs(names):
 def add_outputs(names, convert):
     """Adds what converts the outputs of signatures that have these."""
     _BY_OUTPUTS[:] = [(set(names), convert), *(known for known in _BY_OUTPUTS if known[0] != set(names))]
+
+
+def check_outputs(names):
+    """Raises for names of outputs that do not tell the signatures of a head from those of other heads."""
+    if any(name in RESERVED for name in names):
+        owner = "numbers of tokens"
+    elif BUILT_IN_OUTPUTS.issuperset(names):
+        owner = "built-in heads"
+    else:
+        return
+    raise ValueError(
+        "`outputs` of a head must be names of outputs that only its signatures have, and none of "
+        f"{', '.join(RESERVED)}. Received: outputs={tuple(names)}, names of {owner}"
+    )
 
 
 def classes(output, row, n_best):
@@ -154,6 +174,15 @@ def strings(values):
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
 
 
+# The names of all outputs of the signatures of built-in heads.
+BUILT_IN_OUTPUTS = frozenset(
+    {
+        *("label", "labels", "probabilities", "predicted", "logits", "value", "embedding", "choice"),
+        *("entities", "entity_types", "entity_scores", "entity_starts", "entity_ends", "entity_count"),
+        *("tokens", "tags", "scores", "starts", "ends", "token_count", "replaced", "mask_count"),
+        *("answer", "answers", "probability", "score", "start", "end", "null_score"),
+    }
+)
 # The outputs that tell what a signature answers, and what converts its answers.
 _BY_OUTPUTS = [
     ({"labels", "probabilities"}, classes),

@@ -70,6 +70,8 @@ def register_head(head: type[Head] | Head) -> type[Head] | Head:
                 f"`{name}` of a head must be new. Received: {name}={getattr(new, name)!r}, which {_place(taken)} has"
             )
     _check_layer(new.layer, others)
+    if new.outputs:
+        answers.check_outputs(new.outputs)
     HEADS[:] = [*others, new]
     if new.outputs:
         answers.add_outputs(new.outputs, new.answer)

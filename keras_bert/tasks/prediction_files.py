@@ -14,6 +14,7 @@ from keras_bert.data import in_memory
 from keras_bert.data.sources import Place, source
 from keras_bert.data.text_files import as_text, is_blank
 from keras_bert.files import LinesFile, json_text
+from keras_bert.heads.answer_forms import form_of
 from keras_bert.heads.answers import flat
 from keras_bert.tasks.classification.predictions import (
     multi_label_table,
@@ -175,18 +176,31 @@ def _fitting(parts, allowed):
 
 def table(answers):
     """Returns tab-separated lines with a header for answers with classes or a single number; `None` for others."""
+    forms = {form_of(answer) for answer in answers}
+    if forms == {"class"} or forms == {"classes"}:
+        return _class_table(answers, several=forms == {"classes"})
     first = without_counts(answers[0])
-    if isinstance(first.get("scores"), dict):
-        labels, probabilities = list(first["scores"]), np.array([list(answer["scores"].values()) for answer in answers])
-        if "label" in first:
-            return probabilities_table(probabilities, labels)
-        chosen = [[label in answer["labels"] for label in labels] for answer in answers]
-        return multi_label_table(chosen, labels, probabilities)
-    name = next(iter(first))
-    if len(first) == 1 and isinstance(first[name], float):
+    name = next(iter(first), None)
+    if all(_is_number(name, without_counts(answer)) for answer in answers):
         numbers = np.array([[answer[name]] for answer in answers])
         return [name, *predictions_table(numbers, [])[1:]]
     return None
+
+
+def _class_table(answers, several):
+    """Returns the lines of `table` for answers with the scores of all classes; `None` if some lack a class."""
+    labels = list(answers[0]["scores"])
+    if any(list(answer["scores"]) != labels for answer in answers):
+        return None
+    probabilities = np.array([list(answer["scores"].values()) for answer in answers])
+    if not several:
+        return probabilities_table(probabilities, labels)
+    chosen = [[label in answer["labels"] for label in labels] for answer in answers]
+    return multi_label_table(chosen, labels, probabilities)
+
+
+def _is_number(name, answer):
+    return answer.keys() == {name} and isinstance(answer[name], float)
 
 
 def json_line(row, answer, keep=False):
@@ -294,38 +308,46 @@ def _one_line(text):
 
 
 def _rounded(value):
-    """Returns nested values for JSON, with numbers of six significant digits."""
+    """Returns nested values for JSON, with numbers of six significant digits; answers may have values of NumPy."""
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
-    if isinstance(value, np.ndarray | list):
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
         return [_rounded(part) for part in value]
-    return float(f"{value:.6g}") if isinstance(value, float | np.floating) else value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def readable(row, answer):
-    """Returns an answer as lines to read: tab-separated, scores first."""
-    match answer:
-        case {"entities": []}:
-            return ["no entities"]
-        case {"entities": found}:
-            return [f"{one['score']:.4f}\t{one['label']}\t{quoted(one['text'])}" for one in found]
-        case {"answer": _}:
+    """Returns an answer as lines to read: tab-separated, scores first; one without a form of its own as JSON."""
+    match form_of(answer):
+        case "entities":
+            found = answer["entities"]
+            return [f"{one['score']:.4f}\t{one['label']}\t{quoted(one['text'])}" for one in found] or ["no entities"]
+        case "span" if "context" in row:
             found = [one for one in answer.get("answers") or [answer] if one["answer"]]
             return [line for one in found for line in _answer(row["context"], one)] or ["no answer"]
-        case {"fills": []} if "[MASK]" in row["text"]:
-            return ["the [MASK] is beyond the longest text that the model takes"]
-        case {"fills": []}:
-            return ["no [MASK]; write [MASK] in the text"]
-        case {"fills": masks}:
-            return ["\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills) for fills in masks]
-        case {"choice": _, "scores": scores}:
+        case "fills" if "text" in row:
+            return _fills(row["text"], answer["fills"])
+        case "choice" if len(row.get("choices", ())) == len(answer["scores"]):
+            scores = answer["scores"]
             order = sorted(range(len(scores)), key=lambda index: -scores[index])
             return [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
-        case {"translations": found}:
-            return [f"{one['score']:.4f}\t{one['translation']}" for one in found]
-        case {"translation": text}:
-            return [text]
+        case "translation" if "translations" in answer:
+            return [f"{one['score']:.4f}\t{one['translation']}" for one in answer["translations"]]
+        case "translation":
+            return [answer["translation"]]
     return [json_line(row, answer)]
+
+
+def _fills(text, masks):
+    if masks:
+        return ["\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills) for fills in masks]
+    if "[MASK]" in text:
+        return ["the [MASK] is beyond the longest text that the model takes"]
+    return ["no [MASK]; write [MASK] in the text"]
 
 
 def _answer(context, found):

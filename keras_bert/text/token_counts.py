@@ -13,11 +13,18 @@ import numpy as np
 _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
+RESERVED = (READ, _OTHER_NAME)  # Names that no output and no field of an answer may have.
 _COLLECTED = contextvars.ContextVar("collected", default=None)
 
 
 def with_counts(values, counts):
     """Adds the counts, a dict with `tokens` and `tokens_read`, to the outputs of a signature or to an answer."""
+    for name in RESERVED:
+        if name in values:
+            raise ValueError(
+                "`tokens_read` and `text_tokens` are numbers of tokens, which are added to all answers. Expected other "
+                f"names of the outputs and of the fields of an answer. Received: {name!r} among {', '.join(values)}"
+            )
     name = _OTHER_NAME if TOKENS in values else TOKENS
     return {**values, name: counts[TOKENS], READ: counts[READ]}
 

@@ -9,10 +9,11 @@ from tests import documents
 from tests.extending.conftest import FOLDER
 
 GUIDE = documents.ROOT / "docs" / "guides" / "extending.md"
+FILES = ["ordinal_head.py", "relations_task.py"]
 PUBLIC = {"dataclasses", "keras", "numpy", "tensorflow", "keras_bert", "keras_bert.tasks"}
 
 
-@pytest.mark.parametrize("name", ["ordinal_head.py", "relations_task.py"])
+@pytest.mark.parametrize("name", [*FILES, "two_outputs_head.py"])
 def test_the_file_is_a_users(name):
     source = (FOLDER / name).read_text()
     nodes = list(ast.walk(ast.parse(source)))
@@ -21,5 +22,9 @@ def test_the_file_is_a_users(name):
     assert modules <= PUBLIC
     names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
     assert {each.split(".")[1] for each in names if each.startswith("keras_bert.")} <= {*keras_bert.__all__}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_file_is_in_the_guide(name):
     (block,) = [block for block in documents.blocks(GUIDE) if block.title == name]
-    assert block.code == source
+    assert block.code == (FOLDER / name).read_text()

@@ -1,0 +1,209 @@
+"""A head with two outputs and answers of its own, in a user's file, at the edges of the package."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import scipy.special
+
+import keras_bert
+from keras_bert.heads.answers import each_text, flat, of_outputs
+from keras_bert.heads.registry import HEADS
+from keras_bert.tasks import prediction_files
+from keras_bert.text.token_counts import with_counts
+from tests.extending.conftest import registered
+from tests.pipelines.programs import call
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+LABELS = ["sport", "politics", "art"]
+PLUGIN = "--plugins=two_outputs_head"
+TEXTS = ["a b", "c d e f", "g"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user():
+    """The module with the head, which is registered during these tests alone."""
+    with registered("two_outputs_head") as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
+def model(user, config):
+    model = user.Topics().build(keras_bert.build_encoder(config), num_classes=3, num_subcategories=5)
+    for name in ("category", "subcategory"):  # Texts have different answers.
+        kernel = model.get_layer(name).kernel
+        kernel.assign(np.random.default_rng(0).normal(size=kernel.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(model, pieces, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("topics") / "model"
+    keras_bert.save(model, folder, pieces, labels=LABELS, sequence_length=20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(folder):
+    return keras_bert.load(folder)
+
+
+def expected(model, pieces):
+    """The answers by the formula."""
+    inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(TEXTS)
+    outputs = model(inputs, training=False)
+    category, subcategory = (scipy.special.softmax(outputs[name], -1) for name in ("category", "subcategory"))
+    answers = []
+    for row, other in zip(category, subcategory, strict=True):
+        answers.append(
+            {
+                "category": LABELS[row.argmax()],
+                "subcategory": int(other.argmax()),
+                "scores": {"category": pytest.approx(row, abs=1e-5), "subcategory": pytest.approx(other, abs=1e-5)},
+            }
+        )
+    return answers
+
+
+def without_counts(answers):
+    return [{name: answer[name] for name in ("category", "subcategory", "scores")} for answer in answers]
+
+
+def test_predict(bert, model, pieces):
+    assert without_counts(bert.predict(TEXTS)) == expected(model, pieces)
+
+
+def test_predict_at_the_shell(bert, folder, model, pieces, tmp_path):
+    """Each answer has all its fields: printed, as lines of JSON and as tables, for arguments and for files."""
+    wanted = expected(model, pieces)
+    printed = json.loads(call("pipelines.predict", f"--model={folder}", PLUGIN, TEXTS[0]))
+    assert printed["text"] == TEXTS[0]
+    assert without_counts([printed]) == wanted[:1]
+    assert (printed["tokens"], printed["tokens_read"]) == (4, 4)
+    (tmp_path / "texts.csv").write_text("text,id\n" + "".join(f"{text},{text[0]}\n" for text in TEXTS))
+    flags = [f"--model={folder}", PLUGIN, f"--input={tmp_path}/texts.csv", "--batch_size=2"]
+    lines = [json.loads(line) for line in call("pipelines.predict", *flags).splitlines()]
+    assert without_counts(lines) == wanted
+    call("pipelines.predict", *flags, f"--output={tmp_path}/answers.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert without_counts(lines) == wanted
+    assert [line["id"] for line in lines] == ["a", "c", "g"]
+    for name, delimiter in (("answers.csv", ","), ("answers.tsv", "\t")):
+        call("pipelines.predict", *flags, f"--output={tmp_path}/{name}")
+        with open(tmp_path / name, newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=delimiter))
+        assert [*rows[0]] == ["text", "id", "category", "subcategory", "scores", "tokens", "tokens_read"]
+        for row, answer in zip(rows, wanted, strict=True):
+            assert (row["category"], int(row["subcategory"])) == (answer["category"], answer["subcategory"])
+            assert json.loads(row["scores"]) == answer["scores"]
+    pytest.importorskip("pandas")
+    assert [*bert.predict(TEXTS, as_frame=True)["scores"]] == [answer["scores"] for answer in wanted]
+
+
+OTHERS = [
+    # A guest's own field beside those of a class; another class than that of the highest score; other scores.
+    {"label": "a", "score": 0.75, "scores": {"a": 0.75, "b": 0.25}, "reason": ["x", {"y": np.float32(0.5)}]},
+    {"label": "b", "score": 0.25, "scores": {"a": 0.75, "b": 0.25}},
+    {"label": "a", "score": 0.75, "scores": [0.75, 0.25]},
+    {"labels": ["a"], "scores": {"a": {"low": 0.5, "high": 1.0}}},
+    {"labels": ["a"], "scores": np.array([0.5, 0.25])},
+    {"entities": [{"text": "a", "label": "x", "start": 0, "end": 1, "score": 0.5, "id": np.int64(3)}]},
+    {"entities": 3},
+    {"answer": "a", "start": 1, "end": 2, "table": (1, 2)},
+    {"answer": "a", "start": 1, "end": 2},
+    {"fills": ["a"]},
+    {"choice": 1, "scores": [0.25, 0.75]},
+    {"translation": "a", "language": "de"},
+    {"tokens": 3, "depth": 0.5},
+    {"correct": True},
+]
+
+
+@pytest.mark.parametrize("answer", OTHERS, ids=lambda answer: "-".join(answer))
+def test_answers_with_names_of_built_in_fields(tmp_path, answer):
+    """They are shown as they are, without what the names mean in answers of another form."""
+    counted = with_counts(answer, {"tokens": 4, "tokens_read": 4})
+    assert prediction_files.table([counted]) is None
+    plain = json.loads(json.dumps(answer, default=lambda value: value.tolist()))
+    (line,) = prediction_files.readable({"text": "a b"}, counted)
+    assert json.loads(line) == {"text": "a b", **with_counts(plain, {"tokens": 4, "tokens_read": 4})}
+    prediction_files.write(tmp_path / "answers.csv", [(None, {"text": "a b"}, counted)], ",")
+    with open(tmp_path / "answers.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    shown = flat(plain)
+    assert {name: row[name] for name in shown} == {
+        name: value if isinstance(value, str) else json.dumps(value) for name, value in shown.items()
+    }
+
+
+def test_answers_whose_classes_change(user, folder, monkeypatch):
+    """A table has one header: where the classes are others, there is none."""
+
+    def answer(self, output, row, n_best):
+        scores = dict.fromkeys(row["text"].split(), 0.5)
+        return {"label": row["text"][0], "score": 0.5, "scores": scores}
+
+    monkeypatch.setattr(user.Topics, "answer", answer)
+    flags = [f"--model={folder}", PLUGIN, "--batch_size=2"]
+    lines = call("pipelines.predict", *flags, given="a b\na b\nc d\nc d\na\nb\n").splitlines()
+    assert lines[:6] == ["label\ta\tb", "a\t0.5000\t0.5000", "a\t0.5000\t0.5000", *lines[3:6]]
+    assert [json.loads(line)["scores"] for line in lines[3:]] == [
+        *[{"c": 0.5, "d": 0.5}] * 2,
+        {"a": 0.5},
+        {"b": 0.5},
+    ]
+
+
+@pytest.mark.parametrize("reserved", ["tokens_read", "text_tokens"])
+def test_reserved_names(user, bert, model, pieces, monkeypatch, tmp_path, reserved):
+    class Reading(user.Topics):
+        name, layer, outputs = "reading", "reading_pooling", (reserved, "category")
+
+    with pytest.raises(
+        ValueError, match=f"`outputs` of a head must be .*Received: outputs=.*{reserved}.*numbers of toke"
+    ):
+        keras_bert.register_head(Reading)
+    assert all(head.name != "reading" for head in HEADS)
+    with monkeypatch.context() as context:
+        context.setattr(user.Topics, "answer", lambda *_: {reserved: 3})
+        with pytest.raises(ValueError, match=f"numbers of tokens, which are added to all answers.*'{reserved}'"):
+            bert.predict("a b")
+        context.setattr(user.Topics, "answer", lambda *_: [3])
+        with pytest.raises(ValueError, match=r"`answer` of a head must return a dict.*Received: \[3\]"):
+            bert.predict("a b")
+    monkeypatch.setattr(user.Topics, "respond", lambda self, outputs, labels: {reserved: outputs["category"]})
+    with pytest.raises(ValueError, match=f"numbers of tokens, which are added to all answers.*'{reserved}'"):
+        keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
+
+
+@pytest.mark.parametrize("outputs", [("embedding",), ("answer", "score")])
+def test_outputs_of_built_in_heads(user, outputs):
+    """A client that asks a server would take their answers for those of the head."""
+    converts = of_outputs(outputs)
+    head = type("Topics", (user.Topics,), {"outputs": outputs, "name": "other", "layer": "other_pooling"})
+    with pytest.raises(ValueError, match="that only its signatures have.*names of built-in heads"):
+        keras_bert.register_head(head)
+    assert of_outputs(outputs) is converts
+
+
+def test_answers_of_a_server(bert, model, pieces):
+    """What converts them is known by the outputs of the head."""
+    arrays = {
+        "category": np.array([b"art"]),
+        "subcategory": np.array([2]),
+        "category_scores": np.array([[0.25, 0.25, 0.5]]),
+        "subcategory_scores": np.array([[0.0, 0.0, 1.0]]),
+        "tokens": np.array([4]),
+        "tokens_read": np.array([4]),
+    }
+    (answer,) = each_text(of_outputs(arrays), arrays, [{"text": "a"}])
+    assert answer == {
+        "category": "art",
+        "subcategory": 2,
+        "scores": {"category": [0.25, 0.25, 0.5], "subcategory": [0.0, 0.0, 1.0]},
+        "tokens": 4,
+        "tokens_read": 4,
+    }
