@@ -368,6 +368,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         patience: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         strategy: StrategyName | Strategy | None = None,
+        teacher: Any = None,
+        intermediate: Any = (),
         verbose: bool = True,
         **options: Unpack[FitOptions],
     ) -> "LoadedBert[Answer]": ...
@@ -394,6 +396,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         patience: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         strategy: Any = None,
+        teacher: Any = None,
+        intermediate: Any = (),
         verbose: bool = True,
         **options: Any,
     ) -> "LoadedBert[Any]":
@@ -426,6 +430,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             patience: int, epochs without a better score on `validation` before stopping.
             callbacks: list of Keras callbacks, such as `keras.callbacks.EarlyStopping`.
             strategy: a `tf.distribute` strategy, or a name, see `create_strategy`. Defaults to one device.
+            teacher: a trained model of the same task, or its directory or name: the model learns from its answers, too,
+                with a new head. Then there are the options `temperature`, 2 by default, and `alpha`, the weight of the
+                teacher, 0.5, see `keras_bert.losses.distillation_loss`. Defaults to `None`.
+            intermediate: tuple of texts and targets to train on before, or a list of them, also those of other tasks,
+                whose head is left out then. Defaults to none.
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
@@ -446,17 +455,23 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
         validation = validation_data if validation is None else validation
         choices = fit.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
-        return fit.fit(
-            self,
-            fit.read_data(texts, targets, task, validation, validation_split, (choices["seed"] or [1])[0]),
-            choices,
-            options,
+        first_seed = (choices["seed"] or [1])[0]
+        given = fit.FitOptions(
             output_dir=output_dir,
             sequence_length=sequence_length,
             patience=patience,
             callbacks=callbacks,
             strategy=strategy,
+            teacher=teacher,
             verbose=verbose,
+        )
+        return fit.fit(
+            self,
+            fit.read_data(texts, targets, task, validation, validation_split, first_seed),
+            choices,
+            options,
+            given,
+            fit.read_intermediate(intermediate),
         )
 
     def evaluate(

@@ -45,6 +45,7 @@ class FinetuningFlags(Hyperparameters, Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
     wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
+    wording |= {"teacher": "a model of the same task"}
     wording |= {"train": "", "dev": "", "predict": ""}
 
     model: str = flag(None, "Directory or name of the model to start from.", required=True, section="model")
@@ -192,11 +193,35 @@ class TaskFlags(FinetuningFlags):
 
     def start(self):
         """Returns the `Start` of the runs."""
-        return keras_bert.tasks.Start(self.model, keras_bert.load(self.model))
+        load_options = {}
+        if getattr(self, "student_layers", None):
+            load_options["num_layers"] = self.student_layers
+        return keras_bert.tasks.Start(
+            self.model,
+            keras_bert.load(self.model, **load_options),
+            load_model,
+            load_options,
+            new_head=bool(getattr(self, "teacher", None)),  # The student learns its head from the teacher's answers.
+        )
 
     def create_task(self):
         """Returns the task."""
         return keras_bert.tasks.task_named(self.task)(self.data, self.start(), self.settings)
+
+    def create_teacher(self, task):
+        """Returns the `Teacher` of the task, `None` without one."""
+        if not getattr(self, "teacher", None):
+            return None
+        from keras_bert.tasks.teacher import Teacher
+
+        return Teacher(
+            task,
+            self.teacher,
+            keras_bert.load(self.teacher),
+            self.output / "teacher",
+            temperature=self.temperature,
+            alpha=self.alpha,
+        )
 
     def more(self):
         """Returns more commands to run next."""
@@ -250,7 +275,7 @@ def finetune(arguments):
     strategy = arguments.create_strategy()
     task = arguments.create_task()
     predictions = task.report.predictions_file if getattr(arguments, "predict_file", None) else None
-    runs = arguments.runs(task, arguments.output, strategy)
+    runs = arguments.runs(task, arguments.output, strategy, teacher=arguments.create_teacher(task))
     run_and_print(arguments, runs, arguments.texts, predictions, arguments.more())
 
 

@@ -18,12 +18,12 @@ probabilities of the choices, the best model in `model/` and its export, from te
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 
 from . import command
-from .common_flags import NARROW, BadRows, Files, PredictFile, TaskFlags
+from .common_flags import NARROW, BadRows, Distillation, Files, PredictFile, TaskFlags
 from .common_flags import check_task as check
 from .common_flags import finetune as main
 
 
-class Arguments(Files, PredictFile, BadRows, ChoiceSettings, TaskFlags):
+class Arguments(Files, PredictFile, BadRows, ChoiceSettings, Distillation, TaskFlags):
     task, Settings, texts = "multiple_choice", ChoiceSettings, '"A text." "One choice." "Another one."'
     wording = TaskFlags.wording | {"train": ": CSV, TSV or JSONL", "rates": f"2e-5{NARROW}", "batches": "16"}
 

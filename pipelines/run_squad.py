@@ -23,7 +23,7 @@ from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command
 from .arguments import flag
-from .common_flags import PredictFile, TaskFlags, ValidationSplit, load_model
+from .common_flags import Distillation, PredictFile, TaskFlags, ValidationSplit, load_model
 from .common_flags import finetune as main
 
 
@@ -39,7 +39,7 @@ class _Files(ValidationSplit):
     )
 
 
-class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
+class Arguments(_Files, PredictFile, QuestionSettings, Distillation, TaskFlags):
     task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
     wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
@@ -65,8 +65,12 @@ class Arguments(_Files, PredictFile, QuestionSettings, TaskFlags):
         from keras_bert.runs.finetuning import load_compatible
 
         load_options = self.load_options(self.models)
+        if self.student_layers:
+            load_options["num_layers"] = self.student_layers
         origins, bert = load_compatible(self.models, load_model, **load_options)
-        return keras_bert.tasks.Start(self.models[0], bert, load_model, load_options, origins)
+        return keras_bert.tasks.Start(
+            self.models[0], bert, load_model, load_options, origins, new_head=bool(self.teacher)
+        )
 
     def choices(self, task):
         return {**({"model": self.models} if len(self.models) > 1 else {}), **super().choices(task)}

@@ -18,12 +18,12 @@ the best model in `model/` and its export, from text to entities, in `saved_mode
 from keras_bert.tasks.tagging.data import TaggingSettings, source_of
 
 from . import command
-from .common_flags import Files, PredictFile, TaskFlags
+from .common_flags import Distillation, Files, PredictFile, TaskFlags
 from .common_flags import check_task as check
 from .common_flags import finetune as main
 
 
-class Arguments(Files, PredictFile, TaggingSettings, TaskFlags):
+class Arguments(Files, PredictFile, TaggingSettings, Distillation, TaskFlags):
     task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
     open = staticmethod(source_of)
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}

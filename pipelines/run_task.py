@@ -17,12 +17,12 @@ from keras_bert.data.sources import source
 
 from . import command
 from .arguments import flag, parse_some
-from .common_flags import Files, TaskFlags
+from .common_flags import Distillation, Files, TaskFlags
 from .common_flags import finetune as main
 from .plugins import import_plugins
 
 
-class Arguments(Files, TaskFlags):
+class Arguments(Files, Distillation, TaskFlags):
     # Other commands have one task, a constant.
     task: str = flag(None, "Name of the task.", required=True, section="data")  # type: ignore[misc]
 

@@ -17,6 +17,7 @@ from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.files import read_lines, replacing
+from keras_bert.models.description import is_encoder_layer, layers_of, nested_encoder
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
@@ -36,6 +37,35 @@ from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
 _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
+
+
+@dataclasses.dataclass(frozen=True)
+class StageWeights:
+    """The weights after a stage, with which the next one starts."""
+
+    name: str  # Of the stage.
+    everything: list
+    encoder: dict  # Those of the encoder's layers, lists of arrays by name.
+
+    @classmethod
+    def of(cls, stage, model):
+        """Returns the weights of a model that a stage has trained."""
+        return cls(stage.name, model.get_weights(), {name: layer.get_weights() for name, layer in _encoder(model)})
+
+    def assign(self, stage, model):
+        """Gives the model of the next stage all weights if it is the same model, or else those of the encoder."""
+        if stage.name == self.name:
+            model.set_weights(self.everything)
+            return
+        for name, layer in _encoder(model):
+            if name in self.encoder:  # Not every model has the pooler.
+                layer.set_weights(self.encoder[name])
+
+
+def _encoder(model):
+    """Returns the layers of the encoder of a model with weights, pairs of a name and a layer."""
+    layers = layers_of(nested_encoder(model))
+    return [(name, layer) for name, layer in layers.items() if is_encoder_layer(name) and layer.weights]
 
 
 class Run:
@@ -127,7 +157,7 @@ class Run:
             result["advice"] = text
 
     def _weights_after(self, stage, folder, weights):
-        """Returns the weights after one stage; its trainer is freed before the next one is created."""
+        """Returns the `StageWeights` after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self.create_trainer(stage, folder, weights)
         trainer.fit(
             batches,
@@ -135,7 +165,7 @@ class Run:
             log_every=self.runs.plan.log_every,
             progress=self.runs.grid_runs.progress,
         )
-        return trainer.model.get_weights()
+        return StageWeights.of(stage, trainer.model)
 
     def create_trainer(self, stage, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
@@ -185,7 +215,7 @@ class Run:
         if shared.lora_rank is not None:
             enable_lora(model, shared.lora_rank, alpha=shared.lora_alpha)
         if weights is not None:
-            model.set_weights(weights)
+            weights.assign(stage, model)
         if shared.freeze_layers is not None:
             freeze_layers(model, shared.freeze_layers)
         if not model.trainable_weights:
@@ -212,6 +242,7 @@ class Plan:
         counts_earlier: bool, whether runs of earlier grids in the folder count, too.
         data_names: dict, what messages call data, by their names among the settings that all runs share.
         teacher: a `Teacher`, from which the models learn in their last stage. Defaults to `None`.
+        intermediate: other tasks, on whose rows the models are trained before.
         columns: `columns` of the metadata for data in Python, whose names the task does not see.
     """
 
@@ -229,6 +260,7 @@ class Plan:
     counts_earlier: bool = True
     data_names: dict = dataclasses.field(default_factory=dict)
     teacher: Teacher | None = None
+    intermediate: tuple = ()
     columns: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -284,7 +316,10 @@ class Finetuning:
 
     def stages(self, setting):
         """Returns the stages of a run."""
-        stages = self.task.training.stages(setting)
+        earlier = []
+        for task in self.plan.intermediate:
+            earlier += [dataclasses.replace(stage, dev=None) for stage in task.training.stages(setting)]
+        stages = earlier + self.task.training.stages(setting)
         if self.plan.teacher is not None:
             stages[-1] = self.plan.teacher.taught(stages[-1])
         return stages
@@ -292,8 +327,16 @@ class Finetuning:
     @property
     def facts(self):
         """Entries about the data, and about the teacher if there is one, for the head of the report."""
-        facts = self.task.report.facts
-        return facts if self.plan.teacher is None else {**facts, **self.plan.teacher.facts}
+        facts = dict(self.task.report.facts)
+        if self.plan.intermediate:
+            rows = (
+                f"{task.title}, {task.report.summary.train:,} {task.report.summary.unit}"
+                for task in self.plan.intermediate
+            )
+            facts["trained before on"] = "; ".join(rows)
+        if self.plan.teacher is not None:
+            facts |= self.plan.teacher.facts
+        return facts
 
     @property
     def origins(self):
@@ -338,6 +381,8 @@ class Finetuning:
         common = dict(self.task.run_settings)
         if self.plan.teacher is not None:
             common |= self.plan.teacher.run_settings
+        if self.plan.intermediate:
+            common["intermediate"] = [task.run_settings for task in self.plan.intermediate]
         common |= self.hyperparameters.to_dict()
         if self.task.start.load_options:
             common["load_options"] = dict(self.task.start.load_options)
@@ -409,6 +454,12 @@ def _collecting_new_garbage():
         yield
     finally:
         gc.unfreeze()
+
+
+def _rows_of(task):
+    """Returns the title of a task, and the number of its rows."""
+    summary = task.report.summary
+    return f"{task.title}, {summary.train:,} {summary.unit}"
 
 
 def load_compatible(models, load=load_models, **options):

@@ -6,11 +6,13 @@ import dataclasses
 import itertools
 import logging
 import math
+import os
 import pathlib
 import random
 import sys
 import tempfile
 import threading
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,6 +38,7 @@ from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import keywords
+from keras_bert.tasks.teacher import Teacher
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.training.callbacks import check_callbacks, with_loss
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
@@ -54,6 +57,7 @@ _HINTS |= {
     "remat": "It is one of keras_bert.load(name, remat=True)",
     "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
 }
+_DISTILLATION = ("temperature", "alpha")  # Options of `Teacher`.
 _DATA = {**dict.fromkeys(("train", "train_file"), "texts"), **dict.fromkeys(("dev", "dev_file"), "validation")}
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
 
@@ -213,6 +217,19 @@ def read_data(texts, targets, task, validation, split, seed):
     )
 
 
+def read_intermediate(parts):
+    """Returns the `FitData` of tuples of texts and targets to train on before, of one or of a list of several."""
+    parts = [parts] if isinstance(parts, tuple) and parts else list(parts)
+    found = []
+    for number, part in enumerate(parts):
+        if not isinstance(part, tuple) or len(part) != 2:
+            raise ValueError(
+                f"`intermediate[{number}]` must be a tuple of texts and targets. Received: {type(part).__name__}"
+            )
+        found.append(read_data(*part, None, None, None, 1))
+    return found
+
+
 def _frame_columns(task, texts, target, first):
     """Returns the columns of the texts of a data frame by input; `None` for other data."""
     if not in_memory.is_frame(texts):
@@ -238,7 +255,7 @@ def _of_rows(rows, targets, task, validation, split, seed):
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
         dev = _with_targets(task, "validation", dev, own)
     elif split is not None:
-        (train, _), (dev, _) = _split(rows, None, split, seed)
+        (train, _), (dev, _) = _split(train, None, split, seed)
     source = Memory("texts", train)
     return FitData(task, source, source if dev is train else Memory("validation", dev), {})
 
@@ -263,13 +280,32 @@ def _split(rows, targets, share, seed):
     return parts
 
 
-def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, callbacks, strategy, verbose):
-    """See `LoadedBert.fit`; `data` is a `FitData`."""
-    callbacks = keras.tree.flatten(callbacks or [])
+@dataclasses.dataclass(frozen=True)
+class FitOptions:
+    """Arguments of `LoadedBert.fit` besides the data and the grid."""
+
+    output_dir: Any = None
+    sequence_length: int | None = None
+    patience: int | None = None
+    callbacks: Any = ()
+    strategy: Any = None
+    teacher: Any = None
+    verbose: bool = True
+
+
+def fit(bert, data, choices, options, given, intermediate=()):
+    """See `LoadedBert.fit`; `data` is a `FitData`, `given` the `FitOptions`, `intermediate` a list of `FitData`."""
+    output_dir, patience, strategy = given.output_dir, given.patience, given.strategy
+    sequence_length = given.sequence_length
+    callbacks = keras.tree.flatten(given.callbacks or [])
     check_callbacks(callbacks)
     _check_trainable(bert)
     if patience is not None and not data.held_out:
         raise ValueError(f"`patience` needs `validation` or `validation_split`. Received: patience={patience}")
+    distillation = {}
+    if given.teacher is not None:
+        distillation = {name: options[name] for name in _DISTILLATION if name in options}
+        options = {name: value for name, value in options.items() if name not in distillation}
     shared, own = _split_options(data.task, options, bert)
     shared = {
         "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
@@ -291,12 +327,15 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
     write = strategy is None or is_chief(strategy)
     with (
         _kept_random_numbers(),
-        messages(verbose),
+        messages(given.verbose),
         one_writer(output_dir, write),
         tempfile.TemporaryDirectory() as folder,
     ):
-        made = _make(data, bert, sequence_length, own)
+        made = _make(data, bert, sequence_length, own, new_head=given.teacher is not None)
         output = output_dir or pathlib.Path(folder) / "run"
+        teacher = None
+        if given.teacher is not None:
+            teacher = _teacher(made, given.teacher, output / "teacher", distillation)
         plan = Plan(
             made,
             made.training.choices(**choices),
@@ -309,6 +348,8 @@ def fit(bert, data, choices, options, *, output_dir, sequence_length, patience, 
             counts_earlier=False,
             data_names=_DATA,
             columns=data.columns,
+            teacher=teacher,
+            intermediate=tuple(_make(part, bert, sequence_length, {}) for part in intermediate),
         )
         finetuning = Finetuning(plan) if data.held_out else FinetuningOnAll(plan)
         finetuning.run()
@@ -335,7 +376,14 @@ def _check_trainable(bert):
         raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
 
 
-def _make(data, bert, length, options):
+def _teacher(task, teacher, folder, options):
+    """Returns the `Teacher` of a task, a model or its name; its outputs are kept in a folder."""
+    if isinstance(teacher, str | os.PathLike):
+        teacher = load_models(teacher)
+    return Teacher(task, teacher.name, teacher, folder, **options)
+
+
+def _make(data, bert, length, options, new_head=False):
     """Returns the task of `fit`, whose runs start from the model in its present state."""
     if bert.head not in (NO_HEAD, data.task.head):
         _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)
@@ -344,7 +392,7 @@ def _make(data, bert, length, options):
     start = LoadedModels(bert.checkpoint())
     settings = _settings(data.task, bert, length, options)
     read = data.task.rows.read(data.train, data.dev, settings, name=data.task.name)
-    return data.task(read, Start(bert.name, start, _loader(bert, start)), settings)
+    return data.task(read, Start(bert.name, start, _loader(bert, start), new_head=new_head), settings)
 
 
 def _settings(task, bert, length, options):

@@ -90,8 +90,8 @@ class Task:
     head: str
     Settings: type
     rows: RowFormat = RowFormat()
-    Training: type[Training] = Training
-    Report: type[Report] = Report
+    Training: Any = Training
+    Report: Any = Report
     title: str
     splits: dict
     files: dict

@@ -18,10 +18,11 @@ _RATE_FACTORS = {256: 10, 512: 3}
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A part of a training. The model of a stage starts with the weights of the stage before.
+    """A part of a training, which starts with the weights of the stage before.
 
     Args:
-        name: string, what messages call it.
+        name: string, what its model is. A stage of the same name continues with all weights, one of another name with
+            those of the encoder alone.
         build: function from a loaded checkpoint to the model.
         loss: a `Loss`, or a list of them.
         examples: function that returns the inputs and the targets to learn from.
@@ -114,10 +115,10 @@ class Training(abc.ABC):
         """
         splits = self.task.splits["train"]
         stages = []
-        for number, split in enumerate(splits, 1):
+        for split in splits:
             stages.append(
                 Stage(
-                    name=f"stage {number} of {len(splits)}" if len(splits) > 1 else self.task.name,
+                    name=self.task.name,
                     build=self.build,
                     loss=self.loss,
                     examples=split.pair,

@@ -7,7 +7,7 @@ import pathlib
 
 import keras_bert
 from keras_bert.data.bucketing import token_batches
-from keras_bert.tasks import TaggingTask
+from keras_bert.tasks import TaggingReport, TaggingTask, TaggingTraining
 from keras_bert.training.evaluation import weights_fingerprint
 from research.feature_tagging.cache import FeatureBatches, FeatureCache
 from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
@@ -25,7 +25,7 @@ class BiLSTMSettings:
     dropout: float = 0.5
 
 
-class FeatureTraining(TaggingTask.Training):
+class FeatureTraining(TaggingTraining):
     """Trains a BiLSTM. The encoder computes the features of each file once for all runs, in float32."""
 
     can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False
@@ -85,7 +85,7 @@ class FeatureTraining(TaggingTask.Training):
         return complete
 
 
-class FeatureReport(TaggingTask.Report):
+class FeatureReport(TaggingReport):
     """Reports how long the features took, too."""
 
     def dev_logits(self, predict):

@@ -4,7 +4,7 @@ import keras
 
 import keras_bert
 from keras_bert.layers import Dense, Dropout, Pooler
-from keras_bert.tasks import ClassificationTask, QuestionAnsweringTask
+from keras_bert.tasks import ClassificationTask, ClassificationTraining, QuestionAnsweringTask, QuestionTraining
 from research.recurrent import BiLSTM
 
 
@@ -43,7 +43,7 @@ def build_on_bilstm(encoder, num_classes=None):
     return keras.Model(encoder.input, outputs, name="bert_on_bilstm")
 
 
-class ClassificationTraining(ClassificationTask.Training):
+class ClassificationOnBiLSTMTraining(ClassificationTraining):
     """Trains a model with a BiLSTM, which is new in each run."""
 
     def build(self, bert):
@@ -53,10 +53,10 @@ class ClassificationTraining(ClassificationTask.Training):
 class ClassificationOnBiLSTM(ClassificationTask):
     """Classification by a model with a BiLSTM."""
 
-    Training = ClassificationTraining
+    Training = ClassificationOnBiLSTMTraining
 
 
-class QuestionTraining(QuestionAnsweringTask.Training):
+class QuestionsOnBiLSTMTraining(QuestionTraining):
     """Trains a model with a BiLSTM, which is new in each run."""
 
     def build(self, bert):
@@ -66,4 +66,4 @@ class QuestionTraining(QuestionAnsweringTask.Training):
 class QuestionsOnBiLSTM(QuestionAnsweringTask):
     """Question answering by a model with a BiLSTM."""
 
-    Training = QuestionTraining
+    Training = QuestionsOnBiLSTMTraining

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.tasks import ClassificationTask, TextRows, setting
+from keras_bert.tasks import ClassificationReport, ClassificationTask, ClassificationTraining, TextRows, setting
 
 
 @keras.saving.register_keras_serializable("ordinal")
@@ -113,14 +113,14 @@ class GradedRows(TextRows):
         return super().read(train, dev, settings, labels or settings.grades, name)
 
 
-class GradeTraining(ClassificationTask.Training):
+class GradeTraining(ClassificationTraining):
     """Trains the cutpoints."""
 
     def head_loss(self, class_weights):
         return keras_bert.losses.Loss("ordinal_loss", lambda grades, outputs: ordinal_loss(grades, outputs["above"]))
 
 
-class GradeReport(ClassificationTask.Report):
+class GradeReport(ClassificationReport):
     """Reports scores of grades as those of classes."""
 
     def class_logits(self, outputs):

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from scipy import special, stats
 
 import keras_bert
-from keras_bert.files import one_writer
+from keras_bert.files import one_writer, read_json
 from keras_bert.runs import fit
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.training.progress import announced
@@ -619,3 +619,47 @@ def test_a_given_threshold_overrides_that_of_the_model(config, pieces, tmp_path)
     for options, threshold in (({}, 0.1), ({"threshold": 0.95}, 0.95)):
         expected = metrics.f1_score(gold, scores >= threshold, average="micro", zero_division=0)
         assert bert.evaluate(texts, sets, verbose=False, **options)["micro_f1"] == pytest.approx(expected)
+
+
+def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
+    """The encoder of the intermediate task is where the student starts; the teacher is in the report and the card."""
+    options = {"verbose": False, "epochs": 1, "batch_size": 8, "learning_rate": 1e-3}
+    teacher = loaded.fit(TEXTS, CLASSES, **options)
+    started, weights = [], Run._build
+
+    def build(self, stage, name, carried):
+        model = weights(self, stage, name, carried)
+        started.append((stage.name, carried and carried.encoder["block_0"], model.get_layer("block_0").get_weights()))
+        return model
+
+    with mock.patch.object(Run, "_build", build):
+        student = loaded.fit(
+            TEXTS,
+            CLASSES,
+            validation=(TEXTS, CLASSES),
+            teacher=teacher,
+            temperature=3.0,
+            alpha=0.25,
+            intermediate=(WORDS, TAGS),
+            output_dir=tmp_path / "run",
+            **options,
+        )
+    (first, nothing, _), (second, carried, found) = started
+    assert (first, nothing, second) == ("tagging", None, "classification")
+    assert all(np.array_equal(*pair) for pair in zip(carried, found, strict=True))
+    facts = read_json(tmp_path / "run" / "results.json")["facts"]
+    assert facts["trained before on"] == f"Tagging of texts, {len(TEXTS)} sentences"
+    assert facts["teacher"].endswith("temperature 3, alpha 0.25")
+    assert "The teacher, " in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert (tmp_path / "run" / "teacher" / "train.npz").is_file()
+    assert student.task == "classification"
+    with pytest.raises(ValueError, match="`fit` has no option 'alpha'"):
+        loaded.fit(TEXTS, CLASSES, alpha=0.5, **options)
+    with pytest.raises(ValueError, match=r"`intermediate\[0\]` must be a tuple of texts and targets. Received: list"):
+        loaded.fit(TEXTS, CLASSES, intermediate=[TEXTS], **options)
+
+
+def test_a_share_of_rows_is_held_out_with_its_targets():
+    rows = [{"question": "a", "context": f"b c{number}"} for number in range(6)]
+    data = fit.read_data(rows, ["b"] * 6, None, None, 0.5, 1)
+    assert [row["answers"] for part in (data.train, data.dev) for _, row in part.values] == ["b"] * 6
