@@ -81,7 +81,7 @@ class Results(TypedDict):
 
     setting: dict[str, Any]
     scores: dict[str, float]
-    evaluated_on: Literal["validation", "training data"]
+    evaluated_on: str  # "validation", "training data", or of what cross-validation.
     epoch: int
     history: list[dict[str, float]]
     runs: list[dict[str, Any]]

@@ -370,6 +370,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         strategy: StrategyName | Strategy | None = None,
         teacher: Any = None,
         intermediate: Any = (),
+        folds: int | None = None,
+        groups: Any = None,
         verbose: bool = True,
         **options: Unpack[FitOptions],
     ) -> "LoadedBert[Answer]": ...
@@ -398,6 +400,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         strategy: Any = None,
         teacher: Any = None,
         intermediate: Any = (),
+        folds: int | None = None,
+        groups: Any = None,
         verbose: bool = True,
         **options: Any,
     ) -> "LoadedBert[Any]":
@@ -435,6 +439,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 teacher, 0.5, see `keras_bert.losses.distillation_loss`. Defaults to `None`.
             intermediate: tuple of texts and targets to train on before, or a list of them, also those of other tasks,
                 whose head is left out then. Defaults to none.
+            folds: int, folds of a cross-validation instead of `validation`: each row is predicted by a model that was
+                not trained on it, see `out_of_fold.tsv` in `output_dir`, and the returned model is trained on all
+                rows. Rows of a document, or with the same text, are in the same fold. Defaults to `None`.
+            groups: list with a value for each text, or the name of a column of `texts`; rows of a group, such as those
+                of an author, are in the same fold instead.
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
@@ -456,6 +465,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         validation = validation_data if validation is None else validation
         choices = fit.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
         first_seed = (choices["seed"] or [1])[0]
+        texts, groups = fit.without_groups(texts, groups)
         given = fit.FitOptions(
             output_dir=output_dir,
             sequence_length=sequence_length,
@@ -463,6 +473,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             callbacks=callbacks,
             strategy=strategy,
             teacher=teacher,
+            folds=folds,
+            groups=groups,
             verbose=verbose,
         )
         return fit.fit(

@@ -201,7 +201,10 @@ def _is_within(value, least, most):
 def _is_missing(name, field, values):
     """Returns whether a required flag has no value; one may be required unless another flag has one."""
     required = field.metadata["required"]
-    return bool(required) and not values[name] and not values.get(required)
+    if not required or values[name]:
+        return False
+    others = required.split(" or ") if isinstance(required, str) else []
+    return not any(values.get(other) for other in others)
 
 
 def _missing(name, document, cls, field):

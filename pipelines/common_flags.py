@@ -11,6 +11,7 @@ from keras_bert import other_models
 from keras_bert.checkpoints import locations
 from keras_bert.data import text_files
 from keras_bert.data.sources import source
+from keras_bert.data.splits import Folds
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 
@@ -90,22 +91,59 @@ class FinetuningFlags(Hyperparameters, Training):
         """Returns the grid of the runs; flags that are not given have the task's defaults."""
         return task.training.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
 
-    def runs(self, task, folder, strategy, kind=None, teacher=None, **changes):
-        """Returns the `Finetuning` of a task, or another `kind`, with changed hyperparameters."""
+    def runs(self, task, folder, strategy, teacher=None):
+        """Returns the `Finetuning` of a task, with folds the `CrossValidation`."""
+        from keras_bert.runs.cross_validation import CrossValidation
         from keras_bert.runs.finetuning import Finetuning, Plan
 
         plan = Plan(
             task,
             self.choices(task),
-            self.fill(Hyperparameters, **changes),
+            self.fill(Hyperparameters, **self.changes),
             folder,
             ensemble=self.ensemble,
             strategy=strategy,
             log_every=self.log_every,
             report_to=self.report_to,
             teacher=teacher,
+            folds=self.create_folds(),
         )
-        return (kind or Finetuning)(plan)
+        return Finetuning(plan) if plan.folds is None else CrossValidation(plan)
+
+    @property
+    def changes(self):
+        """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
+        return {"best": False} if getattr(self, "folds", None) else {}
+
+    def create_folds(self):
+        """Returns the `Folds` of cross-validation, `None` without them."""
+        if not getattr(self, "folds", None):
+            return None
+        groups = None
+        if self.group_column is not None:
+            groups = read_column(self.train_file, self.group_column)[: self.max_train_examples]
+        return Folds(self.folds, groups)
+
+
+class CrossValidationFlags(CommandArguments):
+    """Folds of the rows to train on, instead of dev data."""
+
+    folds: int = flag(
+        None,
+        "Folds of cross-validation, instead of --dev_file; such as 5.",
+        least=2,
+        section="data",
+        excludes=("dev_file", "teacher, which may have seen the rows of every fold"),
+    )
+    group_column: str = flag(
+        None, "Column of groups, such as authors, whose rows are in the same fold.", section="data", needs="folds"
+    )
+
+    def check_conditions(self):
+        """Same as for other commands; raises an error, too, for an ensemble of folds."""
+        super().check_conditions()
+        ensemble = getattr(self, "ensemble", 1)
+        self.only(not self.folds or ensemble == 1, "without --folds, which keep one model", "ensemble")
 
 
 class ValidationSplit(CommandArguments):
@@ -121,7 +159,7 @@ class ValidationSplit(CommandArguments):
     )
 
 
-class Files(ValidationSplit):
+class Files(CrossValidationFlags, ValidationSplit):
     """The files of a task. `wording` of the command says what they are."""
 
     train_file: str = flag(None, "Training data{train}.", is_file=True, required=True, section="data")
@@ -129,7 +167,7 @@ class Files(ValidationSplit):
         None,
         "File to select the best run on{dev}; or --validation_split.",
         is_file=True,
-        required="validation_split",
+        required="validation_split or folds",
     )
 
 
@@ -174,8 +212,8 @@ class TaskFlags(FinetuningFlags):
         return self.parted(self.settings.read(*files, **options))
 
     def train_and_dev(self):
-        """Returns the files of both, the same one if it is to be split."""
-        if self.validation_split is None:
+        """Returns the files of both, the same one if it is to be split or divided into folds."""
+        if self.validation_split is None and not getattr(self, "folds", None):
             return [self.train_file, self.dev_file]
         train = self.open(self.train_file)
         return [train, train]
@@ -184,12 +222,13 @@ class TaskFlags(FinetuningFlags):
         """Returns the rows to train on, the first of those that are not held out, and those to select on."""
         if self.validation_split is not None:
             data = data.split(self.validation_split, self.seed[0])
-        return data.first(self.max_train_examples)
+        data = data.first(self.max_train_examples)
+        return data.on_train() if getattr(self, "folds", None) else data
 
     def known_settings(self):
         """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
         model = self.models[0] if len(self.models) == 1 else None
-        return {self.output: self.settings_of_runs(model, self.settings.sequence_length)}
+        return {self.output: self.settings_of_runs(model, self.settings.sequence_length, **self.changes)}
 
     def start(self):
         """Returns the `Start` of the runs."""
@@ -306,6 +345,16 @@ def print_next(output, texts, predictions=None, more=()):
         commands.insert(0, f"{spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
     for number, text in enumerate([*commands, *more]):
         print(f"{'' if number else 'next:':13} {text}")
+
+
+def read_column(path, name):
+    """Returns the values of a column of a file of rows."""
+    values = []
+    for _, row in source(path).stream([name]):
+        if isinstance(row, ValueError):
+            raise row
+        values.append(row[name])
+    return values
 
 
 def text_lines(content, name):

@@ -52,17 +52,31 @@ from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
 from .arguments import flag, nearest
-from .common_flags import NARROW, Distillation, FinetuningFlags, TableColumns, ValidationSplit, load_model, print_next
+from .common_flags import (
+    NARROW,
+    CrossValidationFlags,
+    Distillation,
+    FinetuningFlags,
+    TableColumns,
+    ValidationSplit,
+    load_model,
+    print_next,
+)
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _DEV = ("dev_file", "validation_split", "folds")
 _FILES = ("train_file", *_DEV, "predict_file")
-_SEEN = "teacher, which may have seen the rows of every fold"
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
 class Arguments(
-    MultiLabelSettings, ClassificationSettings, TableColumns, Distillation, ValidationSplit, FinetuningFlags
+    MultiLabelSettings,
+    ClassificationSettings,
+    TableColumns,
+    Distillation,
+    CrossValidationFlags,
+    ValidationSplit,
+    FinetuningFlags,
 ):
     wording: typing.ClassVar = {
         "rates": f"3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE{NARROW}",
@@ -77,7 +91,6 @@ class Arguments(
     diagnostics: str = flag(None, "diagnostic-full.tsv, to score the mnli model by category.")
     train_file: str = flag(None, "Your own training data: CSV, TSV or JSONL.")
     dev_file: str = flag(None, "File to select the best run on.")
-    folds: int = flag(None, "Folds of cross-validation, instead of --dev_file; such as 5.", least=2, excludes=(_SEEN,))
     predict_file: str = flag(None, "File to predict.")
     model: str = flag(None, "Directory or name of the model to start from; default: the teacher.", section="model")
     init_from: str = flag(
@@ -117,8 +130,7 @@ class Arguments(
         columns = {"text": self.text_column, "pair": self.pair_column, "label": label}
         train = source(self.train_file)
         dev = self.dev_file if self.validation_split is None else train
-        options = {**columns, "skip_bad_rows": self.skip_bad_rows, "folds": self.folds}
-        data = own_data(name, train, dev, self.predict_file, **options)
+        data = own_data(name, train, dev, self.predict_file, **columns, skip_bad_rows=self.skip_bad_rows)
         if self.validation_split is not None:
             data = data.split(self.validation_split, self.seed[0])
         return data
@@ -135,11 +147,6 @@ class Arguments(
             wanted = "no --pair_column" if self.pair_column else "--pair_column, the column of the second text"
             raise ValueError(f"--unlabelled for --task={name}: expected {wanted}. Received: {self.pair_column}")
         return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
-
-    @property
-    def changes(self):
-        """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
-        return {"best": False} if self.folds else {}
 
     def folder(self, name):
         """Returns the folder of the results of a task."""
@@ -205,7 +212,6 @@ def check(arguments):
     if language_model:
         arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
         arguments.only(not arguments.teacher, "without --teacher", "language_model_weight")
-    arguments.only(not arguments.folds or arguments.ensemble == 1, "without --folds, which keep one model", "ensemble")
     if arguments.pack and (language_model or any(map(other_models.creating, starts))):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     _ = arguments.unlabelled_texts
@@ -221,20 +227,18 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.runs.cross_validation import CrossValidation
     from keras_bert.training.distribution import is_chief
 
     output, strategy = arguments.output, arguments.create_strategy()
     everything, several, writes = arguments.data, len(arguments.tasks) > 1, is_chief(strategy)
     if writes:
         write_text(output / "flags.txt", arguments.flagfile)
-    how = {"kind": CrossValidation} if arguments.folds else {}
     load, scores = functools.cache(load_model), {}
     for data in everything:
         folder = arguments.folder(data.task.name)
         task = _create_task(arguments, data, load)
         teacher = _create_teacher(arguments, task, load, folder)
-        runs = arguments.runs(task, folder, strategy, teacher=teacher, **how, **arguments.changes)
+        runs = arguments.runs(task, folder, strategy, teacher=teacher)
         runs.run()
         if writes:
             print(runs.finish())

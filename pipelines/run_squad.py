@@ -23,11 +23,11 @@ from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command
 from .arguments import flag
-from .common_flags import Distillation, PredictFile, TaskFlags, ValidationSplit, load_model
+from .common_flags import CrossValidationFlags, Distillation, PredictFile, TaskFlags, ValidationSplit, load_model
 from .common_flags import finetune as main
 
 
-class _Files(ValidationSplit):
+class _Files(CrossValidationFlags, ValidationSplit):
     train_file: list[str] = flag(
         None, "Training file(s) in SQuAD's format, in training order.", is_file=True, required=True, section="data"
     )
@@ -35,7 +35,7 @@ class _Files(ValidationSplit):
         None,
         "File to select the best run on; or --validation_split.",
         is_file=True,
-        required="validation_split",
+        required="validation_split or folds",
     )
 
 

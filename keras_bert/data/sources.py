@@ -717,6 +717,15 @@ class Rows:
 
     content: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ()
+    group: ClassVar[str] = "texts"  # What `groups` are, in the plural.
+
+    def groups(self):
+        """Returns a value for each row; rows with the same one are in the same fold of a cross-validation."""
+        return getattr(self, self.content[0])
+
+    def strata(self):
+        """Returns a class or a number for each row, of which each fold has the same share; `None` for none."""
+        return None
 
     def __len__(self):
         return len(getattr(self, self.content[0]))
@@ -754,5 +763,12 @@ class TaskData:
 
     def split(self, share, seed):
         """Returns the same data with a share of the rows to train on, drawn at random, as dev."""
-        train, held_out = split_numbers(len(self.train), share, seed)
+        return self.parted(*split_numbers(len(self.train), share, seed))
+
+    def parted(self, train, held_out):
+        """Returns the same data with some of the rows to train on, by their numbers, as dev, and others to train on."""
         return dataclasses.replace(self, train=self.train.at(train), dev=self.train.at(held_out))
+
+    def on_train(self):
+        """Returns the same data whose dev is what is trained on."""
+        return dataclasses.replace(self, dev=self.train)

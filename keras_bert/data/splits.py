@@ -1,8 +1,12 @@
-"""Splits of rows: a share of them that is drawn at random, to select the best run on."""
+"""Splits of rows: a share of them that is drawn at random, to select the best run on; folds of cross-validation."""
+
+import collections
+import dataclasses
+import itertools
 
 import numpy as np
 
-from keras_bert.checks import is_number
+from keras_bert.checks import check_count, is_number
 
 
 def split_numbers(count, share, seed):
@@ -25,3 +29,86 @@ def split_numbers(count, share, seed):
     held_out = sorted(order[:drawn].tolist())
     train = sorted(order[drawn:].tolist())
     return train, held_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Folds:
+    """The folds of a cross-validation: rows of one group are in the same fold.
+
+    Args:
+        count: int, the number of folds.
+        groups: list with a value for each row. Defaults to `None`: what the rows say of themselves, such as their
+            documents, see `Rows.groups`.
+    """
+
+    count: int
+    groups: list | None = None
+
+    def __post_init__(self):
+        check_count("folds", self.count, least=2)
+
+    def check(self, rows):
+        """Raises an error if `rows` cannot be divided."""
+        if self.groups is not None and len(self.groups) != len(rows):
+            raise ValueError(
+                f"`groups` must have a value for each of {len(rows):,} rows. Received: {len(self.groups):,} values"
+            )
+        known = self.groups is None
+        check_folds(rows.groups() if known else self.groups, self.count, rows.group if known else "groups")
+
+    def assign(self, rows, seed):
+        """Returns the fold of each row, from 1 on, as an integer array; `rows` are `Rows`."""
+        self.check(rows)
+        strata = rows.strata()
+        if self.groups is None and strata is not None:
+            return deal_groups(rows.groups(), strata, self.count, seed)
+        groups = rows.groups() if self.groups is None else self.groups
+        return balance_groups(groups, strata, self.count, seed)
+
+
+def check_folds(groups, folds, what="groups"):
+    """Raises an error if there are not as many different groups as folds; messages call them `what`."""
+    count = len(set(groups))
+    if count < folds or folds < 2:
+        raise ValueError(f"`folds` must be from 2 to the number of different {what}, {count}. Received: folds={folds}")
+
+
+def deal_groups(groups, strata, folds, seed):
+    """Deals groups of few rows to folds in turn, in the order of their strata.
+
+    Each fold has the same share of each stratum, or of low and high numbers. Groups are in the order of their first
+    row, shuffled; `groups` and `strata` have a value for each row.
+    """
+    first = {group: row for row, group in reversed(list(enumerate(groups)))}
+    rows = np.random.default_rng(seed).permutation(sorted(first.values())).tolist()
+    rows.sort(key=strata.__getitem__)
+    fold = dict(zip(rows, itertools.cycle(range(1, folds + 1)), strict=False))
+    return np.array([fold[first[group]] for group in groups])
+
+
+def balance_groups(groups, strata, folds, seed):
+    """Gives each group, the largest first, to the fold that has the fewest rows of its strata, or the fewest rows.
+
+    `groups` has a value for each row, and so has `strata`, unless it is `None`; numbers are no strata.
+    """
+    if strata is None or isinstance(strata[0], float):
+        strata = [0] * len(groups)
+    members = collections.defaultdict(collections.Counter)
+    for group, stratum in zip(groups, strata, strict=True):
+        members[group][stratum] += 1
+    names = list(members)
+    order = [names[number] for number in np.random.default_rng(seed).permutation(len(names))]
+    order.sort(key=lambda name: -members[name].total())
+    counts = [collections.Counter() for _ in range(folds)]
+    chosen = {}
+    for name in order:
+        own = members[name]
+
+        def load(number, own=own):
+            same = sum(count * counts[number][stratum] for stratum, count in own.items())
+            return same, counts[number].total()
+
+        best = min(range(folds), key=load)
+        counts[best].update(own)
+        chosen[name] = best + 1
+    return np.array([chosen[group] for group in groups])

@@ -41,6 +41,10 @@ class Questions(Rows):
     contradicted: frozenset = frozenset()
 
     content = ("ids", "questions", "context", "golds", "spans")
+    group = "contexts"
+
+    def groups(self):
+        return [self.contexts[number] for number in self.context]
 
     def at(self, numbers):
         """Returns the questions of these numbers, with what is told of them."""

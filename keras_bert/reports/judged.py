@@ -146,6 +146,10 @@ class Judged:
         """Returns the columns of `errors.tsv` between the prediction and the loss."""
         return {} if self.confidence is None else {"probability": self.confidence}
 
+    def table(self):
+        """Returns the columns of all rows by name, in the order of the rows, with cells as in `errors.tsv`."""
+        return {name: [_cell(value) for value in values] for name, values in self.columns().items()}
+
     def errors(self):
         """Returns the rows of `errors.tsv`, the header first."""
         columns, rows = self.columns(), self.worst()

@@ -1,20 +1,23 @@
-"""k-fold cross-validation, for tables without dev data."""
+"""k-fold cross-validation of any task, for data without dev."""
 
 import dataclasses
+import functools
 import math
 import statistics
 
 import numpy as np
 
-from keras_bert.files import read_json, replacing, write_json
+from keras_bert.files import read_json, replacing, write_json, write_text
 from keras_bert.runs import grid
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.grid import GridRuns, read_logits, remove_snapshots
+from keras_bert.runs.report import tsv_line
 from keras_bert.runs.results import Results
-from keras_bert.tasks.base import Split
 from keras_bert.training.distribution import sum_over_replicas
 
 _RESULT = "result.json"
+_ABSENT = -1e9  # Logit of choices that only rows of other folds have.
+OUT_OF_FOLD = "out_of_fold.tsv"
 
 
 class CrossValidation(Finetuning):
@@ -22,8 +25,8 @@ class CrossValidation(Finetuning):
 
     Each run trains on all folds but one, for all its epochs, and predicts the remaining one. The best setting has the
     highest mean over folds and seeds; each seed has its own folds. The model to keep has the first seed, and so have
-    the predictions of all rows in the report.
-    The task is a `ClassificationTask` whose data has `folds`.
+    the predictions of all rows in the report and in `out_of_fold.tsv`.
+    The `Plan` has `Folds`, and a task whose dev data are those to train on.
     """
 
     keeps_best = False  # The model to keep is trained on all rows.
@@ -35,15 +38,33 @@ class CrossValidation(Finetuning):
                 "`best` and `patience` need dev data: in cross-validation, each fold trains for all its epochs, like "
                 f"the final model. Received: best={shared.best}, patience={shared.patience}"
             )
+        if plan.teacher is not None:
+            raise ValueError("`teacher`: not with `folds`, since it may have seen the rows of every fold")
+        if plan.ensemble != 1:
+            raise ValueError("`ensemble`: not with `folds`, which keep one model")
+        plan.folds.check(plan.task.splits["dev"][0].examples)
         super().__init__(plan)
-        self.evaluated_on = f"{self.task.data.folds}-fold cross-validation"
+        self.evaluated_on = f"{plan.folds.count}-fold cross-validation"
         self.run_class, self.results_class = _FoldRun, _FoldResults
 
     def choices(self):
-        return {**self.plan.choices, "fold": list(range(1, self.task.data.folds + 1))}
+        return {**self.plan.choices, "fold": list(range(1, self.plan.folds.count + 1))}
 
     def make_grid_runs(self):
-        return _FoldRuns(self.output, self.task, self.plan.writes)
+        return _FoldRuns(self.output, self.task, self.plan)
+
+    @property
+    def facts(self):
+        rows = self.task.splits["dev"][0].examples
+        groups = rows.group if self.plan.folds.groups is None else "groups"
+        text = f"{self.plan.folds.count}-fold cross-validation of the training rows; {groups} are not divided"
+        return {**super().facts, "dev examples": text}
+
+    def common(self):
+        common = {**super().common(), "folds": self.plan.folds.count}
+        if self.plan.folds.groups is not None:
+            common["groups"] = grid.json_text(self.plan.folds.groups)
+        return common
 
     def train_runs(self):
         super().train_runs()
@@ -59,7 +80,8 @@ class CrossValidation(Finetuning):
                 write_json(result, setting)
 
     def _train_final(self, setting, folder):
-        trainer, _ = Run(self, setting, folder).train(self.stages(setting))
+        *earlier, last = self.stages(setting)
+        trainer, _ = Run(self, setting, folder).train([*earlier, dataclasses.replace(last, dev=None)])
         logits = self.task.report.test_logits(trainer.predict)
         if self.grid_runs.write:
             with replacing(self.grid_runs.final / "test.npz") as temporary:
@@ -72,15 +94,25 @@ class _FoldRun(Run):
     """Trains on all folds but one, and predicts that one."""
 
     def finish(self):
-        examples, dev = self.task.training.fold(self.setting["fold"], self.setting["seed"])
-        (stage,) = self.stages()
-        trainer, result = self.train([dataclasses.replace(stage, examples=examples, dev=dev)])
-        split = Split(self.task.spec.name, None, None, None)
-        return trainer, result, {"dev": self.task.report.kept(split, trainer.fitted_outputs(dev))}
+        task = self.runs.grid_runs.fold_task(self.setting["fold"], self.setting["seed"])
+        trainer, result = self.train(task.training.stages(self.setting))
+        kept = task.report.dev_logits(trainer.fitted_outputs)
+        return trainer, result, {"dev": self.task.report.of_fold(kept, task)}
 
 
 class _FoldResults(Results):
     """Results of folds."""
+
+    def find(self):
+        findings = super().find()
+        judged = self.task.report.judge(self.grid_runs.logits("dev"))
+        folds = self.grid_runs.assigned(self.grid_runs.chosen()["seed"]).tolist()
+        # Entities are judged instead of rows; what is predicted of these is in `dev_predictions`.
+        if judged is not None and len(judged.gold) == len(folds):
+            columns = {"fold": folds, **judged.table()}
+            rows = [list(columns), *zip(*columns.values(), strict=True)]
+            write_text(self.output / OUT_OF_FOLD, "".join(map(tsv_line, rows)))
+        return findings
 
     def best_facts(self, scores):
         kept = f"{grid.setting_text(self.grid_runs.chosen())}; the model is trained on all rows"
@@ -97,9 +129,30 @@ class _FoldResults(Results):
 class _FoldRuns(GridRuns):
     """Runs that are the folds of each setting and seed."""
 
-    def __init__(self, directory, task, write):
-        super().__init__(directory, task.report.metric, write=write, combine=task.report.combine)
-        self._task, self.final = task, self.directory / "final"
+    def __init__(self, directory, task, plan):
+        super().__init__(
+            directory,
+            task.report.metric,
+            write=plan.writes,
+            combine=task.report.combine,
+            counts_earlier=plan.counts_earlier,
+            names=plan.data_names,
+        )
+        self._task, self._folds, self.final = task, plan.folds, self.directory / "final"
+        self.assigned = functools.cache(self._assigned)
+
+    def _assigned(self, seed):
+        """Returns the fold of each row, an array."""
+        return self._folds.assign(self._task.splits["dev"][0].examples, seed)
+
+    def fold_task(self, fold, seed):
+        """Returns the `Task` of the rows of a fold as dev, and of all others to train on."""
+        is_dev = self.assigned(seed) == fold
+        task = self._task
+        data = task.data.parted(np.flatnonzero(~is_dev).tolist(), np.flatnonzero(is_dev).tolist())
+        if hasattr(data, "labels"):
+            data = dataclasses.replace(data, labels=task.labels)  # A fold may have no row of a rare one.
+        return type(task)(data, task.start, task.settings)
 
     def rescore(self):
         """Updates the scores of each fold by `fold_scores` of the task, given the predictions of all folds."""
@@ -108,7 +161,7 @@ class _FoldRuns(GridRuns):
             if not math.isnan(result["scores"][self.metric]):
                 groups.setdefault(grid.folder_name(_without_fold(result["setting"])), []).append(result)
         for folds in groups.values():
-            if len(folds) == self._task.data.folds:
+            if len(folds) == self._folds.count:
                 logits = self._together(folds)
                 for fold in folds:
                     fold["scores"] |= self._task.report.fold_scores(self._rows(fold), logits)
@@ -130,26 +183,33 @@ class _FoldRuns(GridRuns):
         """Formats mean and standard deviation of the scores over the folds and seeds of the best setting."""
         folds = self.best()
         texts = []
-        for name in self._task.report.summary.majority:
-            values = [100 * fold["scores"][name] for fold in folds]
-            texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}%")
+        for name in folds[0]["scores"]:
+            if name in self._task.report.summary.majority or not self._task.report.summary.majority:
+                values = [100 * fold["scores"][name] for fold in folds]
+                deviation = statistics.stdev(values)
+                texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {deviation:.2f}%")
         return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
 
     def logits(self, split):
-        """Returns the logits of all rows, each predicted by the model that was not trained on it, of the first seed."""
+        """Returns what is kept of all rows, each by the model that was not trained on it, of the first seed."""
         if split == "test":
             return read_logits(self.final / "test.npz")
         chosen = self.chosen()
         return self._together([fold for fold in self.best() if _without_fold(fold["setting"]) == chosen])
 
     def _together(self, folds):
-        """Returns the logits of all rows, from the folds of one setting and seed."""
+        """Returns what is kept of all rows in their order, from the folds of one setting and seed."""
         parts = [read_logits(self.folder(fold["setting"]) / "dev.npz") for fold in folds]
-        order = np.argsort(np.concatenate([self._rows(fold) for fold in folds]))
-        return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+        rows = np.concatenate([self._rows(fold) for fold in folds])
+        sizes = np.array(self._task.report.entries())[rows]
+        # Where the entries of each row begin when they are in order, and their places among those of all folds.
+        places = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
+        order = np.concatenate([places[number] for number in np.argsort(rows)])
+        return {name: _stacked([part[name] for part in parts])[order] for name in parts[0]}
 
     def _rows(self, fold):
-        return self._task.training.fold_rows(fold["setting"]["fold"], fold["setting"]["seed"])
+        setting = fold["setting"]
+        return np.flatnonzero(self.assigned(setting["seed"]) == setting["fold"])
 
     def to_json(self):
         folds = self.best()
@@ -159,3 +219,15 @@ class _FoldRuns(GridRuns):
 
 def _without_fold(setting):
     return {name: value for name, value in setting.items() if name != "fold"}
+
+
+def _stacked(arrays):
+    """Concatenates the rows of arrays, which may have different numbers of columns."""
+    width = max(array.shape[1] if array.ndim > 1 else 0 for array in arrays)
+    padded = []
+    for array in arrays:
+        if array.ndim > 1 and array.shape[1] < width:
+            lacking = [(0, 0), (0, width - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+            array = np.pad(array, lacking, constant_values=_ABSENT)
+        padded.append(array)
+    return np.concatenate(padded)

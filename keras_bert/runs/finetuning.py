@@ -16,6 +16,7 @@ import numpy as np
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.data.packed_batches import PackedBatches
+from keras_bert.data.splits import Folds
 from keras_bert.files import read_lines, replacing
 from keras_bert.models.description import is_encoder_layer, layers_of, nested_encoder
 from keras_bert.models.tuning import enable_lora, freeze_layers
@@ -130,7 +131,7 @@ class Run:
             _LOG.info("%s", indented(f"stopped early after epoch {ended} of {epochs}"))
         epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
         result = {"scores": scores, "epoch": epoch}
-        if before:
+        if before and last.dev is not None:
             result["before"] = before
             if scores[metric] < before[metric]:
                 _LOG.warning("training made the %s on dev worse, see the scores before training", metric)
@@ -243,6 +244,7 @@ class Plan:
         data_names: dict, what messages call data, by their names among the settings that all runs share.
         teacher: a `Teacher`, from which the models learn in their last stage. Defaults to `None`.
         intermediate: other tasks, on whose rows the models are trained before.
+        folds: `Folds` of a `CrossValidation`. Defaults to `None`.
         columns: `columns` of the metadata for data in Python, whose names the task does not see.
     """
 
@@ -261,6 +263,7 @@ class Plan:
     data_names: dict = dataclasses.field(default_factory=dict)
     teacher: Teacher | None = None
     intermediate: tuple = ()
+    folds: Folds | None = None
     columns: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):

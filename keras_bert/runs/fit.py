@@ -23,12 +23,13 @@ from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checks import check_choice, check_count, check_not_negative, hint
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
-from keras_bert.data.sources import Memory
-from keras_bert.data.splits import split_numbers
+from keras_bert.data.sources import Memory, as_list
+from keras_bert.data.splits import Folds, split_numbers
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
+from keras_bert.runs.cross_validation import CrossValidation
 from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -290,6 +291,8 @@ class FitOptions:
     callbacks: Any = ()
     strategy: Any = None
     teacher: Any = None
+    folds: int | None = None
+    groups: Any = None
     verbose: bool = True
 
 
@@ -307,6 +310,7 @@ def fit(bert, data, choices, options, given, intermediate=()):
         distillation = {name: options[name] for name in _DISTILLATION if name in options}
         options = {name: value for name, value in options.items() if name not in distillation}
     shared, own = _split_options(data.task, options, bert)
+    folds = _folds(data, given)
     shared = {
         "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
         "best": data.held_out,
@@ -349,16 +353,51 @@ def fit(bert, data, choices, options, given, intermediate=()):
             data_names=_DATA,
             columns=data.columns,
             teacher=teacher,
+            folds=folds,
             intermediate=tuple(_make(part, bert, sequence_length, {}) for part in intermediate),
         )
-        finetuning = Finetuning(plan) if data.held_out else FinetuningOnAll(plan)
+        finetuning = _finetuning(plan, data.held_out)
         finetuning.run()
         if output_dir and finetuning.grid_runs.write:
             _LOG.info("%s", finetuning.finish())
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
         trained = _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
-        trained.results["evaluated_on"] = "validation" if data.held_out else "training data"
+        evaluated_on = "validation" if data.held_out else "training data"
+        trained.results["evaluated_on"] = evaluated_on if folds is None else finetuning.evaluated_on
         return trained
+
+
+def _folds(data, given):
+    """Returns the `Folds` of `LoadedBert.fit`, `None` without them."""
+    if given.folds is None:
+        if given.groups is not None:
+            raise ValueError("`groups` are those of a cross-validation. Expected `folds`, too, such as folds=5")
+        return None
+    if data.held_out:
+        raise ValueError("`folds` and `validation` exclude each other. Received: both")
+    return Folds(given.folds, given.groups)
+
+
+def _finetuning(plan, held_out):
+    """Returns the `Finetuning` of a plan."""
+    if plan.folds is not None:
+        return CrossValidation(plan)
+    return Finetuning(plan) if held_out else FinetuningOnAll(plan)
+
+
+def without_groups(texts, groups):
+    """Returns texts without the column of groups, of a data frame or of rows, and the groups as a list or `None`."""
+    if groups is None or not isinstance(groups, str):
+        return texts, groups if groups is None else in_memory.listed(as_list(groups))
+    texts = in_memory.listed(texts)
+    if in_memory.is_frame(texts):
+        if groups not in texts.columns:
+            raise ValueError(f"`groups` must be a column of `texts`, or a list. Received: groups={groups!r}")
+        return texts[[name for name in texts.columns if name != groups]], as_list(texts[groups])
+    if not isinstance(texts, list) or not all(isinstance(row, dict) and groups in row for row in texts):
+        raise ValueError(f"`groups` must be a column of `texts`, or a list. Received: groups={groups!r}")
+    rows = [{name: value for name, value in row.items() if name != groups} for row in texts]
+    return rows, [row[groups] for row in texts]
 
 
 def _check_precision(precision):
@@ -405,22 +444,23 @@ def _settings(task, bert, length, options):
 def _trained(kind, finetuning, name):
     """Returns the best model of finished runs, an object of the class `kind`, under a name."""
     grid_runs = finetuning.grid_runs
-    best = grid_runs.best()[0]
+    best = grid_runs.to_json()["best"] if finetuning.plan.folds else grid_runs.best()[0]
     scores = {metric: value for metric, value in best["scores"].items() if "loss" not in metric}
     found = data_summary.listed(scores)
     if finetuning.hyperparameters.best:
         found += f"; best epoch {best['epoch']} of {best['setting']['epochs']}"
-    if len(grid_runs.results) > 1:
+    if len(grid_runs.results) > 1 and finetuning.plan.folds is None:
         found += f"; the best of {len(grid_runs.results)} runs, {setting_text(best['setting'])}"
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
         report = finetuning.task.report
         if warning := data_summary.no_better(report.summary, report.metric, scores):
             _LOG.warning("%s", warning)
-    curves = grid_runs.curves()[grid_runs.folder(best["setting"]).name]
+    first = grid_runs.best()[0]  # With folds, the first one.
+    curves = grid_runs.curves()[grid_runs.folder(first["setting"]).name]
     trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)
-    trained.results = {**best, "history": _history(curves, best["epoch"]), "runs": grid_runs.results}
+    trained.results = {**best, "history": _history(curves, first["epoch"]), "runs": grid_runs.results}
     return trained
 
 

@@ -36,10 +36,10 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     )
     write_text(path, text)
     if errors:
-        write_text(path.with_name(ERRORS), "".join(_tsv_line(row) for row in errors))
+        write_text(path.with_name(ERRORS), "".join(tsv_line(row) for row in errors))
 
 
-def _tsv_line(row):
+def tsv_line(row):
     """Quotes all but numbers, since spreadsheets may split at commas, too."""
     cells = (text if NUMBER.fullmatch(text) else '"' + as_text(text).replace('"', '""') + '"' for text in map(str, row))
     return "\t".join(cells) + "\n"

@@ -203,6 +203,18 @@ class Report(abc.ABC):
             kept |= self.kept(split, predict(split.batches))
         return kept
 
+    def fold_scores(self, rows, kept):
+        """Returns scores of the rows of a fold that depend on the outputs for all rows; by default none do."""
+        return {}
+
+    def entries(self):
+        """Returns how many entries each row of dev has in kept arrays: by default one, as with a row of logits."""
+        return [1] * len(self.task.splits["dev"][0].examples)
+
+    def of_fold(self, kept, task):
+        """Returns what the run of a fold keeps, whose `Task` has fewer rows, as this task would keep it."""
+        return kept
+
     def combine(self, logits):
         """Returns one array of those that several runs keep, a list."""
         return mean_logits(logits)

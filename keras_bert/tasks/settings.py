@@ -28,7 +28,8 @@ def setting(
         section: string, the section of `--help`. Defaults to that of the flag before.
         least, most: numbers, inclusive limits of a number.
         values: list of the only texts that are allowed.
-        required: bool, whether the flag must be given, or string, the flag without which it must. Defaults to `False`.
+        required: bool, whether the flag must be given, or string, the flag without which it must, or several, `folds or
+            query`. Defaults to `False`.
         repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
             commas separate. Defaults to `False`.
         stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.data.splits import Folds
 from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
@@ -26,7 +27,7 @@ def task(tmp_path, checkpoint):
     rows = [f"{chr(97 + row)} b c,{label}" for row, label in enumerate(LABELS)]
     (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "test.csv").write_text("text\na\nc\n")
-    data = own_data("classification", tmp_path / "all.csv", test_file=tmp_path / "test.csv", folds=3)
+    data = own_data("classification", tmp_path / "all.csv", test_file=tmp_path / "test.csv")
     start = Start("start", keras_bert.load(checkpoint))
     return ClassificationTask(data, start, ClassificationSettings(sequence_length=8))
 
@@ -71,7 +72,7 @@ def first_letters(examples):
 
 def run(task, tmp_path, rates=(0.2,), seeds=(4, 2)):
     choices = {"learning_rate": list(rates), "batch_size": [4], "epochs": [2], "seed": list(seeds)}
-    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out"))
+    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out", folds=Folds(3)))
     found.run()
     return found
 
@@ -100,7 +101,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     assert report["best"]["setting"] == setting
     assert report["best"]["scores"]["accuracy"] == pytest.approx(np.mean(scores))
     assert report["summary"][0]["runs"] == 6
-    assert report["data"]["folds"] == 3
+    assert report["facts"]["dev examples"].startswith("3-fold cross-validation of the training rows; texts are not")
     mean, deviation = 100 * np.mean(scores), 100 * np.std(scores, ddof=1)
     assert f"accuracy {mean:.2f}% ± {deviation:.2f}%, macro f1 50.00% ± 0.00%" in text
     assert "(mean and deviation of 6 runs)" in text
@@ -131,6 +132,6 @@ def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, m
 def test_options_that_need_dev_data(task, tmp_path):
     for options in ({}, {"best": False, "patience": 2}):
         with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
-            CrossValidation(Plan(task, {"seed": [1]}, Hyperparameters(**options), tmp_path))
+            CrossValidation(Plan(task, {"seed": [1]}, Hyperparameters(**options), tmp_path, folds=Folds(3)))
     with pytest.raises(ValueError, match="`class_weight` must be None, 'balanced', which requires classes, or"):
         ClassificationTask(task.data, task.start, ClassificationSettings(sequence_length=8, class_weight="most"))

@@ -26,7 +26,7 @@ def test_a_table():
     data = Data(TASK, train, {"own": dev}, {"own": test})
     summary = summarize(data, [3, 200, 100, 130], 128, 512)
     assert summary.to_json() == json.loads(json.dumps(summary.to_json()))
-    expected = {"unit": "rows", "train": 4, "dev": {"own": 3}, "test": {"own": 3}, "folds": None, "skipped": {}}
+    expected = {"unit": "rows", "train": 4, "dev": {"own": 3}, "test": {"own": 3}, "skipped": {}}
     expected |= {"labels": {"no": 2, "yes": 2}, "not_in_dev": [], "repeated": 0, "contradictory": 2}
     truncated = {"rows": 2, "share": 0.5, "sequence_length": 128, "longest": 200, "enough": 256, "held": 1.0}
     expected |= {"truncated": truncated, "overlap": {"dev": 1, "test": 2}}

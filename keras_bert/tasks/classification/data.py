@@ -11,8 +11,6 @@ import itertools
 import math
 import pathlib
 
-import numpy as np
-
 from keras_bert.checks import check_choice
 from keras_bert.data.in_memory import CLASSIFIED_PAIRS
 from keras_bert.data.sources import (
@@ -112,6 +110,15 @@ class Examples(Rows):
 
     content, places = ("text", "pair", "labels"), ("ids",)
 
+    def groups(self):
+        return whole_texts(self)
+
+    def strata(self):
+        """Returns the labels; sets of labels as ranks, the rarest label first."""
+        if isinstance(self.labels[0], tuple):
+            return _rarest_first(self.labels)
+        return self.labels
+
     def __post_init__(self):
         for name in (*self.content, *self.places):
             column = getattr(self, name)
@@ -138,30 +145,36 @@ class Data:
     dev: dict  # The first, named like the task, selects the best run.
     test: dict
     categories: list | None = None  # Of each row of the GLUE diagnostics.
-    folds: int | None = None  # Of a cross-validation, for which dev is the training data.
     source: str | None = None  # Name of the file of the first dev set, if it is a user's.
     train_source: str | None = None
     typed: bool = False  # Whether that file has rows of JSON.
     columns: tuple = ()  # Of a task with rows of its own, for the model card.
     submissions: pathlib.Path | None = None  # The folder of the files for the server of GLUE.
 
-    def __post_init__(self):
-        if self.folds is not None:
-            check_folds(self.train, self.folds)
+    @property
+    def held_out(self):
+        """Whether dev has other rows than those to train on."""
+        return self.dev[self.task.name] is not self.train
 
     def first(self, count):
         """Returns the same data with the first `count` training rows, or all for `None`."""
-        train = self.train.first(count)
-        return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
+        first = dataclasses.replace(self, train=self.train.first(count))
+        return first if self.held_out else first.on_train()
 
     def split(self, share, seed):
         """Returns the same data with a share of the rows to train on, drawn at random, as dev."""
-        numbers, held_out = split_numbers(len(self.train), share, seed)
-        train = self.train.at(numbers)
-        dev = self.train.at(held_out)
+        data = self.parted(*split_numbers(len(self.train), share, seed))
         if self.task.labels:
-            self._check_trained(train, dev)
-        return dataclasses.replace(self, train=train, dev={self.task.name: dev})
+            self._check_trained(data.train, data.dev[self.task.name])
+        return data
+
+    def parted(self, train, held_out):
+        """Returns the same data with some of the rows to train on, by their numbers, as dev, and others to train on."""
+        return dataclasses.replace(self, train=self.train.at(train), dev={self.task.name: self.train.at(held_out)})
+
+    def on_train(self):
+        """Returns the same data whose dev is what is trained on."""
+        return dataclasses.replace(self, dev={self.task.name: self.train})
 
     def _check_trained(self, train, dev):
         """Raises an error for a class that only has rows of dev."""
@@ -257,7 +270,6 @@ def own_data(
     pair=None,
     label="label",
     skip_bad_rows=0,
-    folds=None,
     labels=None,
     name=None,
 ):
@@ -266,12 +278,10 @@ def own_data(
     `kind` is "classification", "multi_label" or "regression". Labels of dev that are not in train are an error; test
     data, which must have no unreadable rows, is scored if it has labels. Without `text`, the columns are those of
     `TEXTS`; `label` may be a list of columns for "multi_label". Up to `skip_bad_rows` unreadable rows of train
-    and of dev are skipped. `folds` of a cross-validation of train stand for `dev_file`. `labels` are the classes, by
+    and of dev are skipped. Without `dev_file`, as in a cross-validation, dev is train. `labels` are the classes, by
     default the sorted ones of train, and `name` is that of the task, by default `kind`.
     """
     check_choice("kind", kind, OWN)
-    if (dev_file is None) == (folds is None):
-        raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     columns = [label] if isinstance(label, str) else list(label)
     _check_labels(columns)
     train_file, dev_file, test_file = (
@@ -281,7 +291,7 @@ def own_data(
         text, pair = usual_columns(train_file, [*columns, *([pair] if pair else [])], pair)
     read = functools.partial(read_kind, kind, text, pair)
     train = read(columns, train_file, skip_bad_rows, labels)
-    same = folds or dev_file is train_file
+    same = dev_file is None or dev_file is train_file
     if labels is None:
         if kind == "classification" and _all_differ(train.labels):
             dev = train if same else read(columns, dev_file, skip_bad_rows)
@@ -295,7 +305,7 @@ def own_data(
     if test_file is not None:
         test = {name: read(_present(test_file, columns, text, pair), test_file, None, labels)}
     own, dev = dev_file or train_file, {name: dev}
-    return Data(task, train, dev, test, None, folds, own.name, train_file.name, own.typed)
+    return Data(task, train, dev, test, None, own.name, train_file.name, own.typed)
 
 
 def _all_differ(labels):
@@ -531,33 +541,9 @@ def _listed_labels(row_place, record, columns, is_json):
     return tuple(names)
 
 
-def _whole_texts(examples):
+def whole_texts(examples):
     """Returns the texts of the rows, tuples for pairs."""
     return examples.text if examples.pair is None else list(zip(examples.text, examples.pair, strict=True))
-
-
-def check_folds(examples, folds):
-    """Raises an error if there are not as many different texts as folds."""
-    count = len(set(_whole_texts(examples)))
-    if count < folds or folds < 2:
-        raise ValueError(f"`folds` must be from 2 to the number of different texts, {count}. Received: folds={folds}")
-
-
-def assign_folds(examples, folds, seed):
-    """Returns the fold of each row, 1 to `folds`: an integer array.
-
-    Each fold has the same share of each class, of each set of labels, or of low and high values for regression. Rows
-    with the same text are in the same fold.
-    """
-    check_folds(examples, folds)
-    texts = _whole_texts(examples)
-    first = {text: row for row, text in reversed(list(enumerate(texts)))}
-    rows, labels = np.random.default_rng(seed).permutation(sorted(first.values())).tolist(), examples.labels
-    if isinstance(labels[0], tuple):
-        labels = _rarest_first(labels)
-    rows.sort(key=labels.__getitem__)
-    fold = dict(zip(rows, itertools.cycle(range(1, folds + 1)), strict=False))
-    return np.array([fold[first[text]] for text in texts])
 
 
 def _rarest_first(labels):

@@ -131,7 +131,7 @@ class MultiLabelReport(ClassificationReport):
     @property
     def _place(self):
         """The rows that thresholds are chosen on."""
-        return "the predictions of all folds" if self.task.data.folds else "dev"
+        return "dev" if self.task.held_out else "the predictions of all folds"
 
 
 class MultiLabelTask(ClassificationTask):

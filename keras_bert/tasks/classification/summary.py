@@ -14,16 +14,13 @@ _FEW = 5  # Classes with fewer training rows are listed in a warning.
 def summarize(data, lengths, sequence_length: int, limit: int):
     """Returns the `Summary` of a `Data`; `truncation` describes the arguments.
 
-    What only this task knows: `folds`, the number of folds of cross-validation; `labels`, the rows in train of each
-    class, and `labels_per_row` of several labels, or `range`, the numbers of regression; and `not_in_dev`, the training
-    classes without dev rows.
+    What only this task knows: `labels`, the rows in train of each class, and `labels_per_row` of several labels, or
+    `range`, the numbers of regression; and `not_in_dev`, the training classes without dev rows.
     """
     task = data.task
     labels = data.train.labels
     dev = data.dev[task.name]
-    read = {"train": data.train}
-    if not data.folds:
-        read["dev"] = dev
+    read = {"train": data.train, "dev": dev}
     parts = dict(read)
     if task.name in data.test:
         parts["test"] = data.test[task.name]
@@ -31,7 +28,7 @@ def summarize(data, lengths, sequence_length: int, limit: int):
     fields = split_entries(keys, dict.fromkeys(keys, task.name), labels)
     if not task.labels:
         fields["contradictory"] = 0
-    fields["dev"] = {} if data.folds else {part: len(examples) for part, examples in data.dev.items()}
+    fields["dev"] = {part: len(examples) for part, examples in data.dev.items()}
     fields["test"] = {part: len(examples) for part, examples in data.test.items()}
     return Summary(
         **fields,
@@ -39,7 +36,6 @@ def summarize(data, lengths, sequence_length: int, limit: int):
         truncated=truncation(lengths, sequence_length, limit),
         **baselines(task, labels, dev.labels),
         more={
-            "folds": data.folds,
             **_distribution(task, labels),
             "not_in_dev": _only_in(task, labels, dev.labels),
         },

@@ -6,8 +6,7 @@ import numpy as np
 import scipy.special
 
 from keras_bert.checks import check_not_negative
-from keras_bert.data.bucketing import Batches
-from keras_bert.data.token_rows import compact_parts, take
+from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.comparisons import compared
@@ -18,7 +17,7 @@ from keras_bert.tasks.base import Split, Task
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
-from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings, assign_folds
+from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
     predict,
@@ -103,21 +102,6 @@ class ClassificationTraining(Training):
     def complete(self, model):
         return without_language_model_loss(model) if self.task.language_model_weight else model
 
-    def fold_rows(self, fold, seed):
-        """Returns the rows of a fold."""
-        data = self.task.data
-        return np.flatnonzero(assign_folds(data.train, data.folds, seed) == fold)
-
-    def fold(self, fold, seed):
-        """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
-        dev = self.fold_rows(fold, seed)
-        train = np.setdiff1d(np.arange(len(self.task.data.train)), dev)
-        return lambda: self._rows(train), Batches(*self._rows(dev), batch_size=64, shuffle=False)
-
-    def _rows(self, rows):
-        inputs, labels = self.task.splits["train"][0].pair()
-        return {name: take(values, rows) for name, values in inputs.items()}, labels[rows]
-
 
 class ClassificationReport(Report):
     """Reports scores of classes or of numbers on one or several dev sets."""
@@ -134,10 +118,6 @@ class ClassificationReport(Report):
     def score(self, targets, outputs):
         return score(self.task.spec, targets, self.class_logits(outputs))
 
-    def fold_scores(self, rows, kept):
-        """Returns scores of the rows of a fold that depend on the outputs for all rows; by default none do."""
-        return {}
-
     def summarize(self):
         task, train = self.task, self.task.data.train
         lengths = data_summary.token_counts(task.preprocessor, train.columns, task.splits["train"][0].lengths)
@@ -150,8 +130,6 @@ class ClassificationReport(Report):
         if self.task.spec.labels:
             train = f"{len(data.train):,}; {train}"
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
-        if data.folds:
-            dev = f"{data.folds}-fold cross-validation of the training examples"
         return {"training examples": train, "dev examples": dev}
 
     def data_warnings(self):
@@ -222,7 +200,7 @@ class ClassificationReport(Report):
 
     def dev_rows(self):
         """Returns what a report says of the dev rows; the ids of GLUE are not row numbers."""
-        split = (self.task.splits["dev"] or self.task.splits["train"])[0]
+        split = self.task.splits["dev"][0]
         place = None if self.task.spec.official else [row + 1 for row in self.own.ids]
         return {"place": place, "length": split.lengths, "texts": self.own.texts}
 
@@ -273,15 +251,13 @@ class ClassificationTask(Task):
         train = self._split("train", data.train)
         self.splits = {
             "train": [train],
-            # With folds, the training examples are the dev examples.
-            "dev": [self._split(*part, train) for part in ({} if data.folds else data.dev).items()],
+            "dev": [self._split(*part, train) for part in data.dev.items()],
             "test": [self._split(*part) for part in data.test.items()],
         }
         self.options = {
             "task": data.task.name,
             "labels": list(data.task.labels),
             "class_weight": self.class_weight,
-            "folds": data.folds,
         }
         if self.language_model_weight:
             self.options["language_model_weight"] = self.language_model_weight

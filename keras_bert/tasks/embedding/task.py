@@ -110,6 +110,17 @@ class EmbeddingReport(Report):
         dev = self.task.data.dev
         return row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
 
+    def of_fold(self, kept, task):
+        """Gives the wrong passages of pairs, which are numbered in each fold, their numbers among those of all rows."""
+        if task.dev_rows.right is None:
+            return kept
+        numbers = {row[0]: number for number, row in enumerate(self.task.dev_rows.passages) if row}
+        ranked = kept["dev"].copy()
+        for place, best in enumerate(ranked[:, 1]):
+            if best >= 0:
+                ranked[place, 1] = numbers[task.dev_rows.passages[int(best)][0]]
+        return {"dev": ranked}
+
     def dev_logits(self, predict):
         return {"dev": self._similarities(predict(self.task.dev))}
 

@@ -44,8 +44,17 @@ class Data:
     def split(self, share, seed):
         """Returns the same data with a share of the questions to train on, drawn at random, as dev."""
         (questions,) = self.train  # Of one file.
-        train, held_out = split_numbers(len(questions), share, seed)
-        return dataclasses.replace(self, train=[questions.at(train)], dev=questions.at(held_out))
+        return self.parted(*split_numbers(len(questions), share, seed))
+
+    def parted(self, train, held_out):
+        """Returns the same data with some of the questions to train on, by their numbers, as dev."""
+        *earlier, questions = self.train
+        return dataclasses.replace(self, train=[*earlier, questions.at(train)], dev=questions.at(held_out))
+
+    def on_train(self):
+        """Returns the same data whose dev is what is trained on."""
+        files = {**self.files, "dev": self.files["train"][-1]}
+        return dataclasses.replace(self, dev=self.train[-1], files=files)
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):

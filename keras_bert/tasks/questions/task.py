@@ -73,6 +73,11 @@ class QuestionReport(Report):
         settings = self.task.settings
         return windows.answers(logits, settings.n_best, settings.max_answer_length)
 
+    def entries(self):
+        windows = self.task.dev_windows
+        tokens = np.bincount(windows.windows.example, windows.lengths, minlength=len(windows.questions))
+        return tokens.astype(int).tolist()
+
     def dev_logits(self, predict):
         return self.task.dev_windows.flat(predict(self.task.dev))
 

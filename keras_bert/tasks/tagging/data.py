@@ -65,9 +65,9 @@ class Data(TaskData):
     test: Sentences | None = None
     labels: list | None = None
 
-    def split(self, share, seed):
-        """Returns the same data with a share of the sentences to train on, drawn at random, as dev."""
-        data = super().split(share, seed)
+    def parted(self, train, held_out):
+        """Same as for other tasks; checks that both parts have the same tags."""
+        data = super().parted(train, held_out)
         check(data.train, data.dev, data.test)
         return data
 

@@ -29,6 +29,10 @@ class Sentences(Rows):
 
     content = ("words", "texts", "entities", "tags")
     places: ClassVar[tuple[str, ...]] = ("lines", "documents")
+    group = "documents"
+
+    def groups(self):
+        return self.documents
 
     def __len__(self):
         return len(self.lines)

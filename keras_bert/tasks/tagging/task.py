@@ -67,6 +67,9 @@ class TaggingReport(Report):
             return metrics.word_scores(windows.sentences.tags, windows.tags(logits))
         return metrics.entity_scores(windows.sentences.entities, windows.entities(logits))
 
+    def entries(self):
+        return self.task.windows["dev"].counts.tolist()
+
     def dev_logits(self, predict):
         return {"words": self.task.windows["dev"].from_outputs(predict(self.task.dev))}
 

@@ -10,8 +10,9 @@ import pytest
 
 from keras_bert.data import in_memory
 from keras_bert.data.sources import Memory, stream_rows
+from keras_bert.data.splits import Folds
 from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification.data import Examples, assign_folds, own_data, parse_threshold, read_table
+from keras_bert.tasks.classification.data import Examples, own_data, parse_threshold, read_table
 from keras_bert.tasks.classification.predictions import dense
 from keras_bert.tasks.prediction_files import read_texts
 from tests.tasks.files import write
@@ -233,7 +234,7 @@ def test_invalid_arguments(call, message):
 def test_labels_that_all_differ(tmp_path):
     """Are refused, unless dev has the same ones, or so few rows decide nothing."""
     few = write(tmp_path / "few.csv", "text,label\n" + "".join(f"a {n},id {n}\n" for n in range(9)))
-    assert len(own_data("classification", few, folds=3).task.labels) == 9
+    assert len(own_data("classification", few).task.labels) == 9
     ids = write(tmp_path / "ids.csv", "text,label\n" + "".join(f"a {n},id {n}\n" for n in range(12)))
     other = write(tmp_path / "other.csv", "text,label\na,id 99\n")
     numbers = write(tmp_path / "numbers.csv", "text,label\n" + "".join(f"a,{n / 7:.3f}\n" for n in range(12)))
@@ -241,7 +242,7 @@ def test_labels_that_all_differ(tmp_path):
     with pytest.raises(ValueError, match=message):
         own_data("classification", ids, other)
     with pytest.raises(ValueError, match=message):
-        own_data("classification", ids, folds=3)
+        own_data("classification", ids)
     with pytest.raises(ValueError, match="another column. Numbers that measure something are predicted by `task=regr"):
         own_data("classification", numbers, other)
     same = Memory("texts", [{"text": "a", "label": number} for number in range(12)])
@@ -262,7 +263,7 @@ def test_own_classification_data(tmp_path):
     assert data.test["classification"].labels is None
     assert data.balance() == "9: 2 (66.7%), 10: 1 (33.3%)"
     assert data.first(2).dev == data.dev
-    folds = own_data("classification", train, folds=2).first(2)
+    folds = own_data("classification", train).first(2)
     assert (folds.train.text, folds.dev["classification"]) == (["a", "b"], folds.train)
 
 
@@ -298,8 +299,6 @@ def test_invalid_own_data(tmp_path):
         (("classification", train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         (("classification", train, train, other), {}, r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', "),
         (("tagging", "a.csv", "b.csv"), {}, "`kind` must be one of .*, multi_label, regression. Rec.*kind='tagging'"),
-        (("classification", train), {}, "expected either `dev_file` or `folds`. Received: dev_file="),
-        (("classification", train, train), {"folds": 3}, "expected either `dev_file` or `folds`. Received: dev_file="),
     ):
         with pytest.raises(ValueError, match=message):
             own_data(*arguments, **options)
@@ -366,20 +365,20 @@ def test_bad_rows_of_several_labels(tmp_path, name, content, columns, message):
 def test_unknown_labels_and_skipped_rows(tmp_path):
     train = write(tmp_path / "train.csv", "text,labels\nx,a|b\ny,a||b\nz,b\n")
     other = write(tmp_path / "other.csv", "text,labels\nx,a\ny,a|c\n")
-    found = own_data("multi_label", train, folds=2, label="labels", skip_bad_rows=1)
+    found = own_data("multi_label", train, label="labels", skip_bad_rows=1)
     assert (found.train.labels, found.train.skipped) == ([(0, 1), (1,)], 1)
     for files in ((train, other), (train, train, other)):
         with pytest.raises(ValueError, match=r"other.csv:3: unknown label 'c'. Expected one of: 'a', 'b'"):
             own_data("multi_label", *files, label="labels", skip_bad_rows=1)
     numbers = write(tmp_path / "a.csv", "text,labels\nx,1|0\ny,1\n")
-    assert own_data("multi_label", numbers, folds=2, label="labels").train.labels == [(0, 1), (1,)]
+    assert own_data("multi_label", numbers, label="labels").train.labels == [(0, 1), (1,)]
 
 
 def test_folds_are_stratified():
     """Folds and the classes in them differ by at most one row; equal texts stay together; seeds differ."""
     labels = [0] * 23 + [1] * 11 + [2] * 2
     examples = Examples([f"text {row}" for row in range(36)], None, labels, list(range(36)))
-    folds = [assign_folds(examples, 5, seed) for seed in (1, 1, 2)]
+    folds = [Folds(5).assign(examples, seed) for seed in (1, 1, 2)]
     counts = np.array(
         [[np.sum((folds[0] == fold) & (np.array(labels) == label)) for label in range(3)] for fold in range(1, 6)]
     )
@@ -389,18 +388,19 @@ def test_folds_are_stratified():
     assert (folds[0] == folds[1]).all()
     assert (folds[0] != folds[2]).any()
     twice = Examples(["a", "b", "a", "c", "a"], ["x"] * 5, [0.5, 1.0, 0.1, 2.0, 3.0], list(range(5)))
-    together = assign_folds(twice, 3, 1)
+    together = Folds(3).assign(twice, 1)
     assert len(set(together[[0, 2, 4]])) == 1
     assert set(together) == {1, 2, 3}
-    for count in (1, 4):
-        with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3. Received"):
-            assign_folds(twice, count, 1)
+    with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3. Received"):
+        Folds(4).assign(twice, 1)
+    with pytest.raises(ValueError, match="`folds` must be an integer of at least 2. Received: folds=1"):
+        Folds(1)
 
 
 def test_folds_share_out_rare_labels():
     labels = [(0,)] * 20 + [(0, 1)] * 6 + [(1,)] * 6 + [(0, 2)] * 3 + [()] * 7
     examples = Examples([f"text {row}" for row in range(42)], None, labels, list(range(42)))
-    folds = assign_folds(examples, 3, seed=1)
+    folds = Folds(3).assign(examples, 1)
     counts = np.array([dense(labels, 3)[folds == fold].sum(0) for fold in (1, 2, 3)])
     assert (np.ptp(counts, 0) <= 1).all()
     assert np.bincount(folds)[1:].tolist() == [14, 14, 14]

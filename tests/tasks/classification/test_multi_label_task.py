@@ -6,6 +6,7 @@ from scipy.special import expit, logit
 from sklearn.metrics import f1_score
 
 import keras_bert
+from keras_bert.data.splits import Folds
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
@@ -28,7 +29,7 @@ def task(tmp_path, checkpoint):
     path = tmp_path / "all.csv"
     rows = [f"{chr(97 + row)} b c,{names}" for row, names in enumerate(LABELS)]
     path.write_text("\n".join(["text,labels", *rows]) + "\n")
-    data = own_data("multi_label", path, None, path, label="labels", folds=3)
+    data = own_data("multi_label", path, None, path, label="labels")
     settings = MultiLabelSettings(sequence_length=8, threshold="shared")
     return MultiLabelTask(data, Start("start", keras_bert.load(checkpoint)), settings)
 
@@ -60,7 +61,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
     monkeypatch.setattr(Results, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
-    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out"))
+    found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out", folds=Folds(3)))
     found.run()
     np.testing.assert_allclose(found.grid_runs.logits("dev")["multi_label"], logits_of(0))
     middles = np.sort(expit(logits_of(0)).ravel())
@@ -74,7 +75,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
     report = read_json(tmp_path / "out" / "results.json")
     # The folds are scored with the threshold that is kept, not with one of their own.
     predicted = expit(logits_of(0)) >= threshold
-    rows = [task.training.fold_rows(fold, 1) for fold in (1, 2, 3)]
+    rows = [np.flatnonzero(found.grid_runs.assigned(1) == fold) for fold in (1, 2, 3)]
     expected = [f1_score(TARGETS[part], predicted[part], average="micro") for part in rows]
     assert [run["scores"]["micro_f1"] for run in report["runs"]] == pytest.approx(expected)
     assert report["best"]["scores"]["micro_f1"] == pytest.approx(np.mean(expected))

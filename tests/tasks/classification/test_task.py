@@ -47,7 +47,7 @@ def test_official_files_to_submission(bert, tmp_path, name):
     classes = len(data.task.labels)
     assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
     assert task.training.build(bert).output["logits"].shape == (None, classes or 1)
-    names = "task model labels sequence_length class_weight folds train dev test content"
+    names = "task model labels sequence_length class_weight train dev test content"
     assert set(task.run_settings) == set(names.split())
 
     dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
