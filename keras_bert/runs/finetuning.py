@@ -24,6 +24,7 @@ from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs import grid
 from keras_bert.runs.grid import GridRuns
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.runs.rehearsal import is_own, rehearse
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
@@ -358,6 +359,8 @@ class Finetuning:
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
         self._describe()
+        if is_own(self.task):
+            rehearse(self.task)
         check_unchanged(self.output / "runs", self.origins, self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):
             with self.grid_runs.started(setting) as folder:

@@ -1,0 +1,173 @@
+"""A rehearsal of a user's own task or head on two rows and a tiny model, before anything is trained.
+
+What a task reports, saves and answers comes after the training: without a rehearsal, a mistake there costs a whole run.
+"""
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+import tempfile
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.checkpoints.load import load_models
+from keras_bert.checkpoints.loaded import LoadedModels
+from keras_bert.checkpoints.save import save
+from keras_bert.checkpoints.tensors import Checkpoint, Tensor, slots
+from keras_bert.data.batch_source import as_source
+from keras_bert.exporting.answerer import Answerer
+from keras_bert.heads.registry import NO_HEAD, describe, head_named
+from keras_bert.models.encoder import build_encoder
+from keras_bert.runs import model_card
+from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.progress import announced, hidden
+
+_ROWS = 2
+_OURS = "keras_bert."
+
+
+class RehearsalError(ValueError):
+    """What fails before training; `promise` names it."""
+
+    def __init__(self, promise, message):
+        super().__init__(message)
+        self.promise = promise
+
+
+def is_own(task):
+    """Whether a task, or the head that it trains, is a user's."""
+    modules = [type(task).__module__, type(head_named(task.head)).__module__]
+    modules += [type(part).__module__ for part in (task.training, task.report, task.rows)]
+    return not all(module.startswith(_OURS) for module in modules)
+
+
+def rehearse(task):
+    """Goes through everything that follows a training; raises an error that names the part that fails."""
+    with announced(f"rehearsing the task {task.name} on {_ROWS} rows"), hidden():
+        Rehearsal(task).run()
+
+
+class Rehearsal:
+    """A task on its first rows, with a tiny encoder of random weights that reads the same tokens."""
+
+    def __init__(self, task):
+        self._whole = task
+        self.task: Any = None
+
+    def run(self):
+        """Runs all steps."""
+        with self._promise("the first rows are read", "rows"):
+            self.task = self._small_task()
+        training, report = self.task.training, self.task.report
+        with self._promise("`build` makes the model", "build"):
+            model = training.build(self.task.bert)
+        with self._promise("the model answers dev and its loss is computed", "loss"):
+            outputs, targets = self._evaluated(model)
+        with self._promise("`score` returns numbers, with the metric", "score"):
+            self._check_scores(report.score(targets, outputs), "`score`")
+        with tempfile.TemporaryDirectory() as folder, self._promise("`conclude` reports the outputs", "conclude"):
+            kept = report.dev_logits(lambda batches: _evaluator(model).outputs(as_source(batches)).outputs)
+            kept = {name: np.asarray(report.combine([values])) for name, values in kept.items()}
+            findings = report.conclude(kept, {}, pathlib.Path(folder))
+            self._check_scores(findings.measured, "the `measured` scores of `conclude`")
+        with self._promise("the model card is written", "card"):
+            model_card.text("model", self.task, "dev", {}, findings.measured)
+        with tempfile.TemporaryDirectory() as folder, self._promise("the model is saved, and opens again", "save"):
+            self._check_saved(training.complete(model), kept, pathlib.Path(folder))
+
+    @contextlib.contextmanager
+    def _promise(self, text, name):
+        try:
+            yield
+        except RehearsalError:
+            raise
+        except Exception as error:
+            task = self._whole
+            reason = f"{type(error).__name__}: {error}"
+            raise RehearsalError(
+                name,
+                f"the task {task.name}, head {task.head}, fails before training, on {_ROWS} rows and a tiny model, where "
+                f"{text}. {reason}",
+            ) from error
+
+    def _small_task(self):
+        """Returns the task of the first rows, which starts from a tiny encoder."""
+        task = self._whole
+        rows = list(range(min(_ROWS, len(task.splits["train"][-1].examples))))
+        data = task.data.parted(rows, rows)
+        return type(task)(data, dataclasses.replace(task.start, bert=_tiny(task.bert)), task.settings)
+
+    def _evaluated(self, model):
+        """Returns the outputs and the targets of dev, after a check of the loss."""
+        loss = self.task.training.loss
+        losses = loss if isinstance(loss, list) else [loss]
+        outputs, targets, results = _evaluator(model, losses).outputs(as_source(self.task.dev), with_losses=True)
+        for name, value in results.items():
+            if not math.isfinite(value):
+                raise ValueError(f"the loss {name!r} must be a finite number. Received: {value}")
+        return outputs, targets
+
+    def _check_scores(self, scores, what):
+        metric = self.task.report.metric
+        if not isinstance(scores, dict) or metric not in scores:
+            known = ", ".join(scores) if isinstance(scores, dict) else repr(scores)[:100]
+            raise ValueError(f"{what} must have the metric {metric!r}. Received: {known}")
+        for name, value in scores.items():
+            if not isinstance(value, int | float | np.number):
+                raise ValueError(f"{what} must be numbers. Received: {name}={value!r:.100}")
+
+    def _check_saved(self, model, kept, folder):
+        """Saves the model, opens it again, compares the outputs, and answers the example of the export."""
+        bert = self.task.bert
+        options = self.task.save_options(kept)
+        save(
+            model,
+            folder / "model",
+            bert.vocabulary,
+            lowercase=bert.lowercase,
+            sequence_length=self.task.sequence_length,
+            task_settings=self.task.stored_settings or None,
+            **options,
+        )
+        saved = load_models(folder / "model")
+        _check_equal(model, saved.model())
+        example = self.task.export_options(saved)["example"]
+        (answer,) = Answerer(saved).predict([example]) if not head_named(saved.head).embeds else [{}]
+        if not isinstance(answer, dict):
+            raise ValueError(f"`answer` of the head must return a dict. Received: {answer!r:.100}")
+
+
+def _tiny(bert):
+    """Returns a model in memory with a tiny encoder of random weights, and the tokens of a loaded one."""
+    width = 4 * 2
+    config = dataclasses.replace(
+        bert.config,
+        hidden_size=width,
+        num_attention_heads=2,
+        num_hidden_layers=1,
+        intermediate_size=width,
+        embedding_size=bert.config.embedding_size and width,
+    )
+    encoder = build_encoder(config, causal=bert.causal, positions=bert.positions)
+    tensors = {slot.name: Tensor(slot.name, slot.shape, slot.value) for slot in slots(describe(encoder))}
+    metadata = bert.metadata.replace(head=NO_HEAD, head_options=None, labels=None, multi_label=False)
+    return LoadedModels(Checkpoint(bert.name, config, tensors, metadata))
+
+
+def _evaluator(model, losses=()):
+    return Evaluator(model, tf.distribute.get_strategy(), list(losses), show=False)
+
+
+def _check_equal(model, saved):
+    """Raises if a saved model does not have the weights of the model."""
+    for one, other in zip(model.weights, saved.weights, strict=True):
+        if one.path.endswith("seed_generator_state"):
+            continue
+        if one.shape != other.shape or not np.array_equal(np.asarray(one), np.asarray(other)):
+            raise ValueError(
+                f"the weight {one.path} is another one after `save` and `load`. Expected its layer among the `tensors` "
+                "of the head"
+            )
