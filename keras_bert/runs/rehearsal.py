@@ -22,6 +22,7 @@ from keras_bert.exporting.answerer import Answerer
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.runs import model_card
+from keras_bert.tasks.registry import task_of
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import announced, hidden
 
@@ -89,8 +90,8 @@ class Rehearsal:
             reason = f"{type(error).__name__}: {error}"
             raise RehearsalError(
                 name,
-                f"the task {task.name}, head {task.head}, fails before training, on {_ROWS} rows and a tiny model, where "
-                f"{text}. {reason}",
+                f"the task {task.name}, head {task.head}, fails before training, on {_ROWS} rows and a tiny model, "
+                f"where {text}. {reason}",
             ) from error
 
     def _small_task(self):
@@ -122,20 +123,23 @@ class Rehearsal:
     def _check_saved(self, model, kept, folder):
         """Saves the model, opens it again, compares the outputs, and answers the example of the export."""
         bert = self.task.bert
-        options = self.task.save_options(kept)
+        # Rows of the task are converted already: the model answers as one of no task.
+        options = {**self.task.save_options(kept), "task": None}
         save(
             model,
             folder / "model",
             bert.vocabulary,
             lowercase=bert.lowercase,
             sequence_length=self.task.sequence_length,
-            task_settings=self.task.stored_settings or None,
             **options,
         )
         saved = load_models(folder / "model")
         _check_equal(model, saved.model())
         example = self.task.export_options(saved)["example"]
-        (answer,) = Answerer(saved).predict([example]) if not head_named(saved.head).embeds else [{}]
+        known = task_of(saved)
+        if head_named(saved.head).embeds or (known is not None and known.rows.convert is not None):
+            return
+        (answer,) = Answerer(saved).predict([example])
         if not isinstance(answer, dict):
             raise ValueError(f"`answer` of the head must return a dict. Received: {answer!r:.100}")
 
