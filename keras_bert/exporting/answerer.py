@@ -1,6 +1,7 @@
 """Answers of a loaded model, by the signatures that `export` writes."""
 
 import dataclasses
+import inspect
 import itertools
 import logging
 import operator
@@ -17,6 +18,7 @@ from keras_bert.data.sources import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.embedding import build_embedder
+from keras_bert.heads.head import with_head_options
 from keras_bert.heads.registry import answering, describe, is_regression
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
@@ -38,6 +40,7 @@ _HINTS = {
 }
 _SET_BY_CALLS = {"_called": True, "_parent_path": None}  # Attributes of layers that their first call sets.
 _WORDS = ("words", "text")
+_ANSWERED = 3  # Parameters of `Head.answer` besides options.
 _DESCRIPTIONS = {
     _WORDS: "a list of words",
     ("text",): "a text",
@@ -72,7 +75,8 @@ class Answerer:
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
-        answers = answer_rows(head.answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
+        answer = _with_options(head, bert)
+        answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
@@ -203,6 +207,13 @@ def _refuse(purpose, received, **options):
     """Raises if an option is given."""
     if name := next((name for name, value in options.items() if value is not None), None):
         raise ValueError(f"`{name}` is for {purpose}. Received: {name}={options[name]} for {received}")
+
+
+def _with_options(head, bert):
+    """Returns the `answer` of a head with the options of the model that it names."""
+    if len(inspect.signature(head.answer).parameters) <= _ANSWERED:
+        return head.answer
+    return with_head_options(head.answer, describe(bert.model()).options, _ANSWERED)
 
 
 def _described(bert):

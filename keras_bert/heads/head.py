@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_bert.checks import check_count
 from keras_bert.heads import answers
@@ -141,7 +142,8 @@ class Head:
     def respond(self, outputs: dict, labels: list | None) -> dict:
         """Returns the outputs of `serving_default` for those of the model, tensors with a row for each text.
 
-        `labels` are the names of the classes, if the head has classes.
+        `labels` are the names of the classes, if the head has classes. Further parameters of a subclass are options of
+        `build`, by their names.
         """
         return outputs
 
@@ -153,7 +155,7 @@ class Head:
         """
         from keras_bert.text.signatures import responder
 
-        return functools.partial(responder, self.respond)
+        return functools.partial(responder, with_head_options(self.respond, description.options, 2))
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""
@@ -164,8 +166,29 @@ class Head:
         return with_options(build, description, options, *arguments)
 
     def answer(self, output: dict, row: dict, n_best: int | None) -> dict:
-        """Returns the outputs of a signature for one text, a dict of arrays, as `predict` does."""
+        """Returns the outputs of a signature for one text, a dict of arrays, as `predict` does.
+
+        Further parameters of a subclass are options of `build`, by their names; the client of a server, which does not
+        know them, needs their defaults.
+        """
         return answers.plain(output, row, n_best)
+
+    def class_logits(self, answers: dict):
+        """Returns the logits of the classes, or a number, of each text, given the outputs of `serving_default`, arrays.
+
+        They are the output `classes` of the model if the signature has it, or else what tells the same classes.
+        """
+        if self.classes in answers:
+            return answers[self.classes]
+        if "probabilities" in answers:
+            with np.errstate(divide="ignore"):
+                return np.log(answers["probabilities"])
+        if "value" in answers:
+            return answers["value"][:, None]
+        raise ValueError(
+            f"the head {self.name} tells no classes in its answers, {', '.join(answers)}. Expected `respond` to have "
+            f"the output {self.classes!r}, or `class_logits` of the head"
+        )
 
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""
@@ -191,6 +214,12 @@ class Head:
         """Returns the options that are settings of the task that the model was trained on."""
         own = bert.task_settings or {}
         return {option: own[name] for name, option in self.from_task.items() if name in own}
+
+
+def with_head_options(function, options, count):
+    """Returns a function with those options of a head that it names among its parameters after the first `count`."""
+    names = list(inspect.signature(function).parameters)[count:]
+    return functools.partial(function, **{name: options[name] for name in names if name in options})
 
 
 def with_options(build, description, options, *arguments):

@@ -1,11 +1,13 @@
 """Texts or pairs, with classes, sets of labels or numbers, as rows."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
 from keras_bert.checks import check_choice
 from keras_bert.data.sources import source
+from keras_bert.heads.registry import head_named
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import METRICS, columns_of_model, own_data, read_kind
 from keras_bert.tasks.classification.predictions import dense
@@ -75,7 +77,8 @@ class TextRows(RowFormat):
             guesses = np.array(predictions) if several else predictions
             return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
 
-        return Labelled(dict(zip(("text", "pair"), examples.columns, strict=False)), _answered, score)
+        inputs = dict(zip(("text", "pair"), examples.columns, strict=False))
+        return Labelled(inputs, functools.partial(_answered, head_named(facts["head"])), score)
 
 
 class NumberRows(TextRows):
@@ -133,13 +136,14 @@ def is_text(text):
     return isinstance(text, str | tuple)
 
 
-def _answered(outputs):
+def _answered(head, outputs):
     """Returns the predictions of the outputs of a SavedModel: numbers, classes, or lists of 0 and 1."""
-    if "value" in outputs:
-        return outputs["value"].astype(float).tolist()
     if "predicted" in outputs:
         return outputs["predicted"].tolist()
-    return outputs["probabilities"].argmax(-1).tolist()
+    logits = head.class_logits(outputs)
+    if logits.shape[-1] == 1:
+        return logits[:, 0].astype(float).tolist()
+    return logits.argmax(-1).tolist()
 
 
 def _check_sets(targets):
