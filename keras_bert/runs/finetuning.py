@@ -270,6 +270,11 @@ class Plan:
     def __post_init__(self):
         if self.hyperparameters.pack and not self.task.training.can_pack:
             raise ValueError(f"`pack`: only for classification and tagging with BERT. Received: {self.task.title}")
+        if self.ensemble > 1 and not self.task.report.can_combine:
+            raise ValueError(
+                f"`ensemble`: the task {self.task.name} keeps one model, whose vectors are its own. Received: "
+                f"ensemble={self.ensemble}"
+            )
 
     @property
     def writes(self):

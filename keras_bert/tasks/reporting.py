@@ -91,6 +91,7 @@ class Report(abc.ABC):
         task: the `Task`, with its data, settings, splits and the model that runs start from.
         metric: name of the score that selects the best run.
         predictions_file: string, the file with the predictions of the data to predict.
+        can_combine: bool, whether several runs can answer together, see `combine`. Defaults to `True`.
 
     Example:
         class PairReport(Report):
@@ -102,6 +103,7 @@ class Report(abc.ABC):
 
     metric: str
     predictions_file = "predictions.tsv"
+    can_combine = True
 
     def __init__(self, task):
         self.task = task

@@ -69,6 +69,8 @@ class EmbeddingTraining(Training):
 class EmbeddingReport(Report):
     """Reports how similarities agree with scores, or how they rank the right passages."""
 
+    can_combine = False
+
     def __init__(self, task):
         super().__init__(task)
         self.metric = METRICS[task.data.dev.kind]
