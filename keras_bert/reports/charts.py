@@ -129,13 +129,13 @@ def strip_scale(ends):
     return page.draw("strip_scale", ticks=[(x(value), text) for value, text in zip(*ticks(*ends), strict=True)])
 
 
-def learning_curves(metric: str, unit: int, curves: dict, best):
+def learning_curves(metric: str, unit: int, curves: dict, losses: list, best):
     """Returns figures, legend and notes of the learning curves of runs, for `report.html`.
 
     `unit` is 100 if the score is shown in percent, otherwise 1. `curves` are the lines of `metrics.jsonl` by folder
-    name of a run; `best` is the name of the best run, or `None`.
+    name of a run; `losses` are the names of the losses of the runs; `best` is the name of the best run, or `None`.
     """
-    drawn = {name: _curves(lines, metric, unit) for name, lines in curves.items()}
+    drawn = {name: _curves(lines, metric, unit, losses) for name, lines in curves.items()}
     seen = [name for name, lines in drawn.items() if lines["training"] or lines["dev"] or lines["score"]]
     if not seen:
         return {"figures": [], "notes": ["No run has a curve."]}
@@ -159,10 +159,10 @@ def learning_curves(metric: str, unit: int, curves: dict, best):
     }
 
 
-def _curves(lines, metric, unit):
-    # The first loss in the log: `loss`, or the first of several losses.
+def _curves(lines, metric, unit, losses):
+    """Returns the points of the curves of a run: of several losses, those of the first one in the log."""
     names = [name for line in lines if line.get("kind") == "train" for name in line]
-    loss = next((name for name in names if name == "loss" or name.endswith("_loss")), "loss")
+    loss = next((name for name in names if name in losses), "loss")
     return {
         "training": curve_points(lines, "train", loss),
         "dev": curve_points(lines, "evaluation", loss),

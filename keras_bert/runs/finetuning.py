@@ -131,7 +131,7 @@ class Run:
             ended = -(-trainer.trained_steps // batches.steps)
             _LOG.info("%s", indented(f"stopped early after epoch {ended} of {epochs}"))
         epoch = -(-scores.pop("step", trainer.trained_steps) // batches.steps)
-        result = {"scores": scores, "epoch": epoch}
+        result = {"scores": scores, "losses": trainer.loss_names, "epoch": epoch}
         if before and last.dev is not None:
             result["before"] = before
             if scores[metric] < before[metric]:
@@ -145,16 +145,15 @@ class Run:
     def _scores_before(self, trainer, dev):
         """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
         if self.task.training.compares_start and dev is not None and self.runs.before is None:
-            losses = {loss.name for loss in trainer.losses}
             found = trainer.evaluate(dev)
-            self.runs.before = {name: value for name, value in found.items() if name not in losses}
+            self.runs.before = {name: value for name, value in found.items() if name not in trainer.loss_names}
             _LOG.info("%s", indented(f"before training: {data_summary.listed(self.runs.before)}"))
         return self.runs.before
 
     def _advise(self, result):
         """Adds a sentence about the learning rate to the result of a run whose loss hardly fell."""
         lines, rate = read_lines(self.folder / "metrics.jsonl"), self.setting["learning_rate"]
-        if text := rate_advice(lines, rate, self.task.training.default_rates):
+        if text := rate_advice(lines, result["losses"], rate, self.task.training.default_rates):
             _LOG.warning("%s: %s", grid.setting_text(self.setting), text)
             result["advice"] = text
 

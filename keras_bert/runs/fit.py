@@ -41,7 +41,8 @@ from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import keywords
 from keras_bert.tasks.teacher import Teacher
 from keras_bert.text.answer_settings import placeholders
-from keras_bert.training.callbacks import check_callbacks, with_loss
+from keras_bert.training import loss_names
+from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
@@ -444,8 +445,10 @@ def _settings(task, bert, length, options):
 def _trained(kind, finetuning, name):
     """Returns the best model of finished runs, an object of the class `kind`, under a name."""
     grid_runs = finetuning.grid_runs
-    best = grid_runs.to_json()["best"] if finetuning.plan.folds else grid_runs.best()[0]
-    scores = {metric: value for metric, value in best["scores"].items() if "loss" not in metric}
+    first = grid_runs.best()[0]  # With folds, the first one.
+    best = grid_runs.to_json()["best"] if finetuning.plan.folds else first
+    losses = loss_names.names_of(first, first["scores"])
+    scores = {metric: value for metric, value in best["scores"].items() if metric not in losses}
     found = data_summary.listed(scores)
     if finetuning.hyperparameters.best:
         found += f"; best epoch {best['epoch']} of {best['setting']['epochs']}"
@@ -456,26 +459,31 @@ def _trained(kind, finetuning, name):
         report = finetuning.task.report
         if warning := data_summary.no_better(report.summary, report.metric, scores):
             _LOG.warning("%s", warning)
-    first = grid_runs.best()[0]  # With folds, the first one.
     curves = grid_runs.curves()[grid_runs.folder(first["setting"]).name]
     trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
     trained.keep_in_memory(name)
-    trained.results = {**best, "history": _history(curves, first["epoch"]), "runs": grid_runs.results}
+    trained.results = {**best, "history": _history(curves, first), "runs": grid_runs.results}
     return trained
 
 
-def _history(lines, epochs):
-    """Returns a dict for each epoch: the mean `loss` of training and, after an evaluation, its results as `val_...`."""
+def _history(lines, result):
+    """Returns a dict for each epoch: the mean `loss` of training and, after an evaluation, its results as `val_...`.
+
+    `lines` are those of the `metrics.jsonl` of a run, given its result.
+    """
+    epochs = result["epoch"]
+    losses = loss_names.names_of(result, result["scores"])
     train = [line for line in lines if line["kind"] == "train"]
     evaluations = [line for line in lines if line["kind"] == "evaluation"]
     ends = [line["step"] for line in evaluations]
     ends = ends or [max(line["step"] for line in train) * epoch // epochs for epoch in range(1, epochs + 1)]
     history = []
     for epoch, (start, end) in enumerate(itertools.pairwise([0, *ends]), 1):
-        losses = [with_loss(line)["loss"] for line in train if start < line["step"] <= end]
-        results = with_loss(evaluations[epoch - 1]) if evaluations else {}
+        logged = [line for line in train if start < line["step"] <= end]
+        values = [loss_names.with_total(line, losses)["loss"] for line in logged]
+        results = loss_names.with_total(evaluations[epoch - 1], losses) if evaluations else {}
         results = {f"val_{name}": value for name, value in results.items() if name not in ("step", "kind")}
-        history.append({"epoch": epoch, "loss": sum(losses) / len(losses) if losses else math.nan, **results})
+        history.append({"epoch": epoch, "loss": sum(values) / len(values) if values else math.nan, **results})
     return history
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from keras_bert.files import as_numbers, json_text, read_json, read_lines, write_json
 from keras_bert.runs.unchanged_inputs import COMMON, check_same_settings
 from keras_bert.tasks.logits import mean_logits
+from keras_bert.training import loss_names
 from keras_bert.training.progress import Progress, is_share
 
 _RESULT, _SECONDS = "result.json", "seconds.json"
@@ -50,7 +51,8 @@ def ranked(results, metric):
     """Sorts results by descending metric, NaN last, ties by their loss, as epochs are, and then by their settings."""
 
     def key(result):
-        return *_descending(result["scores"][metric]), result["scores"].get("loss", 0.0)
+        scores = result["scores"]
+        return *_descending(scores[metric]), loss_names.total(scores, loss_names.names_of(result, scores))
 
     return sorted(in_order(results), key=key)
 

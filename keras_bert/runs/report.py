@@ -1,5 +1,6 @@
 """report.html: the runs of fine-tuning as a self-contained page with SVG charts, without scripts."""
 
+import itertools
 import math
 import pathlib
 
@@ -7,6 +8,7 @@ from keras_bert.data.text_files import NUMBER, as_text
 from keras_bert.files import write_text
 from keras_bert.reports import charts, page
 from keras_bert.runs import grid
+from keras_bert.training import loss_names
 from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
@@ -30,13 +32,26 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         times=", in percent" if unit == 100 else "",
         several=len(results) > 1,
         scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
-        curves=charts.learning_curves(metric, unit, run_curves, best and grid.folder_name(best["setting"])),
+        curves=charts.learning_curves(
+            metric, unit, run_curves, _losses(results, run_curves), best and grid.folder_name(best["setting"])
+        ),
         sections=sections,
         errors=(ERRORS, len(errors) - 1) if errors else None,
     )
     write_text(path, text)
     if errors:
         write_text(path.with_name(ERRORS), "".join(tsv_line(row) for row in errors))
+
+
+def _losses(results, run_curves):
+    """Returns the names of the losses of all runs; results of those that diverged do not have them."""
+    names = []
+    for result in results:
+        names += loss_names.names_of(result, ())
+    if not names:
+        for line in itertools.chain(*run_curves.values()):
+            names += loss_names.names_of({}, line)
+    return list(dict.fromkeys(names))
 
 
 def tsv_line(row):

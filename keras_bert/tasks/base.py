@@ -14,6 +14,7 @@ from keras_bert.imports import quiet_integers
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.stages import Training
+from keras_bert.training.loss_names import total
 
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
 _FEWEST = 10  # Values of the loss, below which nothing is said.
@@ -192,9 +193,9 @@ class Task:
         return options
 
 
-def rate_advice(lines, rate, defaults):
+def rate_advice(lines, loss_names, rate, defaults):
     """Returns a sentence if the loss of a run hardly fell, or else `None`; `lines` are those of its `metrics.jsonl`."""
-    losses = [sum(line[name] for name in line if name.endswith("loss")) for line in lines if line["kind"] == "train"]
+    losses = [total(line, loss_names) for line in lines if line["kind"] == "train"]
     tenth = math.ceil(len(losses) / 10)
     first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)
     if len(losses) < _FEWEST or not rate or not last > (1 - _LEAST_FALL) * first:

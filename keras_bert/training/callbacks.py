@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_report_to
 from keras_bert.files import json_text, read_json, write_json
+from keras_bert.training.loss_names import LOSS, with_total
 
 # Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
@@ -243,12 +244,17 @@ class KerasCallbacks(Callback):
     Args:
         callbacks: list of `keras.callbacks.Callback`.
         model: the model that they see, whose weights are those of training.
+        losses: list of the names of the losses of training.
     """
 
-    def __init__(self, callbacks, model):
+    def __init__(self, callbacks, model, losses):
+        self._losses = list(losses)
+        lower_is_better = {LOSS, *losses}
         for callback in callbacks:  # Higher scores are better, which Keras knows only of its own metrics.
-            if getattr(callback, "mode", None) == "auto" and not callback.monitor.endswith("loss"):
-                callback.mode = "max"
+            if getattr(callback, "mode", None) != "auto":
+                continue
+            name = callback.monitor.removeprefix("val_")
+            callback.mode = "auto" if name.endswith(LOSS) else "min" if name in lower_is_better else "max"
         self._callbacks, self._model = keras.callbacks.CallbackList(callbacks, model=model), model
         self._model.stop_training = False
         self._per_epoch, self._epoch, self._batches, self._sums = 1, None, 0, {}
@@ -271,8 +277,8 @@ class KerasCallbacks(Callback):
             self._begin_epoch(epoch)
         self._callbacks.on_train_batch_begin(batch)
         self._batches += 1
-        for name, value in with_loss(numbers).items():
-            if name.endswith("loss"):
+        for name, value in with_total(numbers, self._losses).items():
+            if name == LOSS or name in self._losses:
                 self._sums[name] = self._sums.get(name, 0.0) + value
         self._callbacks.on_train_batch_end(batch, self._means())
 
@@ -283,7 +289,7 @@ class KerasCallbacks(Callback):
     def on_epoch_end(self, step, results):
         if self._epoch is None:  # The run resumes with the evaluation of its last epoch.
             self._begin_epoch(step // self._per_epoch - 1)
-        results = {f"val_{name}": value for name, value in with_loss(results).items()}
+        results = {f"val_{name}": value for name, value in with_total(results, self._losses).items()}
         self._callbacks.on_epoch_end(self._epoch, {**self._means(), **results})
 
     def on_train_end(self, results):
@@ -294,17 +300,14 @@ class KerasCallbacks(Callback):
         return {name: value / self._batches for name, value in self._sums.items()}
 
 
-def with_loss(numbers):
-    """Adds `loss`, the sum of all terms, which Keras callbacks read."""
-    terms = [value for name, value in numbers.items() if name.endswith("_loss")]
-    return {"loss": sum(terms), **numbers} if terms else numbers
+def adapted(callbacks, model, losses, several_workers):
+    """Returns the callbacks of a `Trainer`, the Keras callbacks among them as one `KerasCallbacks`.
 
-
-def adapted(callbacks, model, several_workers):
-    """Returns the callbacks of a `Trainer`, the Keras callbacks among them as one `KerasCallbacks`."""
+    `losses` are the names of the losses.
+    """
     check_callbacks(callbacks)
     foreign = [callback for callback in callbacks if isinstance(callback, keras.callbacks.Callback)]
     if foreign and several_workers:
         raise ValueError("Keras callbacks run on one machine: they cannot stop the other workers. Received: several")
     own = [callback for callback in callbacks if callback not in foreign]
-    return own + ([KerasCallbacks(foreign, model)] if foreign else [])
+    return own + ([KerasCallbacks(foreign, model, losses)] if foreign else [])

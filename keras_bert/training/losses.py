@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_positive, is_number
+from keras_bert.training.loss_names import NOT_LOSSES
 
 _NEVER = -1e9  # Logit of padding.
 
@@ -45,6 +46,11 @@ class Loss:
     finish: Callable | None = None
     together: bool = False
     soft: Callable | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not self.name or self.name in NOT_LOSSES:
+            expected = f"a string other than {', '.join(NOT_LOSSES)}, the names of other numbers in the logs"
+            raise ValueError(f"`name` of a loss must be {expected}. Received: name={self.name!r}")
 
     def __call__(self, *args, **kwargs):
         raise ValueError(

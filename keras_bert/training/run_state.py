@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_bert.files import as_numbers, difference, read_json, replacing, with_nulls, write_json
 from keras_bert.training.distribution import is_chief, sum_over_replicas
+from keras_bert.training.loss_names import total
 from keras_bert.training.progress import announced
 from keras_bert.training.schedule import FunctionSchedule
 
@@ -102,14 +103,16 @@ class RunState:
     `metric` is that of the best weights, `"-name"` if lower is better, or `None`. NaN is worse than any number; of
     equal scores, the one with the lower loss is best. After `patience` evaluations without improvement the run stops.
     `extend` names settings that may change when a finished run continues with more steps, besides the number of steps,
-    the batches and the learning rate schedule; `None` does not allow it.
+    the batches and the learning rate schedule; `None` does not allow it. `losses` are the names of the losses.
 
     `done` tells whether to stop before the last step, `interrupted` whether the evaluation of the last finished step
     has to be repeated. `result` is that of `fit`, `log` the state of a `RunLog`.
     """
 
-    def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, extend=None):
-        self._directory, self._strategy, self._settings = directory, strategy, settings
+    def __init__(
+        self, directory, strategy, model, variables, settings, *, metric=None, patience=None, extend=None, losses=()
+    ):
+        self._directory, self._strategy, self._settings, self._losses = directory, strategy, settings, losses
         self.metric, self._patience, self._extend = metric, patience, extend
         frozen = {id(weight) for weight in _frozen_weights(model)}
         self._weights = {
@@ -179,7 +182,7 @@ class RunState:
         score = -results[name] if self.metric.startswith("-") else results[name]
         if math.isnan(score):
             _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
-        elif self.best is None or (score, -_loss(results)) > (self.best, -_loss(self.result)):
+        elif self._is_better(score, results):
             self.best, self.worse, self.result = score, 0, {**results, "step": step}
             with announced("saving", show=self._best_weights.write):
                 self._best_weights.save(step, self._weights, {})
@@ -189,6 +192,12 @@ class RunState:
             self.result = {**results, "step": step}
         self.worse += 1
         self.done = self._patience is not None and self.worse >= self._patience
+
+    def _is_better(self, score, results):
+        """Returns whether the results of a step with a score are better than the best ones."""
+        if self.best is None:
+            return True
+        return (score, -total(results, self._losses)) > (self.best, -total(self.result, self._losses))
 
     def save(self, step, log):
         """Saves a snapshot with the state of the log."""
@@ -210,11 +219,6 @@ class RunState:
         else:
             self._best_weights.restore(self._weights, step=self.best_step)
             sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
-
-
-def _loss(results):
-    """Returns the sum of the losses in the results of an evaluation."""
-    return sum(value for name, value in results.items() if name == "loss" or name.endswith("_loss"))
 
 
 def run_settings(settings, batches, total_steps, options, optimizer, model):

@@ -97,6 +97,8 @@ class Trainer:
                 "`loss` must be a loss of keras_bert.losses, such as classification_loss(), or a list of them. "
                 f"Received: loss={loss}"
             )
+        if len(set(self.loss_names)) < len(self.losses):
+            raise ValueError(f"`loss` must be losses of different names. Received: {', '.join(self.loss_names)}")
         metrics = [metrics] if callable(metrics) or isinstance(metrics, Score) else list(metrics)
         self.metrics = [metric for metric in metrics if not isinstance(metric, Loss | Score)]
         self._scores = [metric for metric in metrics if isinstance(metric, Score)]
@@ -113,9 +115,14 @@ class Trainer:
             callbacks = [TensorBoard(self.directory / "tensorboard")] if self.directory else []
         self._interruption = Interruption()
         self._loop = StepLoop(self._program, options, self._interruption, self._chief)
-        callbacks = adapted(callbacks, self.model, self._loop.several_workers)
+        callbacks = adapted(callbacks, self.model, self.loss_names, self._loop.several_workers)
         self._callbacks = callbacks if self._chief else []
         self._kept = None
+
+    @property
+    def loss_names(self):
+        """The names of the losses that are minimized, a list."""
+        return [loss.name for loss in self.losses]
 
     def fit(
         self,
@@ -166,7 +173,17 @@ class Trainer:
         evaluate_every = evaluate_every or batches.steps
         compared = {"best": best, "patience": patience, "evaluate_every": evaluate_every}
         settings = run_settings(self._settings, batches, total, compared, self.optimizer, self.model)
-        state = RunState(self.directory, self.strategy, self.model, self._variables(), settings, best, patience, extend)
+        state = RunState(
+            self.directory,
+            self.strategy,
+            self.model,
+            self._variables(),
+            settings,
+            metric=best,
+            patience=patience,
+            extend=extend,
+            losses=self.loss_names,
+        )
         step = state.restore()
         self._kept = None
         finished = state.done or (step == total and not state.interrupted)

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import keras
 import numpy as np
 import pytest
 import scipy.special
@@ -207,3 +208,60 @@ def test_answers_of_a_server(bert, model, pieces):
         "tokens": 4,
         "tokens_read": 4,
     }
+
+
+WORDS = ["a", "b", "c"]
+ROWS = [(f"{word} {other}", label) for word, label in zip(WORDS, LABELS, strict=True) for other in "defghi"]
+
+
+@pytest.fixture(scope="module")
+def start(config, pieces, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("start")
+    keras_bert.save(keras_bert.build_encoder(config), folder, pieces)
+    return folder
+
+
+class Seen(keras.callbacks.Callback):
+    """What Keras callbacks see."""
+
+    def __init__(self):
+        super().__init__()
+        self.logs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append(logs)
+
+
+def test_a_loss_has_any_name(start, tmp_path):
+    """The lines of epochs, callbacks, the choice among epochs and runs, the report and the history know it."""
+    texts, labels = map(list, zip(*ROWS, strict=True))
+    seen, stopping = Seen(), keras.callbacks.EarlyStopping("val_hierarchy", patience=9)
+    given = {"task": "topics", "num_subcategories": 6, "sequence_length": 6, "verbose": False, "batch_size": 6}
+    given |= {"learning_rate": 1e-3, "epochs": 2, "output_dir": tmp_path / "run"}
+    validation = [f"{text} j" for text in texts], labels
+    bert = keras_bert.load(start).fit(texts, labels, validation=validation, callbacks=[seen, stopping], **given)
+    assert stopping.mode == "min"
+    history = bert.results["history"]
+    scores = {"val_accuracy", "val_macro_f1", "val_matthews_correlation"}
+    assert [{*line} for line in history] == [{"epoch", "loss", "val_loss", "val_hierarchy", *scores}] * 2
+    for line, logs in zip(history, seen.logs, strict=True):
+        assert logs["loss"] == logs["hierarchy"] == pytest.approx(line["loss"])
+        assert logs["val_loss"] == logs["val_hierarchy"] == line["val_loss"] == line["val_hierarchy"]
+    (best,) = bert.results["runs"]
+    assert best["losses"] == ["hierarchy"]
+    assert set(best["scores"]) == {"hierarchy", "accuracy", "macro_f1", "matthews_correlation"}
+    losses = []
+    for answer, label in zip(bert.predict(validation[0]), labels, strict=True):
+        number, scores = bert.labels.index(label), answer["scores"]
+        losses.append(-np.log(scores["category"][number]) - np.log(sum(scores["subcategory"][number::3])))
+    assert best["scores"]["hierarchy"] == pytest.approx(np.mean(losses), abs=1e-5)
+    assert bert.evaluate(*validation, verbose=False)["hierarchy"] == pytest.approx(np.mean(losses), abs=1e-5)
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "hierarchy" in report
+    assert "No loss was logged" not in report
+
+
+@pytest.mark.parametrize("name", ["", "learning_rate", "step", 3])
+def test_names_that_losses_cannot_have(name):
+    with pytest.raises(ValueError, match=f"`name` of a loss must be a string other than step, .*name={name!r}"):
+        keras_bert.losses.Loss(name, lambda targets, outputs: outputs["logits"])

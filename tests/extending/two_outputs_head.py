@@ -1,9 +1,12 @@
 """A category and a subcategory of each text, from one vector: the mean of its tokens, weighted by attention."""
 
+import dataclasses
+
 import keras
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.tasks import ClassificationTask, setting
 
 _MASKED = -1e9
 
@@ -89,3 +92,39 @@ class Topics(keras_bert.Head):
         answer = super().answer(output, row, n_best)
         scores = {name: answer.pop(f"{name}_scores") for name in ("category", "subcategory")}
         return {**answer, "scores": scores}
+
+
+def hierarchy(categories, outputs):
+    """The cross-entropies of both outputs, `(batch,)`, given the categories alone.
+
+    The subcategories of a category are those whose numbers have its remainder: which of them a text has is learned.
+    """
+    logits, details = outputs["category"], outputs["subcategory"]
+    count = logits.shape[-1]
+    own = keras.ops.arange(details.shape[-1]) % count == keras.ops.cast(categories, "int32")[:, None]
+    inside = keras.ops.logsumexp(keras.ops.where(own, details, _MASKED), -1)
+    detail_loss = keras.ops.logsumexp(details, -1) - inside
+    return detail_loss + keras.losses.sparse_categorical_crossentropy(categories, logits, from_logits=True)
+
+
+class TopicTraining(ClassificationTask.Training):
+    """Trains both outputs."""
+
+    def head_loss(self, class_weights):
+        return keras_bert.losses.Loss("hierarchy", hierarchy)
+
+
+@dataclasses.dataclass(frozen=True)
+class TopicSettings:
+    num_subcategories: int = setting(None, "Number of subcategories.", section="data", least=2)
+    sequence_length: int = setting(128, "Maximum number of tokens of a text.", least=3)
+
+
+@keras_bert.register_task
+class TopicTask(ClassificationTask):
+    """Categories of texts, with subcategories that are not labelled."""
+
+    name, head, Settings, Training = "topics", "topics", TopicSettings, TopicTraining
+
+    def head_options(self):
+        return {**super().head_options(), "num_subcategories": self.settings.num_subcategories}
