@@ -324,10 +324,15 @@ def check_base(base, format):
     return str(base) if named else str(path.resolve())
 
 
+def has_place_for(head):
+    """Returns whether adapters of models with a head, given its name, are saved in this format."""
+    return head_named(head).peft is not None
+
+
 def write(model, description, directory, base):
     """Writes the adapters, the pooler and the head of a model from `enable_lora`."""
     head = head_named(description.head)
-    if head.peft is None:
+    if not has_place_for(head.name):
         known = ", ".join(row.name for row in HEADS if row.peft is not None)
         raise ValueError(f"format='peft' is for the heads {known}. Received: a model with head={head.name!r}")
     modules = [name.partition(".")[0] for name in head.tensors.values()] + ["pooler"] * ("pooled" in head.reads)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.checkpoints import peft
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.data.packed_batches import PackedBatches
@@ -383,6 +384,8 @@ class Finetuning:
         if training.rates_width and rates == training.default_rates:
             listed, width = ", ".join(f"{rate:g}" for rate in rates), training.rates_width
             _LOG.info("  learning rate: %s, the default for a width of %d; `learning_rate` sets others", listed, width)
+        if self.hyperparameters.lora_rank and not peft.has_place_for(self.task.head):
+            _LOG.info("  LoRA: peft's format has no place for the head %s: no `adapter` is written", self.task.head)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
 
@@ -435,8 +438,10 @@ class Finetuning:
             )
 
     def formats(self):
-        """Returns the folders of the model. Adapters are those of BERT's layout."""
+        """Returns the folders of the model. Adapters are those of BERT's layout, with heads that peft has."""
         if not self.hyperparameters.lora_rank or getattr(self.task.bert, "model_type", "bert") != "bert":
+            return ["model"]
+        if not peft.has_place_for(self.task.head):
             return ["model"]
         return ["model", "adapter"]
 

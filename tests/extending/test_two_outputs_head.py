@@ -265,3 +265,27 @@ def test_a_loss_has_any_name(start, tmp_path):
 def test_names_that_losses_cannot_have(name):
     with pytest.raises(ValueError, match=f"`name` of a loss must be a string other than step, .*name={name!r}"):
         keras_bert.losses.Loss(name, lambda targets, outputs: outputs["logits"])
+
+
+def test_lora(start, caplog, tmp_path):
+    """Adapters are trained and merged into the model; peft has no place for the head, which is said before."""
+    texts, labels = map(list, zip(*ROWS, strict=True))
+    given = {"task": "topics", "num_subcategories": 6, "sequence_length": 6, "batch_size": 6, "epochs": 1}
+    given |= {"learning_rate": 1e-2, "lora_rank": 2, "output_dir": tmp_path / "run", "validation": (texts, labels)}
+    first = keras_bert.load(start)
+    with caplog.at_level("INFO"):
+        bert = first.fit(texts, labels, **given)
+    told = [record.message.strip() for record in caplog.records]
+    line = told.index("LoRA: peft's format has no place for the head topics: no `adapter` is written")
+    assert line < next(number for number, text in enumerate(told) if text.startswith("training:"))
+    made = {path.name for path in (tmp_path / "run").iterdir()}
+    assert made >= {"model", "saved_model", "report.html", "results.json"}
+    assert "adapter" not in made
+    assert bert.predict(texts) == keras_bert.load(tmp_path / "run" / "model").predict(texts)
+    changed = [
+        weight.path
+        for weight, before in zip(bert.encoder.weights, first.encoder.weights, strict=True)
+        if not np.array_equal(weight, before)
+    ]
+    assert changed
+    assert all("attention" in path or "feed_forward" in path or "pooler" in path for path in changed)
