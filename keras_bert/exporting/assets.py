@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
@@ -189,16 +190,45 @@ def _probe(name, signature, function):
 
 
 def _example(name, spec, rows):
-    if spec.dtype == tf.string and name in ("classify", "regress"):
-        return tf.constant([_serialized(text, pair) for text, pair in zip(_TEXTS, _PAIRS, strict=True)])
+    """Returns the value of an input in the probe of a signature, with the rank and the sizes of its `TensorSpec`."""
+    _check_batch(name, spec)
     if spec.dtype == tf.string:
-        second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS, "labels": _LABELS}
-        texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
-        return tf.constant(second.get(spec.name, texts))
-    shape = [rows, *(size or 3 + axis for axis, size in enumerate(spec.shape[1:]))]
+        return tf.constant(_strings(name, spec, rows))
+    shape = _example_shape(spec, rows)
     values = dict.fromkeys(("padding_mask", "source_mask", "target_mask"), tf.ones(shape, tf.int32))
     values["segment_ids"] = tf.zeros(shape, tf.int32)
-    return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)
+    numbers = tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3
+    return tf.cast(values.get(spec.name, numbers), spec.dtype)
+
+
+def _check_batch(name, spec):
+    """Raises for an input of a signature without a free batch dimension."""
+    if spec.shape.rank is None or not spec.shape.rank or spec.shape[0] is not None:
+        raise ValueError(
+            "inputs of signatures must have a known rank, and a free first dimension, the rows of a request, such as "
+            f"tf.TensorSpec([None], tf.string). Received: {spec.name} of the signature {name} with shape={spec.shape}"
+        )
+
+
+def _example_shape(spec, rows):
+    """Returns the sizes of an input; free ones are the same for all inputs."""
+    return [rows, *(size or 3 + axis for axis, size in enumerate(spec.shape[1:]))]
+
+
+def _strings(name, spec, rows):
+    """Returns the strings of an input: those that suit its name, or texts in the shape of the `TensorSpec`."""
+    if name in ("classify", "regress") and spec.name == "inputs":
+        return [_serialized(text, pair) for text, pair in zip(_TEXTS, _PAIRS, strict=True)]
+    if spec.name == "text":
+        suitable = [f"{text} [MASK]." for text in _TEXTS]
+    else:
+        suitable = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS, "labels": _LABELS}.get(spec.name, _TEXTS)
+    if spec.shape.is_compatible_with(np.shape(suitable)):
+        return suitable
+    # Some strings are empty, as in lists that are shorter than those of other rows.
+    shape = _example_shape(spec, rows)
+    places = np.indices(shape).sum(0) % len(_TEXTS)
+    return np.array(_TEXTS, object)[places].tolist()
 
 
 def _serialized(*texts):

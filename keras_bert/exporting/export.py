@@ -1,6 +1,7 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
 import functools
+import numbers
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -227,13 +228,22 @@ def _labels(description, labels):
 
 
 def _check_example(signature, example):
-    ranks = {spec.name: spec.shape.rank for spec in signature.input_signature}
-    kinds = {1: str, 2: list}
-    if example is not None and (
-        set(example) != set(ranks) or any(not isinstance(example[name], kinds[rank]) for name, rank in ranks.items())
-    ):
-        expected = ", ".join(f"`{name}` ({kinds[rank].__name__})" for name, rank in ranks.items())
+    """Raises unless an example has a value of the right type for each input of a signature."""
+    if example is None:
+        return
+    kinds = {spec.name: _kind(spec) for spec in signature.input_signature}
+    if set(example) != set(kinds) or any(not isinstance(example[name], kind) for name, kind in kinds.items()):
+        expected = ", ".join(f"`{name}` ({kind.__name__})" for name, kind in kinds.items())
         raise ValueError(f"`example` must be a dict of {expected}. Received: example={example}")
+
+
+def _kind(spec):
+    """Returns the type of an example of an input."""
+    if spec.shape.rank > 1:
+        return list
+    if spec.dtype == tf.string:
+        return str
+    return numbers.Number
 
 
 def _checked_range(description, score_range):

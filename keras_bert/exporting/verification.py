@@ -170,9 +170,11 @@ def _read(report):
 
 
 def _input(values):
-    """Returns an array of integers or of string objects, since NumPy strings lose trailing zero bytes."""
+    """Returns an array of numbers or of string objects, since NumPy strings lose trailing zero bytes."""
     values = np.array(values, object)
-    return values if isinstance(next(iter(values.flat)), str) else values.astype("int32")
+    if isinstance(next(iter(values.flat)), str):
+        return values
+    return np.array(values.tolist())
 
 
 def _calls(probes):

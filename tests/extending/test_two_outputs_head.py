@@ -19,6 +19,8 @@ from tests.pipelines.programs import call
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
+from keras_bert.exporting.verification import verify  # noqa: E402
+
 LABELS = ["sport", "politics", "art"]
 PLUGIN = "--plugins=two_outputs_head"
 TEXTS = ["a b", "c d e f", "g"]
@@ -289,3 +291,55 @@ def test_lora(start, caplog, tmp_path):
     ]
     assert changed
     assert all("attention" in path or "feed_forward" in path or "pooler" in path for path in changed)
+
+
+def conversations(preprocessor, model, labels):
+    """Returns the signature of conversations, `(batch, turns)`, with the weight of each turn and two more inputs."""
+    specs = [
+        tf.TensorSpec([None, None], tf.string, "turns"),
+        tf.TensorSpec([None, None], tf.float32, "weights"),
+        tf.TensorSpec([None, 2, 3], tf.string, "pair"),
+        tf.TensorSpec([None], tf.bool, "is_closed"),
+        tf.TensorSpec([None], tf.string, "choices"),
+    ]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def answer(turns, weights, pair, is_closed, choices):
+        others = tf.strings.join([tf.strings.reduce_join(pair, [1, 2], separator=" "), choices], " ")
+        texts = tf.strings.join([tf.strings.reduce_join(turns, 1, separator=" "), others], " ")
+        outputs = model(preprocessor(texts), training=False)
+        scale = tf.reduce_sum(weights, 1) + tf.cast(is_closed, "float32")
+        return {"category": tf.gather(tf.constant(labels), tf.argmax(outputs["category"], 1)), "scale": scale}
+
+    return {"serving_default": answer}
+
+
+def test_probes_have_the_ranks_of_the_signature(user, model, pieces, monkeypatch, tmp_path):
+    monkeypatch.setattr(user.Topics, "signature_builder", lambda self, description: conversations)
+    preprocessor = keras_bert.TextPreprocessor(pieces, 20)
+    example = {"turns": ["a"], "weights": [0.5], "pair": [["a"] * 3] * 2, "is_closed": True, "choices": "b"}
+    keras_bert.export(model, preprocessor, tmp_path / "1", labels=LABELS, example=example)
+    probe = json.loads((tmp_path / "1" / "assets.extra" / "probes.json").read_text())["serving_default"]
+    shapes = {name: np.shape(values) for name, values in probe["inputs"].items()}
+    assert shapes == {"turns": (4, 3), "weights": (4, 3), "pair": (4, 2, 3), "is_closed": (4,), "choices": (4,)}
+    (report,) = verify([tmp_path / "1"])
+    assert report.problems == []
+    assert report.lines[0].startswith("serving_default: 4 rows")
+    for wrong in ({**example, "is_closed": "yes"}, {**example, "turns": "a"}):
+        with pytest.raises(ValueError, match=r"`example` must be a dict of `turns` \(list\), .*`is_closed` \(Number\)"):
+            keras_bert.export(model, preprocessor, tmp_path / "2", labels=LABELS, example=wrong)
+
+
+@pytest.mark.parametrize("shape", [None, [], [1, None]])
+def test_signatures_without_a_batch(user, model, pieces, monkeypatch, tmp_path, shape):
+    def alone(model):
+        @tf.function(input_signature=[tf.TensorSpec(shape, tf.string, "text")], autograph=False)
+        def answer(text):
+            return {"category": tf.strings.length(text)}
+
+        return {"serving_default": answer}
+
+    monkeypatch.setattr(user.Topics, "signature_builder", lambda self, description: alone)
+    with pytest.raises(ValueError, match="must have a known rank, and a free first dimension.*Received: text of"):
+        keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
+    assert not (tmp_path / "1").exists()
