@@ -1,0 +1,172 @@
+"""A way to know positions that the package does not have, in a file of its own: learned ones and a relative bias.
+
+The bias is shared by all blocks, as in MPNet: a number for each head and distance.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_bert
+from keras_bert.layers import registry
+from keras_bert.layers.positions import LearnedPositions, PositionBias
+from keras_bert.models.tuning import freeze_layers
+from tests.conftest import HEADS, to_numpy
+from tests.rewirings.test_packed import LENGTHS, PLACES, TEXT_STARTS, TEXTS, pack
+
+MOST = 3  # The largest distance that has a number of its own.
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class RelativeBias(PositionBias):
+    def __init__(self, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+
+    def build(self, token_ids_shape, position_ids_shape=None):
+        initializer = keras.initializers.RandomNormal(stddev=2.0, seed=3)
+        self.table = self.add_weight(shape=(2 * MOST + 1, self.num_heads), initializer=initializer, name="table")
+
+    def call(self, token_ids, position_ids=None):
+        if position_ids is None:
+            position_ids = ops.arange(ops.shape(token_ids)[1])[None]
+        distances = ops.cast(position_ids[:, None, :] - position_ids[:, :, None], "int32")
+        rows = ops.take(self.table, ops.clip(distances, -MOST, MOST) + MOST, axis=0)
+        return ops.transpose(rows, (0, 3, 1, 2))
+
+    def compute_output_spec(self, token_ids, position_ids=None):
+        batch, length = token_ids.shape if position_ids is None else position_ids.shape
+        batch = 1 if position_ids is None else batch
+        return keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)
+
+
+def onnx_bias(graph, layer, token_ids):
+    places = graph.positions(token_ids)
+    distances = graph.add("Sub", places, graph.add("Unsqueeze", places, [1]))
+    rows = graph.add("Add", graph.add("Clip", distances, -MOST, MOST), MOST)
+    values = graph.add("Gather", graph.weight(layer.table, "position_bias/table"), rows)
+    return graph.add("Unsqueeze", graph.add("Transpose", values, perm=[2, 0, 1]), [0])
+
+
+class LearnedAndRelative(LearnedPositions):
+    name, is_plain = "learned_and_relative", False
+    onnx = {"position_bias": onnx_bias}  # noqa: RUF012
+
+    def bias_layer(self, config, **options):
+        return RelativeBias(config.num_attention_heads, **options)
+
+    def tensors(self, layers):
+        bias = {"encoder.relative_attention_bias.weight": layers["position_bias"].table}
+        return {**super().tensors(layers), **bias}
+
+
+@pytest.fixture
+def build(config, monkeypatch):
+    """Builds a model of two blocks by the name of its head."""
+    monkeypatch.setattr(registry, "POSITIONS", [*registry.POSITIONS, LearnedAndRelative()])
+    config = dataclasses.replace(config, num_hidden_layers=2)
+
+    def built(head, **options):
+        return HEADS[head].build(keras_bert.build_encoder(config, positions=LearnedAndRelative.name, **options))
+
+    return built
+
+
+def bias_of(length, table):
+    """The bias by its definition, `(heads, length, length)`."""
+    bias = np.zeros((table.shape[1], length, length), "float32")
+    for query in range(length):
+        for key in range(length):
+            bias[:, query, key] = table[min(max(key - query, -MOST), MOST) + MOST]
+    return bias
+
+
+def test_all_blocks_have_the_bias(build, batch):
+    model = build("encoder", attention_scores=True, hidden_states=True)
+    layers = keras_bert.describe(model).layers
+    outputs = model(batch)
+    bias = bias_of(12, to_numpy(layers["position_bias"].table))
+    for number, found in enumerate(outputs["attention_scores"]):
+        attention = layers[f"block_{number}"].attention
+        query, key, _ = attention.project(outputs["hidden_states"][number])
+        scores = to_numpy(ops.matmul(query, key)) / np.sqrt(8) + bias
+        scores += -1e9 * (1 - batch["padding_mask"][:, None, None])
+        np.testing.assert_allclose(to_numpy(found), to_numpy(ops.softmax(scores)), atol=1e-5)
+
+
+def test_rewired_models_have_it(build, batch):
+    model = build("encoder")
+    expected = to_numpy(model(batch)["sequence_output"])
+    packed = keras_bert.models.build_packed(model)
+    inputs = {**pack(batch), "text_starts": TEXT_STARTS}
+    together = to_numpy(packed({name: inputs[name] for name in packed.input})["sequence_output"])
+    for text, ((row, start), length) in enumerate(zip(PLACES, LENGTHS, strict=True)):
+        np.testing.assert_allclose(together[row, start : start + length], expected[text, :length], atol=2e-6)
+    # Of the last block, these compute some positions alone.
+    classifier = build("classification")
+    expected = to_numpy(classifier(batch)["logits"])
+    trimmed = keras_bert.models.build_trimmed(classifier)
+    np.testing.assert_allclose(to_numpy(trimmed(batch)["logits"]), expected, atol=2e-6)
+    packed = keras_bert.models.build_packed(classifier)
+    logits = packed({name: inputs[name] for name in packed.input})["logits"]
+    np.testing.assert_allclose(to_numpy(logits)[TEXTS], expected, atol=2e-6)
+
+
+def test_it_learns_as_well_when_activations_are_recomputed(build, batch):
+    gradients = []
+    for remat in (False, True):
+        keras.utils.set_random_seed(1)
+        model = build("classification", remat=remat)
+        bias = keras_bert.describe(model).layers["position_bias"].table
+        before = to_numpy(bias)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+        model.fit(batch, {"logits": np.array([0, 1, 0])}, epochs=1, verbose=0, shuffle=False)
+        gradients.append(to_numpy(bias) - before)
+    assert np.abs(gradients[0]).max() > 1e-6
+    np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
+def test_files_and_frozen_layers(build, batch, tmp_path):
+    model = build("classification")
+    expected = to_numpy(model(batch)["logits"])
+    keras_bert.save(model, tmp_path / "bert", None)
+    loaded = keras_bert.load(tmp_path / "bert")
+    assert loaded.positions == LearnedAndRelative.name
+    np.testing.assert_allclose(to_numpy(loaded.model()(batch)["logits"]), expected, atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    reopened = keras.saving.load_model(tmp_path / "model.keras")
+    assert keras_bert.describe(reopened).positions == LearnedAndRelative.name
+    np.testing.assert_allclose(to_numpy(reopened(batch)["logits"]), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="bidirectional encoder with learned positions. Received: .*'learned_and_re"):
+        keras_bert.save(model, tmp_path / "google", None, format="google")
+    freeze_layers(model, 0)
+    assert not keras_bert.describe(model).layers["position_bias"].trainable
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_onnx_and_fused_graphs(build, batch, dtype):
+    import tensorflow as tf
+
+    from keras_bert.exporting.fused_layers import fused
+
+    model = build("classification", dtype=dtype)
+    expected = to_numpy(ops.cast(model(batch)["logits"], "float32"))
+    with fused(model):
+        graph = tf.function(lambda: model(batch)["logits"], autograph=False)
+        found = to_numpy(ops.cast(graph(), "float32"))
+    np.testing.assert_allclose(found, expected, atol=0.02 if dtype == "bfloat16" else 1e-5)
+    if dtype == "float32":
+        pytest.importorskip("onnx", reason="`make convert` installs onnx")
+        onnxruntime = pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
+        from keras_bert.exporting.onnx_model import build_onnx
+
+        proto = build_onnx(model, keras_bert.describe(model)).SerializeToString()
+        session = onnxruntime.InferenceSession(proto, providers=["CPUExecutionProvider"])
+        (logits,) = session.run(
+            ["logits"], {name: batch[name] for name in ("token_ids", "segment_ids", "padding_mask")}
+        )
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
