@@ -30,14 +30,18 @@ from keras_bert.checkpoints.tensors import Checkpoint, Tensor, with_words
 from keras_bert.checks import hint, similar
 from keras_bert.heads.answers import flat
 from keras_bert.heads.registry import describe, head_named, register_head
+from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder, run_encoder
 from keras_bert.models.tuning import check_no_lora
 from keras_bert.similarity import unit
 
 _SHOWN = 5  # Labels that are shown.
 _FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequence_length", "task", "vocabulary")
-_UNSAVED = ("_checkpoint", "_model", "_answerer", "encoder", "identity")  # What a copy makes again.
-_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory")  # What `dir` does not list.
+_UNSAVED = ("_checkpoint", "_model", "_identity", "_answerer", "encoder")  # What a copy makes again.
+_SAVED = ("config", "metadata", "encoder_options", "has_pooler", "results")
+# What `dir` does not list.
+_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory", "strip_accents")
+_INTERNAL += tuple(Metadata.__dataclass_fields__)
 # Names that other programs use, and what there is in their place: of arguments of `load`, dtypes and attributes.
 _FIND = "`fit` finds the classes in its targets, and bert.classifier(num_classes) is a model with a new head"
 _HINTS = {
@@ -136,8 +140,18 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
 
     def __copy__(self):
         copied = object.__new__(type(self))
-        vars(copied).update(vars(self), _answerer=None)
+        copied._take(self)
+        for name, value in self._notes().items():
+            setattr(copied, name, value)
         return copied
+
+    def _take(self, other):
+        super()._take(other)
+        self.results, self._answerer = other.results, None
+
+    def _notes(self):
+        """Returns the attributes that a user added, a dict."""
+        return {name: value for name, value in vars(self).items() if name not in (*_UNSAVED, *_SAVED)}
 
     def add_words(self, words: Sequence[str]) -> Self:
         """Adds words to the vocabulary, so that they are one token each, and their rows to the token table.
@@ -167,7 +181,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         larger = LoadedBert(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
         larger.keep_in_memory(self.name)  # Not the old models, which may still be trained.
         larger.results, larger.has_pooler = self.results, self.has_pooler
-        self.__dict__ = larger.__dict__
+        self._take(larger)
         return self
 
     @overload
@@ -647,7 +661,9 @@ def _restored(name, arrays, dtype, facts):
     tensors = {key: Tensor(was, value.shape, lambda value=value: value) for key, (was, value) in arrays.items()}
     checkpoint = Checkpoint(name, facts["config"], tensors, facts["metadata"])
     bert = LoadedBert(checkpoint, dtype=dtype, **facts["encoder_options"])
-    vars(bert).update(facts)
+    for attribute, value in facts.items():
+        if attribute not in _INTERNAL:  # Pickles had those of `metadata` once.
+            setattr(bert, attribute, value)
     return bert
 
 

@@ -101,14 +101,29 @@ def check_report_to(names):
             )
 
 
-def take_numbers(settings, may_be_zero=()):
-    """Checks that the `int` fields of a frozen dataclass are positive, and converts numbers of NumPy for JSON."""
+def check_counts(settings, may_be_zero=()):
+    """Raises unless the `int` fields of a dataclass are positive."""
     for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
         if field.type is int:
-            check_count(field.name, value, least=int(field.name not in may_be_zero))
-        if is_number(value) and hasattr(value, "item"):
-            object.__setattr__(settings, field.name, value.item())
+            check_count(field.name, getattr(settings, field.name), least=int(field.name not in may_be_zero))
+
+
+def with_plain_numbers(cls):
+    """Decorates a class whose arguments may be numbers of NumPy: it gets Python's, which JSON can hold."""
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def make_plain(self, *values, **named):
+        make(self, *map(_plain, values), **{name: _plain(value) for name, value in named.items()})
+
+    cls.__init__ = make_plain
+    return cls
+
+
+def _plain(value):
+    if is_number(value) and hasattr(value, "item"):
+        return value.item()
+    return value
 
 
 def explaining(read):

@@ -9,7 +9,15 @@ import dataclasses
 import pathlib
 import re
 
-from keras_bert.checks import check_choice, check_count, check_heads, check_positive, check_rate, take_numbers
+from keras_bert.checks import (
+    check_choice,
+    check_count,
+    check_counts,
+    check_heads,
+    check_positive,
+    check_rate,
+    with_plain_numbers,
+)
 from keras_bert.files import read_object
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
@@ -42,6 +50,7 @@ _FIXED_IN_HUGGINGFACE = {
 OTHER_SETTINGS = {"embedding_size": None, "pooler_activation": "tanh", "position_padding_id": None}
 
 
+@with_plain_numbers
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
     """The configuration of a BERT, with the keys of `bert_config.json`. The defaults are those of uncased BERT BASE.
@@ -89,7 +98,7 @@ class BertConfig:
     title, package = "BERT", "keras_bert"  # For the model card.
 
     def __post_init__(self):
-        take_numbers(self, may_be_zero=("type_vocab_size",))
+        check_counts(self, may_be_zero=("type_vocab_size",))
         check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)
         check_choice("hidden_act", self.hidden_act, ACTIVATIONS)
         check_choice("pooler_activation", self.pooler_activation, POOLER_ACTIVATIONS)

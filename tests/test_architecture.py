@@ -163,6 +163,50 @@ def test_graphs_are_traced_without_autograph():
     assert graphs > 5
 
 
+# Files that still change objects which were made.
+STILL_PATCHED = {"keras_bert/tasks/classification/data.py"}
+
+
+def patches(source):
+    """Returns the lines that give an object other attributes than it was made with, past its class."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Attribute) and target.attr == "__dict__" for target in targets):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Call) and re.fullmatch(
+            r"(vars\(.*\)|.*\.__dict__)\.update|object\.__setattr__", ast.unparse(node.func)
+        ):
+            found.append(node.lineno)
+    return found
+
+
+def test_objects_are_whole_when_they_are_made():
+    """What changes is an argument, a property or a new object."""
+    found = set()
+    for folder in ("keras_bert", "pipelines", "research"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if patches(path.read_text(encoding="utf-8")):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == STILL_PATCHED
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("self.__dict__ = other.__dict__", [1]),
+        ("vars(self).update(vars(other), name=1)", [1]),
+        ("self.__dict__.update(state)", [1]),
+        ("object.__setattr__(self, 'name', 1)", [1]),
+        ("facts = dict(vars(self))\nfacts.update(other)", []),
+        ("copied = object.__new__(type(self))\ncopied.name = self.name", []),
+    ],
+)
+def test_only_patches_are_found(line, lines):
+    assert patches(line) == lines
+
+
 FORBIDDEN = [
     ("layers/a.py", "import tensorflow as tf", "layers imports tensorflow"),
     ("layers/a.py", "import numpy as np", "layers imports numpy"),

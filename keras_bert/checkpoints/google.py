@@ -46,8 +46,8 @@ def fits(folder):
 def read(folder, options):
     """Opens a folder of Google's program or of the Model Garden."""
     checkpoint = read_weights(folder.transformer.path)
-    checkpoint.metadata = tokenizer_files.read_chosen(options.tokenizer, folder.transformer, checkpoint.metadata)
-    return checkpoint
+    metadata = tokenizer_files.read_chosen(options.tokenizer, folder.transformer, checkpoint.metadata)
+    return checkpoint.replace(metadata=metadata)
 
 
 def read_weights(directory):

@@ -27,10 +27,10 @@ def read(folder, options):
     """Opens a folder in Hugging Face's format."""
     inner = folder.transformer
     checkpoint = read_model(inner, options.head)
-    checkpoint.metadata = tokenizer_files.read_chosen(
+    metadata = tokenizer_files.read_chosen(
         options.tokenizer, inner, checkpoint.metadata, for_transformers=not inner.is_ours
     )
-    return checkpoint
+    return checkpoint.replace(metadata=metadata)
 
 
 def read_model(folder, head=None):

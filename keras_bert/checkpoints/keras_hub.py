@@ -60,12 +60,14 @@ def _read_classifier(task):
     if activation not in ("linear", "softmax", "sigmoid"):
         raise ValueError(f"the activation of {task.name!r} must be linear, softmax or sigmoid. Received: {activation}")
     checkpoint = _read_backbone(task.backbone)
-    checkpoint.name = f"the KerasHub classifier {task.name!r}"
-    checkpoint.metadata = Metadata(head=Classification.name, multi_label=activation == "sigmoid")
-    checkpoint.config = dataclasses.replace(checkpoint.config, classifier_dropout=task.dropout)
-    for name, variable in (("weight", task.output_dense.kernel), ("bias", task.output_dense.bias)):
-        name = f"classifier.{name}"
-        checkpoint.tensors[name] = _tensor(name, variable, tuple(variable.shape))
+    own = {"classifier.weight": task.output_dense.kernel, "classifier.bias": task.output_dense.bias}
+    own = {name: _tensor(name, variable, tuple(variable.shape)) for name, variable in own.items()}
+    checkpoint = checkpoint.replace(
+        name=f"the KerasHub classifier {task.name!r}",
+        config=dataclasses.replace(checkpoint.config, classifier_dropout=task.dropout),
+        tensors={**checkpoint.tensors, **own},
+        metadata=Metadata(head=Classification.name, multi_label=activation == "sigmoid"),
+    )
     tokenizer = getattr(task.preprocessor, "tokenizer", None)
     return checkpoint if tokenizer is None else _with_tokenizer(checkpoint, tokenizer)
 
@@ -111,17 +113,14 @@ def read(folder, options):
             f"{name}: the head of the task {kind} cannot be read. Expected {_CLASSIFIER}, or only a backbone; "
             "load(..., head='encoder') omits the head"
         )
-    checkpoint = read_model(model)
-    checkpoint.name = name
-    return _with_tokenizer(checkpoint, tokenizer)
+    return _with_tokenizer(read_model(model).replace(name=name), tokenizer)
 
 
 def _with_tokenizer(checkpoint, tokenizer):
-    """Adds the vocabulary and the casing of a KerasHub tokenizer."""
+    """Returns a checkpoint with the vocabulary and the casing of a KerasHub tokenizer."""
     vocabulary = _vocabulary(checkpoint.name, tokenizer)
     lowercase = getattr(tokenizer, LOWERCASE.keras_hub)
-    checkpoint.metadata = checkpoint.metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
-    return checkpoint
+    return checkpoint.replace(metadata=checkpoint.metadata.replace(vocabulary=vocabulary, lowercase=lowercase))
 
 
 def _vocabulary(name, tokenizer):

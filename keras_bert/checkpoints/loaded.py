@@ -61,6 +61,35 @@ else:
     _called_first = _CalledFirstMethod
 
 
+class _Fact:
+    """An attribute that is a field of `metadata`; those that a model was built with cannot be set."""
+
+    def __set_name__(self, owner, name):
+        self._name = name
+
+    def __get__(self, models, owner=None):
+        return self if models is None else getattr(models.metadata, self._name)
+
+    def __set__(self, models, value):
+        models.metadata = models.metadata.replace(**{self._name: _changed_fact(self._name, value)})
+
+
+def _changed_fact(name, value):
+    """Returns the value of a fact that is set; raises for one that cannot be."""
+    if name not in _CHANGEABLE:
+        raise AttributeError(f"`{name}` is what a model was built with: build another one on `bert.encoder`")
+    if hasattr(value, "tolist") or (name == "thresholds" and isinstance(value, tuple)):
+        value = np.array(value).tolist()
+    if name == "labels" and value is not None:
+        value = [class_name(label) for label in value]
+    return value
+
+
+def _fact() -> Any:
+    """Returns a `_Fact`, for type checkers of any type."""
+    return _Fact()
+
+
 class LoadedModels:
     """A checkpoint in memory. Its models share the weights of `encoder`.
 
@@ -73,33 +102,32 @@ class LoadedModels:
     encoder: keras.Model
     metadata: Metadata
     # Fields of the metadata.
-    head: str
-    vocabulary: Vocabulary
-    lowercase: bool
-    strip_accents: bool | None
-    labels: list[str] | None
-    multi_label: bool
-    score_activation: str
-    task: str | None
-    pair: bool | None
-    sequence_length: int  # `None` if unknown, as `vocabulary`.
-    null_threshold: float | None
-    thresholds: float | list | None
-    task_settings: dict | None
-    columns: dict | None
-    pooling: Any
-    normalize: bool
-    projection: int | None
-    projection_activation: str
-    prompts: dict[str, str] | None
-    default_prompt_name: str | None
-    similarity_function: str
-    head_options: dict | None
-    causal: bool
-    positions: str
-    tied: bool
-    keep_special_tokens: list[str] | None
-    model_type: str | None
+    head: str = _fact()
+    vocabulary: Vocabulary = _fact()
+    lowercase: bool = _fact()
+    labels: list[str] | None = _fact()
+    multi_label: bool = _fact()
+    score_activation: str = _fact()
+    task: str | None = _fact()
+    pair: bool | None = _fact()
+    sequence_length: int = _fact()  # `None` if unknown, as `vocabulary`.
+    null_threshold: float | None = _fact()
+    thresholds: float | list | None = _fact()
+    task_settings: dict | None = _fact()
+    columns: dict | None = _fact()
+    pooling: Any = _fact()
+    normalize: bool = _fact()
+    projection: int | None = _fact()
+    projection_activation: str = _fact()
+    prompts: dict[str, str] | None = _fact()
+    default_prompt_name: str | None = _fact()
+    similarity_function: str = _fact()
+    head_options: dict | None = _fact()
+    causal: bool = _fact()
+    positions: str = _fact()
+    tied: bool = _fact()
+    keep_special_tokens: list[str] | None = _fact()
+    model_type: str | None = _fact()
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
         _check(checkpoint)
@@ -108,22 +136,14 @@ class LoadedModels:
         changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
         metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
         options = {"causal": metadata.causal, "positions": metadata.positions, **encoder_options}
-        parameters = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-        with explain_out_of_memory(parameters=parameters), undrawn_weights():
-            encoder = build_encoder(checkpoint.config, **options)
-            description = describe(encoder)
-            check_known(checkpoint, description)
-            pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
-            fill(checkpoint, slots(description), optional=pooler)
-            if pooler:
-                dense = description.layers["pooler"].dense
-                dense.kernel.assign(dense.kernel_initializer(dense.kernel.shape, dense.kernel.dtype))
-            if num_layers is not None:
+        encoder = _filled_encoder(checkpoint, options)
+        if num_layers is not None:
+            with explain_out_of_memory(parameters=_parameters(checkpoint)), undrawn_weights():
                 encoder = take_layers(encoder, num_layers, **encoder_options)
-        self._checkpoint, self._model, self.encoder, self.config = checkpoint, None, encoder, checkpoint.config
+        self._checkpoint, self._model, self._identity = checkpoint, None, None
+        self.encoder, self.config, self.metadata = encoder, checkpoint.config, metadata
         if num_layers is not None:
             self.config = dataclasses.replace(checkpoint.config, num_hidden_layers=num_layers)
-        vars(self).update(vars(metadata), metadata=metadata, strip_accents=metadata.strip_accents)
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
         if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(
@@ -131,22 +151,16 @@ class LoadedModels:
                 checkpoint.name,
             )
 
-    # Type checkers take a class with it for one that has any attribute.
-    if not TYPE_CHECKING:
+    def _take(self, other):
+        """Takes the models and the facts of another object."""
+        self._checkpoint, self._model, self._identity = other._checkpoint, other._model, other._identity
+        self.encoder, self.config, self.metadata = other.encoder, other.config, other.metadata
+        self.encoder_options, self.has_pooler = other.encoder_options, other.has_pooler
 
-        def __setattr__(self, name, value):
-            super().__setattr__(name, self._noted(name, value))
-
-    def _noted(self, name, value):
-        """Returns the value of an attribute: `fit`, `save` and pickles read `metadata`, answers the attributes."""
-        if name in Metadata.__dataclass_fields__:
-            if name not in _CHANGEABLE:
-                raise AttributeError(f"`{name}` is what a model was built with: build another one on `bert.encoder`")
-            if hasattr(value, "tolist") or (name == "thresholds" and isinstance(value, tuple)):
-                value = np.array(value).tolist()
-            value = list(map(class_name, value)) if name == "labels" and value is not None else value
-            self.metadata = self.metadata.replace(**{name: value})
-        return value
+    @property
+    def strip_accents(self) -> bool | None:
+        """Whether the tokenizer removes accents; `None` means the same as `lowercase`."""
+        return self.metadata.strip_accents
 
     def preprocessor(self, sequence_length: int, **options) -> Any:
         """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
@@ -227,14 +241,15 @@ class LoadedModels:
     def keep_in_memory(self, name):
         """Makes the object independent of the files that it was loaded from, and names it."""
         self.model()
-        self._checkpoint = self.checkpoint()
-        self._checkpoint.name = name
+        self._checkpoint = self.checkpoint().replace(name=name)
 
-    @functools.cached_property
+    @property
     def identity(self):
-        """What training from the checkpoint depends on, see `model_identity`."""
-        arrays = (tensor.read() for _, tensor in sorted(self._checkpoint.tensors.items()))
-        return model_identity(self.metadata, self._checkpoint.config, arrays)
+        """What training from the checkpoint depends on, see `model_identity`; that of the first time."""
+        if self._identity is None:
+            arrays = (tensor.read() for _, tensor in sorted(self._checkpoint.tensors.items()))
+            self._identity = model_identity(self.metadata, self._checkpoint.config, arrays)
+        return self._identity
 
     def left_out(self, model):
         """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""
@@ -246,6 +261,25 @@ class LoadedModels:
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
+
+
+def _filled_encoder(checkpoint, options):
+    """Returns an encoder with the weights of a checkpoint, new ones for a pooler that it lacks."""
+    with explain_out_of_memory(parameters=_parameters(checkpoint)), undrawn_weights():
+        encoder = build_encoder(checkpoint.config, **options)
+        description = describe(encoder)
+        check_known(checkpoint, description)
+        pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
+        fill(checkpoint, slots(description), optional=pooler)
+        if pooler:
+            dense = description.layers["pooler"].dense
+            dense.kernel.assign(dense.kernel_initializer(dense.kernel.shape, dense.kernel.dtype))
+    return encoder
+
+
+def _parameters(checkpoint):
+    """Returns the number of parameters of a checkpoint."""
+    return sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
 
 
 def _check(checkpoint):

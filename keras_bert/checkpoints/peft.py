@@ -98,10 +98,10 @@ def read(folder, options):
     """Opens an adapter, merged into the model that it was trained on."""
     settings = _read_settings(folder)
     checkpoint = _merged(folder, settings, _open_base(folder, settings, options), options.head)
-    checkpoint.metadata = tokenizer_files.read_chosen(
+    metadata = tokenizer_files.read_chosen(
         options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
     )
-    return checkpoint
+    return checkpoint.replace(metadata=metadata)
 
 
 def _read_settings(folder):

@@ -68,7 +68,7 @@ def read(folder, options):
     else:
         scores_pairs = _is_old_cross_encoder(folder) and checkpoint.metadata.head == classification
     if scores_pairs and head != embedding:
-        checkpoint.metadata = _cross_encoder(folder, kinds, checkpoint)
+        checkpoint = checkpoint.replace(metadata=_cross_encoder(folder, kinds, checkpoint))
     elif kinds and head != classification:
         checkpoint = _embedder(folder, kinds, checkpoint)
     return checkpoint
@@ -85,7 +85,8 @@ def _embedder(folder, kinds, checkpoint):
     folders = {kind: folder.of_module(module) for kind, module in zip(kinds, folder.modules, strict=True)}
     metadata = _with_length(folders["Transformer"], checkpoint)
     facts = {"head": opened_by("SentenceTransformer"), "pooling": _read_pooling(folders["Pooling"])}
-    checkpoint.metadata = read_settings(folder, metadata).replace(**facts, normalize="Normalize" in kinds)
+    metadata = read_settings(folder, metadata).replace(**facts, normalize="Normalize" in kinds)
+    checkpoint = checkpoint.replace(metadata=metadata)
     if "Normalize" in kinds:
         _checked(folders["Normalize"], CONFIG, "Normalize")
     return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint

@@ -48,7 +48,7 @@ class Tensor:
     read: Callable
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """An open checkpoint of any format, whose tensors are read on demand."""
 
@@ -56,6 +56,10 @@ class Checkpoint:
     config: BertConfig
     tensors: dict
     metadata: Metadata
+
+    def replace(self, **changes):
+        """Returns a checkpoint with changed values."""
+        return dataclasses.replace(self, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,13 +200,13 @@ def with_head(checkpoint, head):
     if head is None:
         return checkpoint
     if head != checkpoint.metadata.head:
-        checkpoint.metadata = checkpoint.metadata.replace(head=head, head_options=None)
+        checkpoint = checkpoint.replace(metadata=checkpoint.metadata.replace(head=head, head_options=None))
     if head != NO_HEAD:
         return checkpoint
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
     if unknown := sorted(name for name in checkpoint.tensors if name not in tensors and not is_of_head(name)):
         _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
-    return dataclasses.replace(checkpoint, tensors=tensors)
+    return checkpoint.replace(tensors=tensors)
 
 
 def check_known(checkpoint, description):
@@ -268,11 +272,10 @@ def with_words(checkpoint, words):
     size = max(checkpoint.config.vocab_size, len(vocabulary))  # A table may have more rows than there are pieces.
     present = [name for name in _OF_PIECES if name in checkpoint.tensors]
     tables = {name: _extended(checkpoint.tensors[name], size, before) for name in present}
-    return Checkpoint(
-        checkpoint.name,
-        dataclasses.replace(checkpoint.config, vocab_size=size),
-        {**checkpoint.tensors, **tables},
-        metadata.replace(vocabulary=vocabulary),
+    return checkpoint.replace(
+        config=dataclasses.replace(checkpoint.config, vocab_size=size),
+        tensors={**checkpoint.tensors, **tables},
+        metadata=metadata.replace(vocabulary=vocabulary),
     )
 
 

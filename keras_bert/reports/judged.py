@@ -1,6 +1,7 @@
 """Judged predictions, which every report shows: confusions, calibration, lengths, the hardest rows, all errors."""
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,12 +58,17 @@ class Judged:
     once: ClassVar[str | None] = None  # The name of a text that is shown once.
     wrong_first = True
 
-    def __post_init__(self):
-        same = [gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)]
-        right = np.asarray(same if self.right is None else self.right, bool)
-        place = range(1, len(same) + 1) if self.place is None else self.place
-        for name, value in (("right", right), ("place", place)):
-            object.__setattr__(self, name, value)
+    @functools.cached_property
+    def is_right(self):
+        """Bools, whether predictions are correct."""
+        if self.right is not None:
+            return np.asarray(self.right, bool)
+        return np.asarray([gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)], bool)
+
+    @functools.cached_property
+    def places(self):
+        """The numbers of the rows in their file."""
+        return range(1, len(self.is_right) + 1) if self.place is None else self.place
 
     @classmethod
     def of_classes(cls, names, targets, logits, **fields):
@@ -90,15 +96,15 @@ class Judged:
 
     def calibration(self):
         """Returns the section about calibration, or ""."""
-        return "" if self.confidence is None else sections.calibration_section(self.confidence, self.right)
+        return "" if self.confidence is None else sections.calibration_section(self.confidence, self.is_right)
 
     def lengths(self):
         """Returns the section about errors by length, or ""."""
-        return "" if self.length is None else sections.length_section(self.length, ~self.right)
+        return "" if self.length is None else sections.length_section(self.length, ~self.is_right)
 
     def hardest(self):
         """Returns the section about the hardest rows."""
-        rows, wrong = self.chosen(), f"{np.sum(~self.right):,} of {len(self.right):,}"
+        rows, wrong = self.chosen(), f"{np.sum(~self.is_right):,} of {len(self.is_right):,}"
         how = self.how.format(shown=len(rows), wrong=wrong) if len(rows) else self.none
         examples = [(self.head(row), self.paragraphs(row)) for row in rows]
         return page.render("hardest.html", title=self.title, how=how, marks=self.marks, examples=examples)
@@ -107,7 +113,7 @@ class Judged:
         """Returns the indices of the hardest rows, in their order."""
         rows = self.worst()
         if self.none:
-            rows = rows[~self.right[rows]]
+            rows = rows[~self.is_right[rows]]
         if self.once:
             first = {}
             for row in rows:
@@ -115,7 +121,7 @@ class Judged:
             rows = np.array([*first.values()], int)
         rows = rows[:HARDEST]
         sure = [] if self.confidence is None else [-self.confidence[rows]]
-        return rows[np.lexsort([*sure, self.right[rows]])] if self.wrong_first else rows
+        return rows[np.lexsort([*sure, self.is_right[rows]])] if self.wrong_first else rows
 
     def worst(self):
         """Returns the indices of all rows, the highest loss first."""
@@ -127,11 +133,11 @@ class Judged:
         sure = [] if self.confidence is None else [f"with {page.percent(self.confidence[row], 1)}"]
         gold, predicted = (page.bold(_shown(values[row])) for values in (self.gold, self.predicted))
         parts = [
-            f"row {self.place[row]:,}",
+            f"row {self.places[row]:,}",
             page.words(self.titles[0], gold),
             page.words("predicted", predicted, *sure),
         ]
-        return [*parts, f"{self.titles[1]} {self.loss[row]:.3g}", *["correct"] * bool(self.right[row])]
+        return [*parts, f"{self.titles[1]} {self.loss[row]:.3g}", *["correct"] * bool(self.is_right[row])]
 
     def paragraphs(self, row):
         """Returns what is shown of a row: pairs of a class of `style.css` and a text, an excerpt, or HTML."""
@@ -140,7 +146,7 @@ class Judged:
     def columns(self):
         """Returns the columns of `errors.tsv` by name."""
         sides = {self.titles[0]: self.gold, "predicted": self.predicted}
-        return {"row": self.place, **sides, **self.details(), self.titles[1]: self.loss, **self.texts}
+        return {"row": self.places, **sides, **self.details(), self.titles[1]: self.loss, **self.texts}
 
     def details(self):
         """Returns the columns of `errors.tsv` between the prediction and the loss."""
@@ -155,7 +161,7 @@ class Judged:
         columns, rows = self.columns(), self.worst()
         if self.confidence is not None:
             rows = np.argsort(-np.asarray(self.confidence, "float64"), kind="stable")
-        wrong = rows[~self.right[rows]]
+        wrong = rows[~self.is_right[rows]]
         return [[*columns], *([_cell(values[row]) for values in columns.values()] for row in wrong)]
 
 

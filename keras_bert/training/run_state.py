@@ -139,8 +139,7 @@ class RunState:
                 f"workers share. Received: directory={str(self._directory)!r}"
             )
         if snapshot:
-            vars(self).update(snapshot["state"])
-            self.result = as_numbers(self.result)
+            self._take(snapshot["state"])
             self._needed = [self.best_step]
             if self.best is not None and self.best_step not in self._best_weights.steps():
                 raise ValueError(
@@ -150,6 +149,15 @@ class RunState:
         elif self._directory:
             self._best_weights.keep_only()  # A new run does not see the best weights of another.
         return step
+
+    def _take(self, state):
+        """Takes what `save` wrote."""
+        self.best = state["best"]
+        self.worse = state["worse"]
+        self.done = state["done"]
+        self.interrupted = state.get("interrupted", False)  # Snapshots had none once.
+        self.result = as_numbers(state["result"])
+        self.log = state["log"]
 
     def _check(self, snapshot):
         before, now = dict(snapshot["settings"]), dict(self._settings)

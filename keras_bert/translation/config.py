@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from keras_bert.checks import check_choice, check_heads, check_positive, check_rate, take_numbers
+from keras_bert.checks import check_choice, check_counts, check_heads, check_positive, check_rate, with_plain_numbers
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
 from keras_bert.runs.hyperparameters import PRECISIONS
@@ -31,6 +31,7 @@ MARIAN_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 MARIAN_ACTIVATIONS |= {name: name for name in ("silu", "gelu", "gelu_new", "tanh")}
 
 
+@with_plain_numbers
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """The configuration of an encoder-decoder. The defaults are those of the paper's base model.
@@ -72,7 +73,7 @@ class TransformerConfig:
     output_bias: bool = False
 
     def __post_init__(self):
-        take_numbers(self)
+        check_counts(self)
         check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)
         check_choice("hidden_act", self.hidden_act, ACTIVATIONS)
         check_choice("positions", self.positions, ("sinusoid", "learned"))

@@ -42,7 +42,7 @@ class LoadedRival:
     def __init__(self, name, config, metadata, model=None, language_model=None, dtype=None):
         self._name, self.config, self._answerer = name, config, None
         self._model, self._language_model, self._dtype = model, language_model, dtype
-        vars(self).update(vars(metadata), metadata=metadata, strip_accents=metadata.strip_accents)
+        self.metadata = metadata
 
     def __repr__(self):
         sizes = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value)
@@ -51,6 +51,8 @@ class LoadedRival:
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
             raise NotBertError(f"{self._name} is not a BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
+        if name == "strip_accents" or name in Metadata.__dataclass_fields__:
+            return getattr(self.metadata, name)
         raise AttributeError(f"LoadedRival has no attribute {name!r}")
 
     @functools.cached_property

@@ -180,8 +180,8 @@ class JudgedSets(Judged):
             "tasks/classification/multi_label_report.html",
             labels=self._label_rows(),
             sorted=len(self.names) > MANY_CLASSES,
-            exact=f"In {self.right.sum():,} of {len(self.right):,} examples all labels are correct, "
-            f"{page.percent(self.right.mean())}.",
+            exact=f"In {self.is_right.sum():,} of {len(self.is_right):,} examples all labels are correct, "
+            f"{page.percent(self.is_right.mean())}.",
             sizes=self._sizes(),
             instead=self._instead(),
             together=self._together(),

@@ -301,7 +301,7 @@ class JudgedChoices(Judged):
     how += "choices: " + LOOK.format("wrong labels") + COUNTED
 
     def overview(self):
-        right, counts = self.right, np.array(self.examples.counts())
+        right, counts = self.is_right, np.array(self.examples.counts())
         return [
             page.render(
                 "tasks/multiple_choice/report.html",
@@ -322,7 +322,7 @@ class JudgedChoices(Judged):
 
     def _accuracy(self, chosen):
         """Returns the number of chosen rows, and their accuracy as a bar."""
-        return f"{chosen.sum():,}", share_bar(self.right[chosen].mean()) if chosen.any() else page.NOTHING
+        return f"{chosen.sum():,}", share_bar(self.is_right[chosen].mean()) if chosen.any() else page.NOTHING
 
     def paragraphs(self, row):
         places = [place for place, choice in enumerate(self.examples.choices[row]) if choice]
