@@ -114,7 +114,8 @@ def _export_on_ids(arguments):
 
 
 def _export_saved_model(arguments):
-    from keras_bert.heads.registry import answering, describe, is_regression
+    from keras_bert.exporting.stored_options import stored_options
+    from keras_bert.heads.registry import answering, describe
 
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision
@@ -124,17 +125,16 @@ def _export_saved_model(arguments):
     model = bert.encoder if own else bert.model()
     description = describe(model)
     head = answering(description.head)
-    options = _options(arguments, bert, head)
+    given = _options(arguments, bert, head)
     arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
-    pair = bert.pair if arguments.pair is None else arguments.pair
+    options = {**stored_options(bert, model), **given}
+    if arguments.pair is not None:
+        options["pair"] = head.requires_pair or (head.takes_pair and arguments.pair)
     directory = _version(pathlib.Path(arguments.output_dir))
     keras_bert.export(
         model,
         bert.preprocessor(answer_length(bert, arguments.sequence_length), padding="longest"),
         directory,
-        labels=None if is_regression(description) else bert.labels,
-        pair=head.requires_pair or (head.takes_pair and bool(pair)),
-        columns=getattr(bert, "columns", None),
         precision="int8" if int8 else None,
         overwrite=arguments.overwrite,
         calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
@@ -145,9 +145,7 @@ def _export_saved_model(arguments):
 
 
 def _options(arguments, bert, head):
-    """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint and its task."""
-    from keras_bert.tasks.registry import own_signatures
-
+    """Returns the arguments of `export` that flags decide, of those that the head supports."""
     options = arguments.options
     supported = [name for name in _OPTIONS if _PARAMETERS.get(name, name) in head.text_options]
     for name in arguments.values(*_OPTIONS):
@@ -156,8 +154,6 @@ def _options(arguments, bert, head):
             raise ValueError(f"--{name} is not an option for head={head.name!r}. Expected one of: {expected}")
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
-    own = {"pooling": bert.pooling, "normalize": bert.normalize} if head.name != bert.head else own_signatures(bert)
-    options = {**own, **head.stored(bert), **options}
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label and arguments.thresholds is not None:

@@ -14,6 +14,7 @@ from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
 from keras_bert.heads.head import count_classes
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
+from keras_bert.layers.registry import positions_of
 from keras_bert.metadata import Metadata
 from keras_bert.text.answer_settings import checked_thresholds
 
@@ -73,7 +74,8 @@ def read_config(folder, head=None):
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     tied = values.get("tie_word_embeddings") is not False
-    return config, metadata.replace(causal=causal, tied=tied, model_type=model_type)
+    positions = positions_of(model_type) or metadata.positions
+    return config, metadata.replace(causal=causal, positions=positions, tied=tied, model_type=model_type)
 
 
 def _stored_head(head, architectures, wanted):

@@ -8,6 +8,7 @@ import dataclasses
 
 from keras_bert.checks import check_choice, check_count
 from keras_bert.heads.registry import HEADS, head_named
+from keras_bert.layers.registry import positions_named, positions_of
 
 _POOLER, _CLASSIFIER, _TRANSFORM = "pooler.dense.", "classifier.", "cls.predictions.transform."
 _DECODER, _BIAS = "cls.predictions.decoder.", "cls.predictions.bias"
@@ -202,7 +203,7 @@ MODEL_TYPES = {
 }
 
 
-def checked_model_type(config, head, model_type=None):
+def checked_model_type(config, head, model_type=None, positions="learned"):
     """Returns whose layout a model is written in, by default that of the first one with its config and head; raises if
     it is not possible."""
     is_berts = all(name.startswith("Bert") for name in head_named(head).architectures)
@@ -211,7 +212,17 @@ def checked_model_type(config, head, model_type=None):
         is_roberta = config.position_padding_id is not None
         names = {"distilbert": not config.type_vocab_size, "xlm-roberta": is_roberta, "electra": is_electra}
         model_type = next((name for name, fits in names.items() if fits), "bert")
+        model_type = positions_named(positions).model_type or model_type
     check_choice("model_type", model_type, ("bert", *MODEL_TYPES))
+    needed = positions_named(positions).model_type or model_type
+    if needed != model_type:
+        raise ValueError(
+            f"`model_type` must be {needed!r} for positions={positions!r}. Received: model_type={model_type!r}"
+        )
+    if positions_of(model_type) not in (None, positions):
+        raise ValueError(
+            f"`model_type` must be another one for positions={positions!r}. Received: model_type={model_type!r}"
+        )
     if model_type == "bert" and not is_berts:
         raise ValueError(f"`model_type` must be 'electra' for head={head!r}. Received: model_type='bert'")
     if model_type == "bert":

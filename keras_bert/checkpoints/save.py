@@ -281,9 +281,10 @@ def _checked_metadata(description, metadata):
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
     if "huggingface" in description.formats:
-        metadata = metadata.replace(
-            model_type=checked_model_type(description.config, description.head, metadata.model_type)
+        model_type = checked_model_type(
+            description.config, description.head, metadata.model_type, description.positions
         )
+        metadata = metadata.replace(model_type=model_type)
     _check_metadata(description, metadata)
     return metadata
 

@@ -16,10 +16,11 @@ from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
 from keras_bert.data.sources import as_list
 from keras_bert.exporting.export import build_signatures, export
+from keras_bert.exporting.stored_options import labels_of, stored_options
 from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.head import with_head_options
-from keras_bert.heads.registry import answering, describe, is_regression
+from keras_bert.heads.registry import answering, describe
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
@@ -117,14 +118,8 @@ class Answerer:
     def export(self, directory, sequence_length=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
-        own = {
-            "labels": self._labels(bert.model()),
-            "pair": self._head.requires_pair or (self._head.takes_pair and bool(bert.pair)),
-            "columns": bert.columns,
-            **registry.own_signatures(bert),
-        }
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
-        export(bert.model(), preprocessor, directory, **{**own, **self._head.stored(bert), **options})
+        export(bert.model(), preprocessor, directory, **{**stored_options(bert), **options})
 
     def _asked(self, texts):
         """Returns texts as the head takes them, of those that the task of the model takes, or of known columns."""
@@ -138,10 +133,6 @@ class Answerer:
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.rows.asked("texts", texts, settings)
         return [task.rows.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]
-
-    def _labels(self, model):
-        described = describe(model)
-        return self._bert.labels if described.num_classes is not None and not is_regression(described) else None
 
     def _with_prompt(self, rows, prompt=None, prompt_name=None):
         """Returns the rows with the prompt before each text."""
@@ -187,7 +178,7 @@ class Answerer:
             model = build_embedder(model) if vectors else model
             warn_of_emulation(model._flatten_layers())
             preprocessor = bert.preprocessor(length, padding="longest")
-            signatures = build_signatures(model, preprocessor, self._labels(model), pair, **options)
+            signatures = build_signatures(model, preprocessor, labels_of(bert, describe(model)), pair, **options)
             self._signatures[key] = state, signatures
         return signatures
 

@@ -10,3 +10,8 @@ def positions_named(name: str) -> Positions:
     """Returns the `Positions` of this name."""
     check_choice("positions", name, [positions.name for positions in POSITIONS])
     return next(positions for positions in POSITIONS if positions.name == name)
+
+
+def positions_of(model_type: str) -> str | None:
+    """Returns the name of the positions that a model type of transformers has, `None` if it leaves them open."""
+    return next((positions.name for positions in POSITIONS if positions.model_type == model_type), None)

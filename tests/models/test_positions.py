@@ -4,6 +4,7 @@ The bias is shared by all blocks, as in MPNet: a number for each head and distan
 """
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from keras import ops
 
 import keras_bert
+from keras_bert import other_models
+from keras_bert.checkpoints import model_types
 from keras_bert.layers import registry
 from keras_bert.layers.positions import LearnedPositions, PositionBias
 from keras_bert.models.tuning import freeze_layers
@@ -127,6 +130,32 @@ def test_it_learns_as_well_when_activations_are_recomputed(build, batch):
         gradients.append(to_numpy(bias) - before)
     assert np.abs(gradients[0]).max() > 1e-6
     np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
+def test_a_model_type_of_transformers_has_it(build, batch, tmp_path, monkeypatch):
+    """As MPNet: such models are only written, and read, with it."""
+    own = dataclasses.replace(model_types.MODEL_TYPES["roberta"], title="Relative", padding=None, implied={})
+    monkeypatch.setitem(model_types.MODEL_TYPES, "relative", own)
+    monkeypatch.setattr(other_models, "BERTS", (*other_models.BERTS, "relative"))
+    monkeypatch.setattr(LearnedAndRelative, "model_type", "relative")
+    model = build("encoder")
+    keras_bert.save(model, tmp_path / "bert", None)
+    path = tmp_path / "bert" / "config.json"
+    config = json.loads(path.read_text())
+    assert (config["model_type"], config["architectures"]) == ("relative", ["RelativeModel"])
+    path.write_text(json.dumps({**config, "keras_bert": None}))  # As another program would have written it.
+    loaded = keras_bert.load(tmp_path / "bert")
+    assert loaded.positions == LearnedAndRelative.name
+    expected = to_numpy(model(batch)["sequence_output"])
+    np.testing.assert_allclose(to_numpy(loaded.encoder(batch)["sequence_output"]), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="`model_type` must be 'relative' for positions='learned_and_relative'"):
+        keras_bert.save(model, tmp_path / "other", None, model_type="bert")
+    with pytest.raises(ValueError, match="must be another one for positions='learned'. Received: .*'relative'"):
+        keras_bert.save(HEADS["encoder"].build(learned()), tmp_path / "other", None, model_type="relative")
+
+
+def learned():
+    return keras_bert.build_encoder(keras_bert.BertConfig(20, 8, 1, 2, 8))
 
 
 def test_files_and_frozen_layers(build, batch, tmp_path):
