@@ -40,7 +40,7 @@ _FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequenc
 _UNSAVED = ("_checkpoint", "_model", "_identity", "_answerer", "encoder")  # What a copy makes again.
 _SAVED = ("config", "metadata", "encoder_options", "has_pooler", "results")
 # What `dir` does not list.
-_INTERNAL = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory", "strip_accents")
+_INTERNAL: tuple[str, ...] = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory", "strip_accents")
 _INTERNAL += tuple(Metadata.__dataclass_fields__)
 # Names that other programs use, and what there is in their place: of arguments of `load`, dtypes and attributes.
 _FIND = "`fit` finds the classes in its targets, and bert.classifier(num_classes) is a model with a new head"

@@ -66,7 +66,7 @@ class Vocabulary:
         if is_count(self.max_word_length):
             self.max_word_length = int(self.max_word_length)
         if isinstance(pieces, Vocabulary) and not given:  # Checking 250,000 pieces takes half a second.
-            self._ids = pieces._ids
+            self._ids: dict[str, int] = pieces._ids
             return
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._ids |= {name: self.id(piece) for name, piece in self.special_tokens.items()}
