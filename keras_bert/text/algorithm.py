@@ -16,11 +16,13 @@ class Algorithm:
     name = ""  # In messages.
     described = ""  # A vocabulary of it, in messages: "Received: ...".
     json_type = ""  # `model.type` in a `tokenizer.json`.
-    option: str | None = None  # The argument of `Vocabulary` with what its pieces alone do not say, a dict; `None`: there is none.
+    # The argument of `Vocabulary` with what its pieces alone do not say, a dict; `None`: there is none.
+    option: str | None = None
     files: tuple[str, ...] = ()  # What a folder may have in place of `tokenizer.json`.
     written: tuple[str, ...] = ()  # Those of them that `write_files` writes.
     classes: frozenset[str] = frozenset()  # Tokenizer classes of transformers, without the endings that do not matter.
-    class_of_model: tuple[tuple[str, str], ...] = ()  # Pairs: the `model_type` of a config, and the class if no file names one.
+    # Pairs: the `model_type` of a config, and the class if no file names one.
+    class_of_model: tuple[tuple[str, str], ...] = ()
     bert_steps = False  # Whether BERT's normalizer stands in the place of none.
 
     # Files
