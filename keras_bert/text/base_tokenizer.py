@@ -38,6 +38,10 @@ class Tokenizer:
         texts = tf.convert_to_tensor(texts, tf.string)
         return _reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
 
+    def of_words(self, words):
+        """Same as a call, for words of a text: an algorithm whose words begin with a space adds it here."""
+        return self(words)
+
     def with_offsets(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
         return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))

@@ -232,7 +232,7 @@ class TextPreprocessor(keras.layers.Layer):
             none or was truncated.
         """
         words = _to_words(words)
-        pieces = words.with_values(self.tokenizer(words.values))
+        pieces = words.with_values(self.tokenizer.of_words(words.values))
         sentences = pieces.merge_dims(1, 2)
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), words.value_rowids())
         if self.vocabulary.truncation_side == "left":
