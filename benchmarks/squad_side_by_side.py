@@ -210,7 +210,7 @@ def draw(path, model, steps, folder):
     windows = read_windows(path, keras_bert.load(model).preprocessor(LENGTH, padding="longest"))
     articles = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-    counts = np.bincount(windows.questions.context[windows.windows.example], minlength=len(paragraphs))
+    counts = np.bincount(windows.questions.context[windows.windows.row], minlength=len(paragraphs))
     order = np.random.default_rng(0).permutation(len(paragraphs))
     drawn = order[np.cumsum(counts[order]) <= steps * BATCH]
     if not drawn.size:
@@ -310,7 +310,7 @@ def their_view(windows, logits, tokenizer):
     ]
     features = []
     for example, start, length, offset in zip(
-        *(part.numpy().tolist() for part in (*windows.windows, windows.offset)), strict=True
+        *(part.numpy().tolist() for part in (*windows.windows[:3], windows.offset)), strict=True
     ):
         here = places[questions.context[example]][start : start + length]
         features.append({"example_id": questions.ids[example], "offset_mapping": [None] * offset + here + [None]})

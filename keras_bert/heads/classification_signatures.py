@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
 from keras_bert.text.answer_settings import THRESHOLD, checked_thresholds, cuts, placeholders
-from keras_bert.text.signatures import in_groups, texts, traced_once
+from keras_bert.text.signatures import in_groups, outputs_of_texts, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 
 
@@ -96,9 +96,11 @@ def _counted_scores(model, preprocessor, rows_together):
     def logits(inputs):
         return model(inputs, training=False)["logits"]
 
+    def logits_in_groups(inputs):
+        return in_groups(logits, inputs, [classes], rows_together)
+
     def counted_scores(inputs):
-        inputs, counts = preprocessor.counted(inputs)
-        return in_groups(logits, inputs, [classes], rows_together), counts
+        return outputs_of_texts(logits_in_groups, preprocessor, inputs)
 
     return traced_once(counted_scores)
 

@@ -7,7 +7,7 @@ from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
 from keras_bert.layers.head_layers import checked_pooling
 from keras_bert.text.answer_settings import check_prompts, chosen_prompt
-from keras_bert.text.signatures import in_groups, texts, traced_once
+from keras_bert.text.signatures import in_groups, outputs_of_texts, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 
 
@@ -46,9 +46,11 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
 def _counted(vectors, preprocessor, width, rows_together):
     """Returns a function from strings to vectors and the numbers of tokens; `vectors` is one of model inputs."""
 
+    def vectors_in_groups(inputs):
+        return in_groups(vectors, inputs, [width], rows_together)
+
     def embed(strings):
-        inputs, counts = preprocessor.counted(strings)
-        return in_groups(vectors, inputs, [width], rows_together), counts
+        return outputs_of_texts(vectors_in_groups, preprocessor, strings)
 
     return embed
 

@@ -7,8 +7,10 @@ from keras_bert.heads.answers import CANDIDATES
 from keras_bert.text import packing
 from keras_bert.text.answer_settings import checked_null_threshold
 from keras_bert.text.signatures import readable, texts
-from keras_bert.text.spans import best_spans, max_context, run_windows, span_probabilities
+from keras_bert.text.spans import span_probabilities
 from keras_bert.text.token_counts import READ, TOKENS, with_counts
+from keras_bert.text.viewed_texts import ViewedTexts
+from keras_bert.text.views import SlidingWindows
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
@@ -22,13 +24,11 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():
         check_count(name, value)
     null_threshold = checked_null_threshold(null_threshold)
-    if preprocessor.room(pair=True) < 1:
-        raise ValueError(
-            f"`sequence_length` must be at least {3 + preprocessor.vocabulary.pair_separators}, for [CLS], each [SEP] "
-            f"and a token of the context. Received: sequence_length={preprocessor.sequence_length}"
-        )
+    _check_room(preprocessor)
     tokenizer = preprocessor.tokenizer
+    windows = SlidingWindows(stride=stride)
     max_question_length = min(max_question_length, preprocessor.room(pair=True) // 2)
+    candidates = max(top, CANDIDATES)
 
     def answer(inputs):
         context = inputs["context"]
@@ -39,33 +39,52 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
             TOKENS: preprocessor.token_counts(whole_question, ids)[TOKENS],
             READ: preprocessor.token_counts(question, ids)[TOKENS],  # All of the context, in windows.
         }
-        windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
-        logits = outputs["start_logits"], outputs["end_logits"]
-        spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, count=max(top, CANDIDATES))
-        found, scores = (spans.start >= 0)[:, :top], spans.score
-        if null_threshold is not None:
-            found &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
-            scores = tf.concat([scores, spans.null_score[:, None]], 1)
-        shares = span_probabilities(scores)
-        start = tf.where(found, _at(starts, spans.start[:, :top]), -1)
-        end = tf.where(found, _at(ends, spans.end[:, :top]), -1)
-        size = tf.where(found, end - start, 0)
-        parts = tf.strings.substr(tf.repeat(context[:, None], top, 1), tf.maximum(start, 0), size)
-        many = {
-            "answers": readable(parts),
-            "scores": tf.maximum(spans.score[:, :top], tf.float32.min),  # JSON has no infinity.
-            "starts": start,
-            "ends": end,
-        }
-        best = {name.removesuffix("s"): values[:, 0] for name, values in many.items()}
-        if top > 1:
-            best.update(many, probabilities=span_probabilities(spans.score[:, :top]))
-        best["probability"] = tf.where(found[:, 0], shares[:, 0], shares[:, -1])
-        if null_threshold is not None:
-            best["null_score"] = spans.null_score
-        return with_counts(best, counts)
+        viewed = ViewedTexts(preprocessor, windows, ids, before=question)
+        outputs = viewed.outputs(model)
+        spans = viewed.best_spans(outputs["start_logits"], outputs["end_logits"], max_answer_length, candidates)
+        return with_counts(_answers(spans, context, starts, ends, top, null_threshold), counts)
 
     return {"serving_default": texts(answer, "question", "context")}
+
+
+def _check_room(preprocessor):
+    """Raises if no token of a context fits."""
+    if preprocessor.room(pair=True) < 1:
+        raise ValueError(
+            f"`sequence_length` must be at least {3 + preprocessor.vocabulary.pair_separators}, for [CLS], each [SEP] "
+            f"and a token of the context. Received: sequence_length={preprocessor.sequence_length}"
+        )
+
+
+def _answers(spans, context, starts, ends, top, null_threshold):
+    """Returns the outputs of the signature, given the best `Spans`, and the byte offsets of the tokens of contexts."""
+    exists = (spans.start >= 0)[:, :top]
+    scores = spans.score
+    if null_threshold is not None:
+        exists &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
+        scores = tf.concat([scores, spans.null_score[:, None]], 1)
+    shares = span_probabilities(scores)
+    start = tf.where(exists, _at(starts, spans.start[:, :top]), -1)
+    end = tf.where(exists, _at(ends, spans.end[:, :top]), -1)
+    several = {
+        "answers": _substrings(context, start, end, exists, top),
+        "scores": tf.maximum(spans.score[:, :top], tf.float32.min),  # JSON has no infinity.
+        "starts": start,
+        "ends": end,
+    }
+    outputs = {name.removesuffix("s"): values[:, 0] for name, values in several.items()}
+    if top > 1:
+        outputs.update(several, probabilities=span_probabilities(spans.score[:, :top]))
+    outputs["probability"] = tf.where(exists[:, 0], shares[:, 0], shares[:, -1])
+    if null_threshold is not None:
+        outputs["null_score"] = spans.null_score
+    return outputs
+
+
+def _substrings(text, start, end, exists, count):
+    """Returns `count` substrings of each text, `(batch, count)`, "" for those that do not exist."""
+    size = tf.where(exists, end - start, 0)
+    return readable(tf.strings.substr(tf.repeat(text[:, None], count, 1), tf.maximum(start, 0), size))
 
 
 def _at(offsets, pieces):

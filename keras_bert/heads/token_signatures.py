@@ -7,8 +7,9 @@ from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts, traced_once
-from keras_bert.text.spans import half_stride, max_context, run_windows
 from keras_bert.text.token_counts import READ, TOKENS, with_counts
+from keras_bert.text.viewed_texts import ViewedTexts
+from keras_bert.text.views import SlidingWindows
 
 
 def tagger(model, preprocessor, labels, stride=None):
@@ -20,13 +21,12 @@ def tagger(model, preprocessor, labels, stride=None):
     half a window.
     """
     labels = labels or placeholders(model.output["logits"].shape[-1])
-    stride = half_stride(preprocessor.sequence_length) if stride is None else stride
-    check_count("stride", stride)
+    windows = SlidingWindows(stride=stride)
     outside = labels.index("O") if "O" in labels else 0
 
     @traced_once
     def probabilities_of(pieces):
-        return tf.nn.softmax(logits_of_pieces(model, preprocessor, pieces, stride))
+        return tf.nn.softmax(_logits_of_pieces(model, preprocessor, pieces, windows))
 
     tagged = traced_once(lambda words: _tagged(*words, labels))
 
@@ -89,15 +89,10 @@ def _all_read(preprocessor, ids):
     return {TOKENS: tokens, READ: tokens}
 
 
-def logits_of_pieces(model, preprocessor, ids, stride):
+def _logits_of_pieces(model, preprocessor, ids, windows):
     """Returns the logits of all pieces, `(pieces, ...)`, each from the window where it has the most context."""
-    windows, first, outputs = run_windows(model, preprocessor, ids, stride=stride)
-    chosen = max_context(windows)
-    row = chosen.value_rowids()
-    position = tf.gather(first, row) + tf.ragged.range(windows.length).values
-    place = tf.boolean_mask(tf.stack([tf.cast(row, tf.int32), position], 1), chosen.values)
-    # Without the shape, TensorFlow's optimizer of graphs prints an error.
-    return tf.ensure_shape(tf.gather_nd(outputs["logits"], place), [None, *outputs["logits"].shape[2:]])
+    viewed = ViewedTexts(preprocessor, windows, ids)
+    return viewed.of_tokens(viewed.outputs(model)["logits"])
 
 
 def slices(text, starts, ends):
@@ -126,13 +121,12 @@ def replaced_token_detector(model, preprocessor, stride=None):
 
     Windows start `stride` pieces apart, by default half a window.
     """
-    stride = half_stride(preprocessor.sequence_length) if stride is None else stride
-    check_count("stride", stride)
+    windows = SlidingWindows(stride=stride)
 
     def answer(inputs):
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
-        scores = ids.with_values(tf.sigmoid(logits_of_pieces(model, preprocessor, ids, stride))).to_tensor(0.0)
+        scores = ids.with_values(tf.sigmoid(_logits_of_pieces(model, preprocessor, ids, windows))).to_tensor(0.0)
         pieces = {
             "tokens": slices(text, starts, ends),
             "replaced": scores > 0.5,

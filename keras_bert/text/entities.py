@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.graph_checks import require
 from keras_bert.text.packing import select
-from keras_bert.text.spans import require
 
 # IOB1, IOB2, IOBES, BILOU, BMES. A prefix without a type is allowed: entities of a single type, without a name.
 _LABEL = re.compile(r"([BIMELSU])(?:-(.*))?", re.DOTALL)

@@ -65,5 +65,21 @@ def cut(ragged, lengths, side="right"):
     """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`, at a side."""
     starts, ends = ragged.row_starts(), ragged.row_limits()
     kept = tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype))
-    places = tf.ragged.range(ends - kept, ends) if side == "left" else tf.ragged.range(starts, starts + kept)
+    if side == "left":
+        return ranges(ragged, ends - kept, ends)
+    return ranges(ragged, starts, starts + kept)
+
+
+def ranges(ragged, first, limits):
+    """Returns ranges of the values of a ragged tensor `(batch, tokens, ...)`, ragged `(ranges, tokens, ...)`.
+
+    `first` and `limits` `(ranges,)` are places in the values of all rows, of the type of the row splits.
+    """
+    places = tf.ragged.range(first, limits, row_splits_dtype=first.dtype)
     return places.with_values(tf.gather(ragged.values, places.values))
+
+
+def unpadded(packed):
+    """Returns model inputs `(batch, length)` without padding, a dict of ragged tensors."""
+    lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
+    return {name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()}

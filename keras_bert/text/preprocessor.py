@@ -191,7 +191,7 @@ class TextPreprocessor(keras.layers.Layer):
         rows = int(tf.size(inputs["text"]))
         for start in range(0, max(rows, 1), _CHUNK):
             packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
-            yield unpadded(packed)
+            yield packing.unpadded(packed)
 
     def with_choices(self, text, choices):
         """Pairs each text with its choices, for multiple choice.
@@ -274,12 +274,6 @@ class TextPreprocessor(keras.layers.Layer):
             "truncation": self.truncation,
             "padding": self.padding,
         }
-
-
-def unpadded(packed):
-    """Returns model inputs `(batch, length)` without padding, a dict of ragged tensors."""
-    lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
-    return {name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()}
 
 
 def _unflatten(ids, text):

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count
 from keras_bert.text.answer_settings import placeholders
-from keras_bert.text.spans import require
+from keras_bert.text.graph_checks import require
 from keras_bert.text.token_counts import with_counts
 
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
@@ -38,13 +38,25 @@ def responder(respond, model, preprocessor, labels, pair, description):
     if description.num_classes is not None:
         labels = labels or placeholders(description.num_classes)
 
-    def answer(inputs):
-        inputs, counts = preprocessor.counted(inputs)
+    def run(inputs):
         outputs = model(inputs, training=False)
-        answers = respond({name: value for name, value in outputs.items() if not isinstance(value, list)}, labels)
-        return with_counts(answers, counts)
+        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
+
+    def answer(inputs):
+        outputs, counts = outputs_of_texts(run, preprocessor, inputs)
+        return with_counts(respond(outputs, labels), counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
+
+
+def outputs_of_texts(run, preprocessor, inputs):
+    """Returns the outputs for strings, or for pairs of them, a row for each text, and the numbers of their tokens.
+
+    `run` maps model inputs to outputs with a row for each sequence, a tensor or a dict. The signatures whose outputs
+    are those of whole texts call it, so that here is the place where a text has several sequences.
+    """
+    inputs, counts = preprocessor.counted(inputs)
+    return run(inputs), counts
 
 
 def traced_once(function):

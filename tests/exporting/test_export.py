@@ -33,7 +33,7 @@ from keras_bert.text.signatures import on_ids  # noqa: E402
 from tests.conftest import eagerly  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
-from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
+from tests.text.test_views import slow_max_context, slow_windows  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]

@@ -1,50 +1,15 @@
-"""Windows and spans, compared with plain loops over Google's rules."""
+"""Spans over the views of a passage, compared with plain loops."""
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.spans import (  # noqa: E402
-    Windows,
-    best_spans,
-    max_context,
-    sliding_windows,
-    span_probabilities,
-    window_slices,
-)
+from keras_bert.text.spans import best_spans, span_probabilities  # noqa: E402
+from keras_bert.text.views import HeadAndTail, SlidingWindows, Views, max_context  # noqa: E402
+from tests.text.test_views import as_views, slow_max_context, slow_windows  # noqa: E402
 
 INF = float("inf")
-
-
-def slow_windows(lengths, rooms, stride):
-    """Returns (example, start, length) of each window, by the loop of run_squad.py."""
-    windows = []
-    for example, (total, room) in enumerate(zip(lengths, rooms, strict=True)):
-        start = 0
-        while True:
-            length = min(total - start, room)
-            windows.append((example, start, length))
-            if start + length == total:
-                break
-            start += min(length, stride)
-    return windows
-
-
-def slow_max_context(windows):
-    """Returns, for each token of each window, whether no other window gives it more context."""
-    rows = []
-    for mine, (example, start, length) in enumerate(windows):
-        rows.append([])
-        for piece in range(start, start + length):
-            best, best_score = None, None
-            for other, (other_example, first, size) in enumerate(windows):
-                if other_example == example and first <= piece < first + size:
-                    score = min(piece - first, first + size - 1 - piece) + 0.01 * size
-                    if best is None or score > best_score:
-                        best, best_score = other, score
-            rows[-1].append(best == mine)
-    return rows
 
 
 def slow_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
@@ -79,54 +44,13 @@ def random_case(seed):
     return start_logits.astype("float32"), end_logits.astype("float32"), windows, offset.astype("int32")
 
 
-def as_windows(windows):
-    return Windows(*(tf.constant(column, tf.int32) for column in np.reshape(windows, (-1, 3)).T))
-
-
-def from_windows(windows):
-    assert all(column.dtype == tf.int32 for column in windows)
-    return [tuple(map(int, row)) for row in np.transpose(windows)]
-
-
 def check(spans, expected, count):
-    assert spans.start.dtype == spans.end.dtype == spans.window.dtype == tf.int32
+    assert spans.start.dtype == spans.end.dtype == spans.view.dtype == tf.int32
     assert spans.score.dtype == spans.null_score.dtype == tf.float32
     assert spans.start.shape == (len(expected), count)
     for example, rows in enumerate(expected):
         got = zip(*(field[example].numpy().tolist() for field in spans[:4]), strict=True)
         assert list(got) == [(start, end, float(score), window) for start, end, score, window in rows]
-
-
-def test_windows_equal_reference_loop():
-    rng = np.random.default_rng(0)
-    for _ in range(25):
-        lengths, room, stride = rng.integers(0, 60, 5), rng.integers(1, 25, 5), int(rng.integers(1, 30))
-        assert from_windows(sliding_windows(lengths, room, stride)) == slow_windows(lengths, room, stride)
-
-
-def test_window_slices():
-    windows = sliding_windows([4, 0, 2], 3, 2)  # 0-2, 2-3; nothing; 0-1
-    values = tf.ragged.constant([[10, 11, 12, 13], [], [20, 21]])
-    assert window_slices(values, windows).to_list() == [[10, 11, 12], [12, 13], [], [20, 21]]
-    long_splits = window_slices(values.with_row_splits_dtype(tf.int64), windows)
-    assert (long_splits.to_list()[1], long_splits.row_splits.dtype) == ([12, 13], tf.int64)
-    pairs = tf.stack([values, values + 1], axis=-1)
-    assert window_slices(pairs, windows).to_list()[1] == [[12, 13], [13, 14]]
-    words = tf.ragged.constant([[[1], [2, 3], [], [4]], [], [[5, 6], [7]]])
-    assert window_slices(words, windows).to_list() == [[[1], [2, 3], []], [[], [4]], [], [[5, 6], [7]]]
-
-
-def test_max_context_equals_reference_loop():
-    for seed in range(12):
-        windows = random_case(seed)[2]
-        assert max_context(as_windows(windows)).to_list() == slow_max_context(windows)
-
-
-def test_max_context_in_double_precision():
-    # Token 120 scores 1 + 1.22 in the first window and 2 + 0.22 in the second: larger only by the last bit of a double.
-    assert 1 + 0.01 * 122 < 2 + 0.01 * 22
-    first, second = max_context(Windows(tf.constant([0, 0]), tf.constant([0, 118]), tf.constant([122, 22]))).to_list()
-    assert (first[120], second[120 - 118]) == (False, True)
 
 
 @pytest.mark.parametrize(("max_answer_length", "count"), [(1, 1), (4, 7), (1000, 30)])
@@ -135,10 +59,10 @@ def test_spans_equal_reference_loop(max_answer_length, count):
     for seed in range(6):
         start_logits, end_logits, windows, offset = random_case(seed)
         valid, expected_valid = (
-            (max_context(as_windows(windows)), slow_max_context(windows)) if seed % 3 else (None, None)
+            (max_context(as_views(windows)), slow_max_context(windows)) if seed % 3 else (None, None)
         )
         expected = slow_spans(start_logits, end_logits, windows, offset, expected_valid, **options)
-        found = best_spans(start_logits, end_logits, as_windows(windows), offset, valid, **options)
+        found = best_spans(start_logits, end_logits, as_views(windows), offset, valid, **options)
         check(found, expected, count)
         null_score = [INF] * len(expected)
         for window, (example, _, _) in enumerate(windows):
@@ -149,34 +73,42 @@ def test_spans_equal_reference_loop(max_answer_length, count):
 def test_graph_mode():
     logits, places = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)
 
-    @tf.function(input_signature=[logits, logits, Windows(places, places, places), places], autograph=False)
-    def graph(start_logits, end_logits, windows, offset):
-        return best_spans(start_logits, end_logits, windows, offset, max_context(windows), 4, 7)
+    @tf.function(input_signature=[logits, logits, (places, places, places), places], autograph=False)
+    def graph(start_logits, end_logits, columns, offset):
+        views = Views(*columns)
+        return best_spans(start_logits, end_logits, views, offset, max_context(views), 4, 7)
 
     for seed in range(2):
         start_logits, end_logits, windows, offset = random_case(seed)
         expected = slow_spans(start_logits, end_logits, windows, offset, slow_max_context(windows), 4, 7)
-        check(graph(start_logits, end_logits, as_windows(windows), offset), expected, 7)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all tokens of a window inside"):
-        graph(start_logits, end_logits, as_windows(windows), 99 + offset)
+        check(graph(start_logits, end_logits, as_views(windows)[:3], offset), expected, 7)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all tokens of a view inside"):
+        graph(start_logits, end_logits, as_views(windows)[:3], 99 + offset)
 
 
-def test_no_examples():
-    windows = sliding_windows(tf.zeros([0], tf.int32), 5, 2)
-    assert from_windows(windows) == []
-    assert max_context(windows).to_list() == []
-    values = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])
-    assert window_slices(values, windows).to_list() == []
+def test_no_rows():
+    windows = SlidingWindows(stride=2).views(tf.zeros([0], tf.int32), 5)
     spans = best_spans(tf.zeros([0, 9]), tf.zeros([0, 9]), windows, tf.zeros([0], tf.int32), max_context(windows))
     check(spans, [], 20)
     assert spans.null_score.shape == (0,)
+
+
+def test_no_span_has_a_gap():
+    """Tokens 0 and 8, 9, 10 of the first text, tokens 0 and 1 of the second one, after two other positions."""
+    views = HeadAndTail().views([11, 2], 4)
+    start_logits = np.array([[0, 0, 5, 3, 2, 1, 0], [0, 0, 1, 2, 9, 9, 0]], "float32")
+    end_logits = np.array([[0, 0, 0, 7, 1, 4, 0], [0, 0, 1, 8, 9, 9, 0]], "float32")
+    spans = best_spans(start_logits, end_logits, views, [2, 2], max_context(views), max_answer_length=3, count=3)
+    first = [(8, 8, 10.0, 0), (8, 10, 7.0, 0), (9, 10, 6.0, 0)]
+    second = [(1, 1, 10.0, 1), (0, 1, 9.0, 1), (0, 0, 2.0, 1)]
+    check(spans, [first, second], 3)
 
 
 def test_bfloat16_logits():
     start_logits, end_logits, windows, offset = random_case(1)  # Small integers, exact in bfloat16.
     expected = slow_spans(start_logits, end_logits, windows, offset, None, 5, 8)
     half = tf.cast([start_logits, end_logits], tf.bfloat16)
-    check(best_spans(*half, as_windows(windows), offset, max_answer_length=5, count=8), expected, 8)
+    check(best_spans(*half, as_views(windows), offset, max_answer_length=5, count=8), expected, 8)
 
 
 def test_span_probabilities():
@@ -186,23 +118,17 @@ def test_span_probabilities():
     np.testing.assert_allclose(probabilities, [[0.125, 0.375, 0.5], [1, 0, 0], [0, 0, 0]], atol=1e-6)
 
 
-ZEROS, ROOM = np.zeros([1, 9], "float32"), "`room` must be at least 1, but a question leaves no room for its passage"
+ZEROS = np.zeros([1, 9], "float32")
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("offset", "options", "message"),
     [
-        (lambda: sliding_windows([4], 3, 0), "`stride` must be at least 1. Received: stride=0"),
-        (lambda: sliding_windows([4, 4], [3, -1], 2), rf"{ROOM}. Received: room=\[ 3 -1\]"),
-        (lambda: spans_of_zeros(3, count=0), "`count` must be at least 1. Received: count=0"),
-        (lambda: spans_of_zeros(3, max_answer_length=0), "`max_answer_length` must be at least 1. Received: .*=0"),
-        (lambda: spans_of_zeros(6), r"`offset` must leave all tokens .* the sequence of the logits.* offset=\[6\]"),
+        (3, {"count": 0}, "`count` must be at least 1. Received: count=0"),
+        (3, {"max_answer_length": 0}, "`max_answer_length` must be at least 1. Received: .*=0"),
+        (6, {}, r"`offset` must leave all tokens .* the sequence of the logits.* offset=\[6\]"),
     ],
 )
-def test_errors(call, message):
+def test_errors(offset, options, message):
     with pytest.raises(ValueError, match=message):
-        call()
-
-
-def spans_of_zeros(offset, **options):
-    return best_spans(ZEROS, ZEROS, sliding_windows([4], 4, 2), [offset], **options)
+        best_spans(ZEROS, ZEROS, SlidingWindows().views([4], 4), [offset], **options)

@@ -24,7 +24,7 @@ from keras_bert.tasks.multiple_choice.rows import ChoiceRows
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Training
 from keras_bert.tasks.summary import Summary
-from keras_bert.text.preprocessor import unpadded
+from keras_bert.text.packing import unpadded
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
 from keras_bert.training.progress import announced

@@ -278,7 +278,7 @@ def summarize(train, dev, test, files, settings):
     if test is not None:
         keys["test"] = _keys(test.questions)
     names = {split: pathlib.Path(files[split]).name for split in keys if split != "train"}
-    windows = [np.bincount(part.windows.example, minlength=len(part.questions)) for part in train]
+    windows = [np.bincount(part.windows.row, minlength=len(part.questions)) for part in train]
     more = {}
     if any(part.questions.version_2 for part in train):
         golds = [answers for part in train for answers in part.questions.golds]

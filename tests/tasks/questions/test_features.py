@@ -11,6 +11,7 @@ from keras_bert.tasks.questions import features as module
 from keras_bert.tasks.questions import metrics as squad_metrics
 from keras_bert.tasks.questions import predictions as squad_predictions
 from keras_bert.tasks.questions.features import QuestionWindows
+from keras_bert.text import viewed_texts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -42,7 +43,7 @@ def text_of(pieces, ids):
 def test_windows_of_a_context(windows, pieces):
     # Room for 12 - 3 - 2 = 7 tokens of the context, with stride 3.
     found = windows(("a b c d e f g h i j", [entry("1", "x y", ("i j", 16)), entry("2", "z", ("c", 4))]), stride=3)
-    assert found.windows.example.numpy().tolist() == [0, 0, 1, 1]
+    assert found.windows.row.numpy().tolist() == [0, 0, 1, 1]
     inputs, targets = found.inputs(), found.targets()
     assert [text_of(pieces, row) for row in inputs["token_ids"].to_list()] == [
         "[CLS] x y [SEP] a b c d e f g [SEP]",
@@ -67,8 +68,9 @@ def test_inputs_of_a_range_of_windows(windows, monkeypatch):
     found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), stride=3)
     whole = found.inputs()["token_ids"].to_list()
     assert found.inputs(3, 7)["token_ids"].to_list() == whole[3:7]
-    monkeypatch.setattr(module, "_WINDOWS", 3)
+    monkeypatch.setattr(viewed_texts, "_PACKED", 3)
     assert found.inputs()["token_ids"].to_list() == whole
+    monkeypatch.setattr(module, "_WINDOWS", 3)
     # Two windows per question, which are never separated.
     assert found.blocks() == [(0, 4), (4, 6), (6, 10)]
     monkeypatch.setattr(module, "_WINDOWS", 100)

@@ -1,0 +1,189 @@
+"""Long texts for one model: their views, packed as sequences, and one answer of the outputs of the views."""
+
+import functools
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text.packing import unpadded
+from keras_bert.text.spans import best_spans
+from keras_bert.text.views import max_context
+
+_TEXTS = 512  # Texts to tokenize at a time.
+_PACKED = 2048  # Views to pack at a time.
+_ROWS = 32  # Views per model call; more would only need more memory.
+
+
+def tokenized(tokenize, texts):
+    """Applies a function from strings to ragged tensors, such as a tokenizer, to a list of any number of texts."""
+    parts = []
+    for first in range(0, len(texts), _TEXTS):
+        parts.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
+    return [tf.concat(tensors, 0) for tensors in zip(*parts, strict=True)]
+
+
+class ViewedTexts:
+    """Texts of any length as the views that a model reads, each of which is packed as a sequence.
+
+    Args:
+        preprocessor: `TextPreprocessor`.
+        reading: `Reading`, how a text is read that does not fit.
+        tokens: ragged ids `(texts, tokens)`.
+        before: ragged ids `(rows, tokens)` of what precedes each view of a row, such as a question, which must leave
+            room. By default, nothing does.
+        text: `(rows,)`, the text of each row. By default, each row is a text.
+
+    Attributes:
+        views: `Views` of all rows.
+        offset: int32 `(views,)`, the position in its sequence of the first token of the text.
+    """
+
+    def __init__(self, preprocessor, reading, tokens, before=None, text=None):
+        self._preprocessor = preprocessor
+        self._tokens = tokens
+        self._before = before
+        self._text = text
+        lengths = tokens.row_lengths()
+        if text is not None:
+            lengths = tf.gather(lengths, text)
+        if before is None:
+            self.views = reading.views(lengths, preprocessor.room())
+            self.offset = tf.ones_like(self.views.start)
+        else:
+            taken = tf.cast(before.row_lengths(), tf.int32)
+            self.views = reading.views(lengths, preprocessor.room(pair=True) - taken)
+            offset = taken + 1 + preprocessor.vocabulary.pair_separators
+            self.offset = tf.gather(offset, self.views.row)
+
+    # From views to sequences.
+
+    @property
+    def lengths(self):
+        """The number of tokens of each sequence, `(views,)`."""
+        return self.offset + self.views.length + 1
+
+    def packed(self, first=0, last=None):
+        """Returns the model inputs of a range of views, `(views, length)`."""
+        views = self._part(first, last)
+        tokens = views.take(self._tokens, self._text)
+        if self._before is None:
+            return self._preprocessor.pack(tokens)
+        return self._preprocessor.pack(tf.gather(self._before, views.row), tokens)
+
+    def ragged_parts(self, first=0, last=None):
+        """Yields the model inputs of a range of views without padding, those of a few thousand views at a time."""
+        count = len(self.views.row)
+        last = count if last is None else min(last, count)
+        for begin in range(first, max(last, first + 1), _PACKED):  # No views are a part, too.
+            yield unpadded(self.packed(begin, min(begin + _PACKED, last)))
+
+    def values(self, values):
+        """Returns values of all tokens of the texts, `(tokens, ...)`, in views: ragged `(views, tokens, ...)`."""
+        return self.views.take(self._tokens.with_values(values), self._text)
+
+    def blocks(self, size):
+        """Returns ranges of about `size` views to process at a time, with all views of a row in one of them."""
+        counts = np.bincount(self.views.row)
+        ends = np.cumsum(counts)
+        # A row belongs to the block of its first view.
+        block = (ends - counts) // size
+        is_last = np.append(np.diff(block), 1) != 0
+        return list(itertools.pairwise([0, *ends[is_last].tolist()]))
+
+    # From outputs of views to one answer.
+
+    @functools.cached_property
+    def chosen(self):
+        """Which tokens of which views count, ragged bool `(views, tokens)`: each one where it has most context."""
+        return max_context(self.views)
+
+    def outputs(self, model):
+        """Returns the outputs of a model with an output for each token, `(views, positions, ...)` by name."""
+        return _outputs_in_parts(model, self.packed())
+
+    def of_tokens(self, values, first=0, last=None):
+        """Returns the output of each token of the texts, `(tokens, ...)`, from the view that gives it most context.
+
+        `values` are those of a range of views, `(views, positions, ...)`.
+        """
+        chosen = self.chosen
+        lengths = self.views.length
+        offset = self.offset
+        if first or last is not None:
+            chosen = chosen[first:last]
+            lengths = lengths[first:last]
+            offset = offset[first:last]
+        view = chosen.value_rowids()
+        position = tf.gather(offset, view) + tf.ragged.range(lengths).values
+        places = tf.boolean_mask(tf.stack([tf.cast(view, tf.int32), position], 1), chosen.values)
+        # Without the shape, TensorFlow's optimizer of graphs prints an error.
+        return tf.ensure_shape(tf.gather_nd(values, places), [None, *values.shape[2:]])
+
+    def best_spans(self, start_logits, end_logits, max_answer_length, count, first=0, last=None):
+        """Returns the best `Spans` of each row over all its views; each starts where its token has most context.
+
+        The logits are those of a range of views with all views of their rows, `(views, positions)`.
+        """
+        views = self._part(first, last)
+        offset = self.offset
+        if first:
+            views = views._replace(row=views.row - views.row[0])
+        if first or last is not None:
+            offset = offset[first:last]
+        valid = max_context(views)
+        return best_spans(start_logits, end_logits, views, offset, valid, max_answer_length, count)
+
+    def mean(self, values):
+        """Returns the mean of the outputs of the views of each row, float32 `(rows, ...)`."""
+        return tf.math.segment_mean(tf.cast(values, tf.float32), self.views.row)
+
+    def maximum(self, values):
+        """Returns the maximum of the outputs of the views of each row, float32 `(rows, ...)`."""
+        return tf.math.segment_max(tf.cast(values, tf.float32), self.views.row)
+
+    def flat(self, values, first=0, last=None):
+        """Returns the outputs of a range of views, an array `(views, positions)`, without padding: `(positions,)`."""
+        lengths = self.lengths[first:last].numpy()
+        is_real = np.arange(values.shape[1]) < lengths[:, None]
+        return values[is_real]
+
+    def padded(self, flat, first=0, last=None):
+        """Returns the outputs of a range of views, dense, given those of all views from `flat`."""
+        if last is None:
+            last = len(self.views.row)
+        begin = self._ends[first]
+        end = self._ends[last]
+        return tf.RaggedTensor.from_row_lengths(flat[begin:end], self.lengths[first:last]).to_tensor()
+
+    @functools.cached_property
+    def _ends(self):
+        """Where the positions of each sequence begin among those of all, and how many there are at the end."""
+        return np.cumsum(np.append(0, self.lengths))
+
+    def _part(self, first, last):
+        if not first and last is None:
+            return self.views
+        return self.views.part(first, last)
+
+
+def _outputs_in_parts(model, inputs):
+    """Returns the outputs of a model for all sequences, computed `_ROWS` at a time to limit memory."""
+    rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
+    none = {}
+    shapes = {}
+    for name, output in sorted(model.output.items()):
+        none[name] = tf.zeros([0, length, *output.shape[2:]], output.dtype)
+        shapes[name] = tf.TensorShape([None, *none[name].shape[1:]])
+
+    def are_left(start, outputs):
+        return start < rows
+
+    def with_next(start, outputs):
+        end = start + _ROWS
+        part = model({name: value[start:end] for name, value in inputs.items()}, training=False)
+        return end, {name: tf.concat([outputs[name], part[name]], 0) for name in outputs}
+
+    invariants = (tf.TensorShape([]), shapes)
+    _, outputs = tf.while_loop(are_left, with_next, (0, none), shape_invariants=invariants)
+    return outputs
