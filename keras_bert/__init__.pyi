@@ -8,6 +8,7 @@ from keras_bert import pretraining as pretraining
 from keras_bert import search as search
 from keras_bert import serving as serving
 from keras_bert import tasks as tasks
+from keras_bert import testing as testing
 from keras_bert import translation as translation
 from keras_bert.bert import load as load
 from keras_bert.checkpoints.keras_hub import to_keras_hub as to_keras_hub

@@ -27,7 +27,7 @@ FLOORS = [
     ["checkpoints"],
     ["runs"],
     ["bert"],
-    ["search", "translation"],
+    ["search", "testing", "translation"],
 ]
 # Rooms on lower floors that a room must not import nevertheless.
 APART = {
@@ -46,6 +46,7 @@ ROOMS = {
 }
 # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
 ROOMS["serving"] = ["files", "imports"]
+ROOMS["testing"].append("serving")  # A head answers over a server, too.
 # The public face and a module of it, whose names are imported on first use.
 ROOMS |= {"": ["imports", "processor", "version"], "losses": ["imports"]}
 STANDARD = sys.stdlib_module_names
@@ -72,7 +73,9 @@ NEED_TENSORFLOW += tuple(
     f"keras_bert.text.{path.stem}." for path in (ROOT / "keras_bert" / "text").glob("*_tokenizer.py")
 )
 NEED_TENSORFLOW += ("keras_bert.heads.answers.",)  # By the face, which needs no NumPy.
-TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.")  # Each needs other packages.
+# Each needs other packages.
+TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.", "keras_bert.serving.server.")
+CONVERTERS = ("keras_bert.checkpoints.onnx_export.",)
 
 
 def violations(root):
@@ -119,7 +122,7 @@ def judge(room, module, inside):
     package, *rest = module.split(".")
     if module.endswith(".*"):
         yield "import *"
-    if inside and package not in OPTIONAL and not module.startswith(NEED_TENSORFLOW + TRANSPORTS):
+    if inside and package not in OPTIONAL and not module.startswith(NEED_TENSORFLOW + TRANSPORTS + CONVERTERS):
         yield f"{module} is imported inside a function"
     if package == "keras_bert":
         target = ".".join(rest)

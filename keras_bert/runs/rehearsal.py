@@ -134,7 +134,7 @@ class Rehearsal:
             **options,
         )
         saved = load_models(folder / "model")
-        _check_equal(model, saved.model())
+        check_equal(model, saved.model())
         example = self.task.export_options(saved)["example"]
         known = task_of(saved)
         if head_named(saved.head).embeds or (known is not None and known.rows.convert is not None):
@@ -165,7 +165,7 @@ def _evaluator(model, losses=()):
     return Evaluator(model, tf.distribute.get_strategy(), list(losses), show=False)
 
 
-def _check_equal(model, saved):
+def check_equal(model, saved):
     """Raises if a saved model does not have the weights of the model."""
     for one, other in zip(model.weights, saved.weights, strict=True):
         if one.path.endswith("seed_generator_state"):
