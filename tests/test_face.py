@@ -18,7 +18,18 @@ def python(code):
 
 def public_names():
     """All public names with the path to them, such as "losses.span_loss"."""
-    modules = ("data", "heads", "layers", "losses", "models", "pretraining", "search", "serving", "translation")
+    modules = (
+        "data",
+        "heads",
+        "layers",
+        "losses",
+        "models",
+        "pretraining",
+        "search",
+        "serving",
+        "testing",
+        "translation",
+    )
     inner = (f"{module}.{name}" for module in modules for name in getattr(keras_bert, module).__all__)
     return [*keras_bert.__all__, *inner]
 

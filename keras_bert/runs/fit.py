@@ -336,7 +336,7 @@ def fit(bert, data, choices, options, given, intermediate=()):
         one_writer(output_dir, write),
         tempfile.TemporaryDirectory() as folder,
     ):
-        made = _make(data, bert, sequence_length, own, new_head=given.teacher is not None)
+        made = make_task(data, bert, sequence_length, own, new_head=given.teacher is not None)
         output = output_dir or pathlib.Path(folder) / "run"
         teacher = None
         if given.teacher is not None:
@@ -355,7 +355,7 @@ def fit(bert, data, choices, options, given, intermediate=()):
             columns=data.columns,
             teacher=teacher,
             folds=folds,
-            intermediate=tuple(_make(part, bert, sequence_length, {}) for part in intermediate),
+            intermediate=tuple(make_task(part, bert, sequence_length, {}) for part in intermediate),
         )
         finetuning = _finetuning(plan, data.held_out)
         finetuning.run()
@@ -423,7 +423,7 @@ def _teacher(task, teacher, folder, options):
     return Teacher(task, teacher.name, teacher, folder, **options)
 
 
-def _make(data, bert, length, options, new_head=False):
+def make_task(data, bert, length, options, new_head=False):
     """Returns the task of `fit`, whose runs start from the model in its present state."""
     if bert.head not in (NO_HEAD, data.task.head):
         _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)

@@ -1,5 +1,6 @@
 """Promises that are checked one after the other, of which each names those that it stands on."""
 
+import contextlib
 import dataclasses
 import inspect
 import logging
@@ -106,7 +107,7 @@ def run(checks, what, only=None):
             notes.append(f"{', '.join(one.names)}: not checked, since it stands on {missing[0]}")
             continue
         try:
-            with hidden():
+            with _quiet():
                 results[one.name] = getattr(checks, one.method)(*[results[name] for name in one.needs])
             kept += one.names
         except SkippedError as reason:
@@ -117,6 +118,18 @@ def run(checks, what, only=None):
     if broken:
         raise BrokenPromises(what, broken, notes)
     return Checked(tuple(kept), tuple(notes), time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Shows neither progress nor warnings, such as those of few rows."""
+    level = _LOG.level
+    _LOG.setLevel(logging.ERROR)
+    try:
+        with hidden():
+            yield
+    finally:
+        _LOG.setLevel(level)
 
 
 def _chosen(promises, only):

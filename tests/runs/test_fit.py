@@ -351,7 +351,7 @@ def test_mistakes(loaded, targets, options, message):
 
 
 def test_mistakes_that_are_found_before_data_are_read(loaded, monkeypatch):
-    monkeypatch.setattr(fit, "_make", None)
+    monkeypatch.setattr(fit, "make_task", None)
     for options, message in (
         ({"gradient_accumulation": 0}, "`gradient_accumulation` must be a positive integer"),
         ({"weight_decay": -1}, "`weight_decay` must be a number of at least 0"),
