@@ -22,7 +22,7 @@ class BrokenPromises(AssertionError):
         broken: dict of what was expected and what was received, by the name of the promise.
     """
 
-    def __init__(self, what, broken, notes=()):
+    def __init__(self, what, broken, *, notes=()):
         lines = [f"{what} breaks {len(broken)} of the promises of keras_bert:"]
         lines += [f"{name}: {reason}" for name, reason in broken.items()]
         lines += [f"({note})" for note in notes]
@@ -116,7 +116,7 @@ def run(checks, what, only=None):
             _LOG.debug("%s", one.name, exc_info=True)
             broken[_broken_name(one, error)] = _reason(error)
     if broken:
-        raise BrokenPromises(what, broken, notes)
+        raise BrokenPromises(what, broken, notes=notes)
     return Checked(tuple(kept), tuple(notes), time.monotonic() - started)
 
 

@@ -78,6 +78,10 @@ class TaskChecks:
         self.task, self.settings, self.strategy, self.folder = task, settings, strategy, folder
         self.texts, self.targets = texts, targets
         self.head = head_named(task.head)
+        self.start = folder / "start"
+        keras.utils.set_random_seed(1)
+        pieces = samples.vocabulary(texts, targets)
+        save(samples.tiny_encoder(pieces), self.start, pieces)
 
     @promise()
     def recognized(self):
@@ -98,29 +102,21 @@ class TaskChecks:
                 return True
         return False
 
-    @promise("model")
-    def start(self):
-        """The folder of a tiny encoder that knows the words of the rows."""
-        keras.utils.set_random_seed(1)
-        pieces = samples.vocabulary(self.texts, self.targets)
-        save(samples.tiny_encoder(pieces), self.folder / "start", pieces)
-        return self.folder / "start"
-
     @promise(*_REHEARSED)
-    def made(self, start):
+    def made(self):
         """The task with the rows; everything that follows a training is gone through on two of them.
 
         An error names the part that fails.
         """
         data = fitting.read_data(self.texts, self.targets, self.task.name, None, None, 1)
-        task = fitting.make_task(data, load(start), None, self.settings)
+        task = fitting.make_task(data, load(self.start), None, self.settings)
         Rehearsal(task).run()
         return task
 
     @promise("fit")
-    def trained(self, start, made):
+    def trained(self, made):
         """The best model of a run of two seeds, whose scores are numbers."""
-        bert = self._fit(start, "run", seed=list(_SEEDS))
+        bert = self._fit("run", seed=list(_SEEDS))
         metric = made.report.metric
         scores = bert.results["scores"]
         expect(metric in scores, f"scores with the metric {metric}", ", ".join(scores))
@@ -129,13 +125,13 @@ class TaskChecks:
         expect(bert.task == self.task.name, f"a model of the task {self.task.name}", bert.task)
         return bert
 
-    def _fit(self, start, folder, held_out=True, **options):
+    def _fit(self, folder, held_out=True, **options):
         """Trains in a folder; rows are their own validation."""
         options = {"epochs": _EPOCHS, "learning_rate": _RATE, "batch_size": 4, **options}
         if held_out:
             options["validation"] = self.texts if self.targets is None else (self.texts, self.targets)
         output = None if folder is None else self.folder / folder
-        return load(start).fit(
+        return load(self.start).fit(
             self.texts,
             self.targets,
             task=self.task.name,
@@ -289,9 +285,9 @@ class TaskChecks:
                 expect_equal({name: value}, {name: expected}, "the scores on labelled data", 1e-3)
 
     @promise()
-    def folds(self, start, made):
+    def folds(self, made):
         """In a cross-validation, each row is predicted once by a model that was not trained on it."""
-        self._fit(start, "folds", held_out=False, folds=_FOLDS, epochs=1)
+        self._fit("folds", held_out=False, folds=_FOLDS, epochs=1)
         with open(self.folder / "folds" / OUT_OF_FOLD, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
         count = len(in_memory.listed(self.texts))
@@ -300,34 +296,34 @@ class TaskChecks:
         expect(len(set(numbers)) == count, f"each row once in {OUT_OF_FOLD}", ", ".join(numbers))
 
     @promise()
-    def lora(self, start, made):
+    def lora(self, made):
         """LoRA adapters train, and the merged model answers."""
-        bert = self._fit(start, None, epochs=1, lora_rank=_RANK)
+        bert = self._fit(None, epochs=1, lora_rank=_RANK)
         value = bert.results["scores"][made.report.metric]
         expect(math.isfinite(value), f"a number as {made.report.metric}", value)
         if not self.head.embeds:
             bert.predict(self._texts_to_predict())
 
     @promise()
-    def resume(self, start, trained):
+    def resume(self, trained):
         """An interrupted run that is started again has the scores and the weights of one that was not."""
         options = {"seed": list(_SEEDS)}
         try:
-            self._fit(start, "resumed", callbacks=[_Interruption()], **options)
+            self._fit("resumed", callbacks=[_Interruption()], **options)
         except InterruptedError:
             pass
         else:
             raise promises.DifferenceError("callbacks that are called at the end of an epoch", "a run to its end")
-        bert = self._fit(start, "resumed", **options)
+        bert = self._fit("resumed", **options)
         expect_equal(bert.results["scores"], trained.results["scores"], "the scores of a resumed run", 1e-6)
         check_equal(trained.model(), bert.model())
 
     @promise()
-    def replicas(self, start, made):
+    def replicas(self, made):
         """A strategy trains, too."""
         if self.strategy is None:
             raise SkippedError("no `strategy` was given")
-        bert = self._fit(start, None, epochs=1, strategy=self.strategy)
+        bert = self._fit(None, epochs=1, strategy=self.strategy)
         value = bert.results["scores"][made.report.metric]
         expect(math.isfinite(value), f"a number as {made.report.metric}", value)
 
