@@ -44,7 +44,7 @@ def tagger(model, preprocessor, labels, stride=None):
         """Tags the words between spaces; those without pieces are outside of entities."""
         text = inputs["text"]
         words = tf.strings.split(text, " ")
-        pieces = words.with_values(preprocessor.tokenizer(words.values))
+        pieces = words.with_values(preprocessor.tokenizer.of_words(words.values))
         ids = pieces.merge_dims(1, 2)
         probabilities = probabilities_of(ids)
         sizes = pieces.values.row_lengths()

@@ -75,7 +75,7 @@ class QuestionReport(Report):
 
     def entries(self):
         windows = self.task.dev_windows
-        tokens = np.bincount(windows.windows.example, windows.lengths, minlength=len(windows.questions))
+        tokens = np.bincount(windows.windows.row, windows.lengths, minlength=len(windows.questions))
         return tokens.astype(int).tolist()
 
     def dev_logits(self, predict):

@@ -53,7 +53,7 @@ def _tokens_of_words(sentences, tokenizer):
     sizes = []
     for first in range(0, len(sentences), _SENTENCES):
         words = tf.ragged.constant(sentences[first : first + _SENTENCES], tf.string, ragged_rank=1)
-        pieces = words.with_values(tokenizer(words.values))
+        pieces = words.with_values(tokenizer.of_words(words.values))
         sizes.append(pieces.values.row_lengths().numpy())
         ids.append(pieces.merge_dims(1, 2))
     return tf.concat(ids, 0), np.concatenate(sizes)
