@@ -82,6 +82,12 @@ class SeedRun(Run):
         return types.SimpleNamespace(model=str(seed)), {"scores": {"f1": SCORES[seed], "loss": 1.0}}, logits
 
 
+@pytest.fixture(autouse=True)
+def _no_rehearsal(monkeypatch):
+    """The task is a stand-in, which cannot be rehearsed."""
+    monkeypatch.setattr("keras_bert.runs.finetuning.is_own", lambda task: False)
+
+
 class Runs(Finetuning):
     """Runs whose model is a file with the seed."""
 
