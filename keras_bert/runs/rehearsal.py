@@ -22,7 +22,7 @@ from keras_bert.exporting.answerer import Answerer
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.runs import model_card
-from keras_bert.tasks.registry import task_of
+from keras_bert.tasks.registry import TASKS, task_of
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import announced, hidden
 
@@ -39,7 +39,9 @@ class RehearsalError(ValueError):
 
 
 def is_own(task):
-    """Whether a task, or the head that it trains, is a user's."""
+    """Whether a task that is registered, or the head that it trains, is a user's."""
+    if type(task) not in TASKS:
+        return False
     modules = [type(task).__module__, type(head_named(task.head)).__module__]
     modules += [type(part).__module__ for part in (task.training, task.report, task.rows)]
     return not all(module.startswith(_OURS) for module in modules)
