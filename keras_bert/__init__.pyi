@@ -1,4 +1,5 @@
 from keras_bert import data as data
+from keras_bert import exporting as exporting
 from keras_bert import heads as heads
 from keras_bert import layers as layers
 from keras_bert import losses as losses

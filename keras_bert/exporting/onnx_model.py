@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,58 +23,82 @@ _IR_VERSION = 8  # That of opset 17.
 class Graph:
     """The nodes and the constants of an ONNX graph, which grows from its inputs to its outputs.
 
+    The functions in `Head.onnx` get one. Tensors are known by their names, strings.
+
+    Args:
+        names: names that no constant and no node may have, such as those of the inputs and the outputs of the model.
+            Defaults to none.
+
     Example:
-        graph = Graph()
-        doubled = graph.add("Mul", "x", 2.0)
+        def write_scale(graph, layer, hidden):
+            return graph.add("Mul", hidden, graph.weight(layer.scale, layer.name))
     """
 
-    def __init__(self):
+    def __init__(self, names: Iterable = ()):
         self.nodes, self.constants = [], []
+        self._names = set(names)
 
-    def add(self, op, *inputs, **attributes):
-        """Adds a node for an operator of ONNX and returns the name of its output.
+    def add(self, op: str, *inputs: Any, **attributes) -> str:
+        """Adds a node for an operator of ONNX, of opset 17, and returns the name of its output.
 
         Inputs are names of tensors, numbers or arrays; integers become int64, other numbers float32.
         """
         inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        output = f"{op}_{len(self.nodes)}"
+        output = self._unique(f"{op}_{len(self.nodes)}")
         self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
         return output
 
-    def constant(self, value, name=None):
-        """Adds a constant and returns its name."""
+    def constant(self, value: Any, name: str | None = None) -> str:
+        """Adds a constant and returns its name: the given one, with a number if another tensor has it.
+
+        Integers become int64, booleans stay, and other numbers become float32.
+        """
         value = np.asarray(value)
-        value = np.ascontiguousarray(value, "int64" if value.dtype.kind == "i" else "float32").reshape(value.shape)
-        name = name or f"constant_{len(self.constants)}"
+        dtype = {"i": "int64", "u": "int64", "b": "bool"}.get(value.dtype.kind, "float32")
+        value = np.ascontiguousarray(value, dtype).reshape(value.shape)
+        name = self._unique(name or f"constant_{len(self.constants)}")
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
-    def rename(self, names):
-        """Renames tensors; `names` maps old names to new ones."""
-        for node in self.nodes:
-            for tensors in (node.input, node.output):
-                tensors[:] = [names.get(tensor, tensor) for tensor in tensors]
+    def _unique(self, name):
+        """Returns a name that no tensor has: the given one, or one with a number."""
+        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        unused = next(candidate for candidate in candidates if candidate not in self._names)
+        self._names.add(unused)
+        return unused
 
-    def cast(self, tensor, dtype):
+    def rename_outputs(self, tensors):
+        """Gives tensors the names of the outputs of the model; `tensors` are their names by those of outputs."""
+        made = {output for node in self.nodes for output in node.output}
+        names = {}
+        for name, tensor in tensors.items():
+            if tensor in names or tensor not in made:  # Two outputs are the same, or one is an input or a constant.
+                tensor = self.add("Identity", tensor)
+            names[tensor] = name
+        for node in self.nodes:
+            for places in (node.input, node.output):
+                places[:] = [names.get(tensor, tensor) for tensor in places]
+
+    def cast(self, tensor: str, dtype: Any) -> str:
         """Converts a tensor to a dtype with a name of NumPy's."""
         return self.add("Cast", tensor, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
-    def weight(self, variable, name):
-        """Adds a variable as a constant."""
+    def weight(self, variable: Any, name: str) -> str:
+        """Adds a variable, or a tensor of Keras, as a constant; see `constant`."""
         return self.constant(_array(variable), name)
 
-    def dense(self, inputs, layer, name):
+    def dense(self, inputs: str, layer: Any, name: str) -> str:
         """Adds a `keras_bert.layers.Dense`, whose kernel may be quantized or adapted by LoRA, with its activation."""
         rows = self.add("MatMul", inputs, self.weight(layer.float_table(), f"{name}/kernel"))
         rows = self.add("Add", rows, self.weight(layer.bias, f"{name}/bias")) if layer.use_bias else rows
         return self.activate(rows, keras.activations.serialize(layer.activation))
 
-    def layer_norm(self, inputs, layer, name):
+    def layer_norm(self, inputs: str, layer: Any, name: str) -> str:
         """Adds a `keras_bert.layers.LayerNorm`."""
         gamma, beta = (self.weight(getattr(layer, part), f"{name}/{part}") for part in ("gamma", "beta"))
         return self.add("LayerNormalization", inputs, gamma, beta, axis=-1, epsilon=layer.epsilon)
 
-    def activate(self, inputs, activation):
+    def activate(self, inputs: str, activation: str) -> str:
         """Adds an activation function with a name from `BertConfig.hidden_act`."""
         add = self.add
         match activation:
@@ -90,14 +116,18 @@ class Graph:
             case _:
                 return add({"relu": "Relu", "tanh": "Tanh"}[activation], inputs)
 
-    def positions(self, ids):
+    def positions(self, ids: str) -> str:
         """Adds the positions of token ids `(batch, length)`, int64 `(length,)`."""
         length = self.add("Gather", self.add("Shape", ids), 1, axis=0)
         return self.add("Range", 0, length, 1)
 
 
 def _array(variable):
-    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+    """Returns the values of a variable: integers and booleans as they are, others as float32."""
+    dtype = keras.backend.standardize_dtype(variable.dtype)
+    if "int" not in dtype and dtype != "bool":
+        variable = keras.ops.cast(variable, "float32")
+    return keras.ops.convert_to_numpy(variable)
 
 
 def embeddings(graph, ids, segment_ids, table, layer, position_ids=None):
@@ -166,7 +196,7 @@ def build_onnx(model, description):
     Inputs and outputs have the names and the shapes of the Keras model's; inputs are int32, masks are 0 or 1. Lists of
     outputs, such as `hidden_states`, are left out. Only standard operators are used.
     """
-    graph, inputs = Graph(), {name: name for name in model.input}
+    graph, inputs = Graph([*model.input, *model.output]), {name: name for name in model.input}
     head, axes = head_named(description.head), answering(description.head).axes
     own = {**positions_named(description.positions).onnx, **head.onnx}
     writers = _writers(graph, description.layers, own)
@@ -175,13 +205,14 @@ def build_onnx(model, description):
     if "pooler" in writers:
         encoded["pooled_output"] = writers["pooler"](encoded["sequence_output"], rows["padding_mask"])
     outputs = head.run(writers, encoded, inputs)
-    graph.rename({tensor: name for name, tensor in outputs.items()})
-    sides = (model.input, model.input, TensorProto.INT32), (outputs, model.output, TensorProto.FLOAT)
-    tensors = [
-        [helper.make_tensor_value_info(name, dtype, _dimensions(axes(name), symbolic[name])) for name in names]
-        for names, symbolic, dtype in sides
-    ]
-    whole = helper.make_graph(graph.nodes, model.name, *tensors, graph.constants)
+    for name, tensor in outputs.items():
+        if _onnx_type(model.output[name]) != TensorProto.FLOAT:
+            outputs[name] = graph.cast(tensor, model.output[name].dtype)
+    graph.rename_outputs(outputs)
+    infos = []
+    for names, symbolic in ((model.input, model.input), (outputs, model.output)):
+        infos.append([_value_info(name, symbolic[name], axes(name)) for name in names])
+    whole = helper.make_graph(graph.nodes, model.name, *infos, graph.constants)
     opset = [helper.make_opsetid("", _OPSET)]
     proto = helper.make_model(whole, opset_imports=opset, ir_version=_IR_VERSION, producer_name="keras_bert")
     proto.producer_version = __version__
@@ -189,9 +220,18 @@ def build_onnx(model, description):
     return proto
 
 
-def _dimensions(free, tensor):
-    """Returns sizes of axes, or names of free ones."""
-    return [size or axis for size, axis in itertools.zip_longest(tensor.shape, free[: len(tensor.shape)])]
+def _value_info(name, tensor, free):
+    """Returns what ONNX knows of an input or an output: sizes of axes, or names of free ones."""
+    sizes = [size or axis for size, axis in itertools.zip_longest(tensor.shape, free[: len(tensor.shape)])]
+    return helper.make_tensor_value_info(name, _onnx_type(tensor), sizes)
+
+
+def _onnx_type(tensor):
+    """Returns the type of a tensor of Keras: floats are float32."""
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if "float" in dtype:
+        return TensorProto.FLOAT
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
 def _writers(graph, sources, own):

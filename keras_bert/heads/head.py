@@ -43,7 +43,8 @@ class Head:
         has_classes: bool, whether it has labels. Defaults to `False`.
         classes: str, the output of the model that holds the logits of the classes, or a number. Defaults to "logits".
         onnx: dict of functions that add the head's own layers to an ONNX graph, by the names of the layers: from the
-            `Graph`, the layer and the names of its inputs to that of its output. Dense layers need none.
+            `keras_bert.exporting.Graph`, the layer and the names of its inputs to that of its output. Dense layers need
+            none.
         settings: tuple of the arguments of `save` that only models with this head have.
         has_prefix: bool, whether the names of the encoder's tensors begin with `bert.` in transformers. Defaults to
             `True`.

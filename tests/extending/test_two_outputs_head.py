@@ -343,3 +343,111 @@ def test_signatures_without_a_batch(user, model, pieces, monkeypatch, tmp_path, 
     with pytest.raises(ValueError, match="must have a known rank, and a free first dimension.*Received: text of"):
         keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
     assert not (tmp_path / "1").exists()
+
+
+@keras.saving.register_keras_serializable("two_outputs_test")
+class Parents(keras.layers.Layer):
+    """Adds the logits of the categories to those of their subcategories; integers say which belong together."""
+
+    def __init__(self, num_classes, num_subcategories, **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes, self.num_subcategories = num_classes, num_subcategories
+
+    def build(self, details_shape, logits_shape):
+        numbers = [number % self.num_classes for number in range(self.num_subcategories)]
+        self.numbers = self.add_weight(
+            shape=(self.num_subcategories,),
+            dtype="int32",
+            initializer=lambda *_, **__: keras.ops.convert_to_tensor(numbers, "int32"),
+            trainable=False,
+            name="numbers",
+        )
+
+    def call(self, details, logits):
+        return details + keras.ops.take(logits, self.numbers, axis=-1)
+
+    def get_config(self):
+        sizes = {"num_classes": self.num_classes, "num_subcategories": self.num_subcategories}
+        return {**super().get_config(), **sizes}
+
+
+@keras.saving.register_keras_serializable("two_outputs_test")
+class Best(keras.layers.Layer):
+    """The number of the highest logit."""
+
+    def call(self, logits):
+        return keras.ops.argmax(logits, -1)
+
+
+def write_parents(graph, layer, details, logits):
+    numbers = graph.weight(layer.numbers, layer.name)
+    return graph.add("Add", details, graph.add("Gather", logits, numbers, axis=1))
+
+
+def write_best(graph, layer, logits):
+    return graph.add("ArgMax", logits, axis=1, keepdims=0)
+
+
+def nested(user):
+    """A head with integers as weights, an output of integers, and two outputs that are the same."""
+
+    class Nested(user.Topics):
+        name, layer, outputs = "nested", "parents", ("best",)
+        tensors = {**user.Topics.tensors, "parents.numbers": "topics.parents"}
+        onnx = {**user.Topics.onnx, "parents": write_parents, "best": write_best}
+
+        def build(self, encoder, num_classes, num_subcategories, dropout=0.1):
+            model = super().build(encoder, num_classes, num_subcategories, dropout)
+            layers = {layer.name: layer for layer in model.layers}
+            layers["parents"] = Parents(num_classes, num_subcategories, name="parents")
+            layers["best"] = Best(name="best")
+            return keras.Model(encoder.input, self.run(layers, encoder.output, encoder.input), name="nested_classifier")
+
+        def run(self, layers, encoded, inputs):
+            outputs = super().run(layers, encoded, inputs)
+            if "parents" not in layers:  # In `build` of the other head.
+                return outputs
+            parents = layers["parents"](outputs["subcategory"], outputs["category"])
+            return {**outputs, "parents": parents, "same": parents, "best": layers["best"](parents)}
+
+    return keras_bert.register_head(Nested)
+
+
+def test_onnx(user, model, pieces, tmp_path):
+    """Layers are called like outputs, and a constant of one like its layer."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 20, padding="longest")
+    inputs = preprocessor(TEXTS)
+    ids = {name: np.asarray(value, "int32") for name, value in inputs.items()}
+    for each in (model, nested(user)().build(keras_bert.build_encoder(config_of(model)), 3, 5)):
+        report = keras_bert.export_onnx(each, preprocessor, tmp_path / each.name, labels=LABELS)
+        session = onnxruntime.InferenceSession(str(report.path))
+        names = [output.name for output in session.get_outputs()]
+        assert names == [*each.output]
+        found = dict(zip(names, session.run(None, ids), strict=True))
+        for name, expected in each(inputs, training=False).items():
+            np.testing.assert_allclose(found[name], expected, atol=1e-5)
+    assert found["best"].dtype == np.int32
+    assert found["best"].tolist() == found["same"].argmax(-1).tolist()
+
+
+def config_of(model):
+    return keras_bert.describe(model).config
+
+
+def test_names_and_types_in_a_graph():
+    """Constants and nodes have names of their own; integers, booleans and numbers have a type each."""
+    pytest.importorskip("onnx")
+    from onnx import numpy_helper
+
+    graph = keras_bert.exporting.Graph(["text", "Add_0"])
+    assert [graph.constant(1.0, name) for name in ("text", "table", "table")] == ["text_2", "table", "table_2"]
+    assert graph.add("Add", "text", 2) == "Add_0_2"
+    variable = keras.Variable(np.array([2, 3]), dtype="int8", trainable=False)
+    for value in (variable, keras.Variable(2.0, dtype="float16")):
+        graph.weight(value, "variable")
+    graph.constant(np.array([True, False]))
+    graph.constant(np.array([1], "uint8"))
+    arrays = [numpy_helper.to_array(constant) for constant in graph.constants]
+    assert [array.dtype.name for array in arrays] == [*["float32"] * 3, "int64", "int64", "float32", "bool", "int64"]
+    assert arrays[4].tolist() == [2, 3]

@@ -22,7 +22,7 @@ class AttentionPooling(keras.layers.Layer):
         """Returns vectors `(batch, width)`; `padding_mask` `(batch, length)` has 1 for real tokens."""
         scores = keras.ops.matmul(sequence, self.query)[:, :, 0]
         scores += _MASKED * (1.0 - keras.ops.cast(padding_mask, scores.dtype))
-        weights = keras.ops.softmax(scores)
+        weights = keras.ops.exp(scores - keras.ops.logsumexp(scores, -1, keepdims=True))
         return keras.ops.sum(weights[:, :, None] * sequence, 1)
 
 

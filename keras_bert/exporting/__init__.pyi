@@ -1,0 +1,1 @@
+from keras_bert.exporting.onnx_model import Graph as Graph
