@@ -124,6 +124,12 @@ class FinetuningFlags(Hyperparameters, Training):
             groups = read_column(self.train_file, self.group_column)[: self.max_train_examples]
         return Folds(self.folds, groups)
 
+    def check_folds(self, rows):
+        """Raises an error if `--folds` cannot divide the rows to train on."""
+        folds = self.create_folds()
+        if folds is not None:
+            folds.check(rows)
+
 
 class CrossValidationFlags(CommandArguments):
     """Folds of the rows to train on, instead of dev data."""
@@ -223,6 +229,7 @@ class TaskFlags(FinetuningFlags):
         if self.validation_split is not None:
             data = data.split(self.validation_split, self.seed[0])
         data = data.first(self.max_train_examples)
+        self.check_folds(data.train)
         return data.on_train() if getattr(self, "folds", None) else data
 
     def known_settings(self):

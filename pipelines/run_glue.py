@@ -115,7 +115,10 @@ class Arguments(
     @functools.cached_property
     def data(self):
         """The data of all tasks, read at once: missing files are reported before hours of training."""
-        return [self._read(name).first(self.max_train_examples) for name in self.tasks]
+        everything = [self._read(name).first(self.max_train_examples) for name in self.tasks]
+        for data in everything:
+            self.check_folds(data.train)
+        return everything
 
     def _read(self, name):
         if name in _GLUE:

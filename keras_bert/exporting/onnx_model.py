@@ -43,9 +43,9 @@ class Graph:
 
         Inputs are names of tensors, numbers or arrays; integers become int64, other numbers float32.
         """
-        inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        tensors = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         output = self._unique(f"{op}_{len(self.nodes)}")
-        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        self.nodes.append(helper.make_node(op, tensors, [output], name=output, **attributes))
         return output
 
     def constant(self, value: Any, name: str | None = None) -> str:

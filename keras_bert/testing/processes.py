@@ -79,7 +79,7 @@ def _answer(line, row):
 
 def expect_answers(received, expected, what):
     """Raises an error unless answers are equal, in the form of JSON."""
-    plain = json.loads(json.dumps([dict(answer) for answer in expected], default=lambda value: value.tolist()))
+    plain = json.loads(json_text([dict(answer) for answer in expected], default=lambda value: value.tolist()))
     expect_equal(received, plain, what)
 
 
@@ -107,7 +107,7 @@ def expect_served(folder, signature, names, rows, answers, outputs):
 
 
 def _plain(answer):
-    return json.loads(json.dumps(answer, default=lambda value: value.tolist()))
+    return json.loads(json_text(answer, default=lambda value: value.tolist()))
 
 
 def _texts(value):

@@ -109,8 +109,8 @@ choices --output_dir=trained --max_train_examples=1 -> this command needs tensor
 run_glue --task=classification --train_file=t.csv --folds=3 --model=bert_tiny_books --output_dir=o -> --folds must be
 glue --train_file=folder -> folder is a folder. Expected a file
 glue --output_dir=held -> another run writes to held:
-glue --ensemble=1 --threshold=0.5 --folds=3 -> --task=classification requires --train_file, and either --dev_file,
-glue --folds=2 --teacher=bert_tiny_books -> --folds: not with --teacher, which may have seen the rows of every fold.
+glue --ensemble=1 --threshold=0.5 --folds=3 -> --folds: not with --dev_file. Received: both
+run_glue --task=classification --train_file=t.csv --folds=2 --teacher=bert_tiny_books --output_dir=o -> --folds: not with --teacher, which may have seen the rows of every fold.
 glue --data_dir=. -> --data_dir: only for GLUE. Received: --data_dir=.
 glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --threshold=0.3
 glue --alpha=0.2 -> --alpha: only with --teacher. Received: --alpha=0.2
