@@ -132,7 +132,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class FitOptions(TaskOptions, total=False):
-    """Options of `fit`: those of the tasks, and fields of `Hyperparameters`."""
+    """Options of `fit`: those of the tasks, fields of `Hyperparameters`, and those of a teacher."""
 
     warmup: float
     weight_decay: float
@@ -146,6 +146,7 @@ class FitOptions(TaskOptions, total=False):
     pack: bool
     gradient_accumulation: int
     precision: str
+    alpha: float
 
 
 class ModelSettings(TypedDict, total=False):

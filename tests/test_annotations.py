@@ -72,13 +72,16 @@ def keywords(function):
 def test_options_of_training_are_those_of_the_tasks():
     from keras_bert.tasks.registry import TASKS
     from keras_bert.tasks.settings import keywords as settings_of
+    from keras_bert.tasks.teacher import Teacher
     from keras_bert.training.distribution import KINDS
 
     assert set(typing.get_args(annotations.TaskName)) == {task.name for task in TASKS}
     assert typing.get_args(annotations.StrategyName) == KINDS
     assert keys(annotations.TaskOptions) == {name for task in TASKS for name in settings_of(task.Settings)}
     shared = {field.name for field in dataclasses.fields(Hyperparameters)} - {"best", "patience"}
-    assert keys(annotations.FitOptions) - keys(annotations.TaskOptions) == shared
+    of_teachers = keywords(Teacher.__init__) & keys(annotations.FitOptions)
+    assert of_teachers == {"temperature", "alpha"}
+    assert keys(annotations.FitOptions) - keys(annotations.TaskOptions) == shared | {"alpha"}
     hints = typing.get_type_hints(annotations.TaskOptions)
     for task in TASKS:
         for field in dataclasses.fields(task.Settings):

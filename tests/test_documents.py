@@ -28,6 +28,7 @@ from tests.test_face import public_names
 ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: small models with random weights, few steps.
 BASE, CASED = "google-bert/bert-base-uncased", "google-bert/bert-base-cased"
+COMPACT = "google/bert_uncased_L-4_H-256_A-4"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 WITH_MINILM = ("embeddings.md", "search.md")  # Their outputs are those of its weights.
 ARGUMENTS = {
@@ -63,8 +64,9 @@ def small(shared_folder):
 @pytest.fixture
 def workspace(page, small, minilm, tmp_path, monkeypatch):
     """A working directory with the recipes, in which nothing is downloaded, and where names load small models."""
+    pretrained = small / "pretrained"
     sentences = minilm if page.name in WITH_MINILM else small / "sentences"
-    for name, folder in ((BASE, small / "pretrained"), (CASED, small / "pretrained"), (MINILM, sentences)):
+    for name, folder in ((BASE, pretrained), (CASED, pretrained), (COMPACT, pretrained), (MINILM, sentences)):
         path = tmp_path / "models" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(folder)

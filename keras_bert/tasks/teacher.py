@@ -32,7 +32,7 @@ class Teacher:
         origins, run_settings, facts: what it adds to those of the task.
     """
 
-    def __init__(self, task, name, bert, folder, temperature=2.0, alpha=0.5, unlabelled=None):
+    def __init__(self, task, name, bert, folder, *, temperature=2.0, alpha=0.5, unlabelled=None):
         self._task, self._name, self._folder = task, str(name), pathlib.Path(folder)
         self._bert, self._outputs = bert, None
         self._temperature, self._alpha = temperature, alpha

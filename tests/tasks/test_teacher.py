@@ -49,7 +49,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     task = kind_of_task(data, Start("start", bert, new_head=True), settings)
     more = Examples(["h a", "d e"], None, None, [0, 1])
     loaded = keras_bert.load(tmp_path / "teacher")
-    teacher = Teacher(task, tmp_path / "teacher", loaded, tmp_path / "logits", 2.0, 0.5, more)
+    teacher = Teacher(task, tmp_path / "teacher", loaded, tmp_path / "logits", unlabelled=more)
     assert teacher.origins == {f"{tmp_path}/teacher": loaded.identity}
     stage = teacher.taught(task.training.stages({})[0])
     inputs, targets = stage.examples()
@@ -110,7 +110,7 @@ def test_teachers_of_tokens(name, checkpoint, tmp_path):
     keras_bert.save(trained, tmp_path / "teacher", bert.vocabulary, **options)
     loaded = keras_bert.load(tmp_path / "teacher")
     (stage,) = task.training.stages({})
-    taught = Teacher(task, "teacher", loaded, tmp_path / "logits", 3.0, 0.25).taught(stage)
+    taught = Teacher(task, "teacher", loaded, tmp_path / "logits", temperature=3.0, alpha=0.25).taught(stage)
     ((inputs, found, weights),) = stage.batches(*taught.examples(), batch_size=8, seed=1, grouped=False).dataset()
     given = trained(inputs)
     student = {key: np.random.default_rng(7).normal(size=given[key].shape).astype("float32") for key in outputs}
