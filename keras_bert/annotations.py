@@ -206,6 +206,7 @@ class ExportOptions(HeadOptions, total=False):
     example: Mapping[str, Any] | None
     score_range: tuple[float, float] | None
     columns: Mapping[str, str] | None
+    task: Mapping[str, Any] | None
     precision: Literal["int8"] | None
     calibration: Sequence[Any] | None
     overwrite: bool

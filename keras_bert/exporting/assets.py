@@ -36,7 +36,7 @@ _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
 _LABELS = (("houses", "food", ""), ("weather", "food", "houses")) * (len(_TEXTS) // 2)
 
 
-def facts(description, preprocessor, labels, pair, options, example=None, score_range=None, columns=None):
+def facts(description, preprocessor, labels, pair, options, example=None, score_range=None, columns=None, task=None):
     """Returns model metadata for JSON; for the arguments see `export`."""
     return {
         "head": description.head,
@@ -50,6 +50,7 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
         "example": example,
         "range": score_range,
         "columns": columns,
+        "task": task,
         "sequence_length": getattr(preprocessor, "sequence_length", description.config.max_position_embeddings),
         "precision": description.dtype,
         "lowercase": preprocessor.lowercase,

@@ -85,6 +85,7 @@ def export(
     example: Any = None,
     score_range: tuple[float, float] | None = None,
     columns: Mapping[str, str] | None = None,
+    task: Mapping[str, Any] | None = None,
     precision: Literal["int8"] | None = None,
     calibration: Sequence | None = None,
     overwrite: bool = False,
@@ -139,6 +140,8 @@ def export(
         score_range: tuple `(lowest, highest)` of the scores of a regression model, for display. Defaults to `None`.
         columns: dict of the columns that the model was trained on by input, such as `{"text": "review"}`, which
             `verify_saved_model --labelled` reads. It is stored in the SavedModel. Defaults to `None`.
+        task: dict of the `name` and the stored `settings` of the task that the model was trained on, for the same
+            command. Defaults to `None`.
         precision: `"int8"` writes the weights of a float32 model in int8 and multiplies them by activations in int8:
             a quarter of the size, for TensorFlow on x86 processors, fast on those with VNNI. Defaults to `None`, the
             precision of the model.
@@ -159,7 +162,7 @@ def export(
     description = describe(model)
     labels = _labels(description, labels)
     score_range = _checked_range(description, score_range)
-    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns)
+    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns, task)
     if not overwrite:
         assets.check_same_model(directory, about)
     traced = TracedOnce(model)

@@ -15,11 +15,18 @@ def stored_options(bert, model=None):
         "labels": labels_of(bert, description),
         "pair": head.requires_pair or (head.takes_pair and bool(bert.pair)),
         "columns": bert.columns,
+        "task": task_facts(bert),
         **head.stored(bert),
     }
     if head.name == bert.head:
         return {**options, **registry.own_signatures(bert)}
     return {"pooling": bert.pooling, "normalize": bert.normalize, **options}
+
+
+def task_facts(bert):
+    """Returns the `name` of the task that a model was trained on, and the `settings` that it keeps, or `None`."""
+    name = getattr(bert, "task", None)  # Other models have none.
+    return None if name is None else {"name": name, "settings": bert.task_settings or {}}
 
 
 def labels_of(bert, description):

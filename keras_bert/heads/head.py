@@ -191,6 +191,13 @@ class Head:
             f"the output {self.classes!r}, or `class_logits` of the head"
         )
 
+    def model_outputs(self, answers: dict) -> dict:
+        """Returns the outputs of the model as far as those of `serving_default`, arrays, tell them.
+
+        By default, the logits of the classes. `verify_saved_model --labelled` gives them to a `score` of your own.
+        """
+        return {self.classes: self.class_logits(answers)}
+
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""
         if not self.takes_pair or self.requires_pair:

@@ -5,6 +5,7 @@ import textwrap
 
 from keras_bert.checkpoints.load import load_models
 from keras_bert.exporting.export import export
+from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head, short_name
@@ -156,6 +157,7 @@ class Results:
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
                 self.output / "saved_model" / "1",
                 columns=getattr(bert, "columns", None),
+                task=task_facts(bert),
                 overwrite=True,
                 add_signatures=functools.partial(self.task.signatures, settings=self.task.settings),
                 **self.task.export_options(bert),

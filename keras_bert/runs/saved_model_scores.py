@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import types
 
 import numpy as np
 import tensorflow as tf
@@ -9,9 +10,11 @@ import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
 
 from keras_bert.exporting import assets
 from keras_bert.files import read_json
+from keras_bert.heads.registry import head_named
 from keras_bert.tasks.registry import TASKS
 
 _TOGETHER = 32  # Texts of similar length in a request.
+_OURS = "keras_bert."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +60,59 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
                     f"{name}={facts[name]!r}"
                 )
     data = _read(directory, facts, path, task=task, text=text, pair=pair, label=label)
-    predictions = data.predictions(answers(directory, data.inputs))
-    scores, rows = data.score(predictions), len(predictions)
+    predictions, scores = _scored(directory, facts, data)
+    rows = len(predictions)
     if reference is None:
         return Comparison(rows, scores)
-    expected = data.predictions(answers(reference, data.inputs))
+    expected, expected_scores = _scored(reference, facts, data)
     numbers = all(isinstance(value, float) for value in expected)
     same = None if numbers else 100 * float(np.mean([a == b for a, b in zip(predictions, expected, strict=True)]))
-    return Comparison(rows, scores, data.score(expected), same)
+    return Comparison(rows, scores, expected_scores, same)
+
+
+def _scored(directory, facts, data):
+    """Returns the predictions of a SavedModel for `Labelled` data, and the scores in percent, the main one first."""
+    outputs = answers(directory, data.inputs)
+    predictions = data.predictions(outputs)
+    task = _task_of(facts)
+    if task is None or data.spec is None or task.Report.score.__module__.startswith(_OURS):
+        return predictions, data.score(predictions)
+    exported = _ExportedTask(task, facts, data.spec)
+    try:
+        report = task.Report(exported)
+        scores = report.score(data.targets, head_named(task.head).model_outputs(outputs))
+        main = scores[report.metric]
+    except Exception as error:
+        raise ValueError(
+            f"{directory}: `score` of the task {task.name} fails for the answers of the SavedModel, "
+            f"{', '.join(outputs)}: {type(error).__name__}: {error}. Expected `model_outputs` of the head to return "
+            "what it takes of them"
+        ) from error
+    ordered = {report.metric: main, **scores}
+    return predictions, {name: 100 * float(value) for name, value in ordered.items()}
+
+
+class _ExportedTask:
+    """What a report can ask of the task of a SavedModel: there are no data and no checkpoint."""
+
+    def __init__(self, task, facts, spec):
+        self.name, self.head, self.labels = task.name, task.head, facts["labels"]
+        self.settings, self.spec = _settings(task, facts), spec
+        self.training = types.SimpleNamespace(activation="linear")  # Signatures answer after the activation.
+
+    def __getattr__(self, name):
+        raise AttributeError(f"a SavedModel does not tell `task.{name}`, but its name, head, labels and settings")
+
+
+def _task_of(facts):
+    """Returns the task that a SavedModel names, if it is registered, or else `None`."""
+    name = (facts.get("task") or {}).get("name")
+    return next((task for task in TASKS if task.name == name and task.head == facts["head"]), None)
+
+
+def _settings(task, facts):
+    """Returns the settings of a task, the stored ones those of a SavedModel."""
+    return task.Settings(**(facts.get("task") or {}).get("settings", {}))
 
 
 def answers(directory, inputs):
@@ -90,10 +138,15 @@ def _facts(directory):
 
 
 def _read(directory, facts, path, **options):
-    """Returns the `Labelled` data of the first task that such a model is of."""
-    tasks = [task for task in TASKS if task.head == facts["head"]]
-    found = (task.rows.labelled(task.name, directory, facts, path, **options) for task in tasks)
-    labelled = next(filter(None, found), None)
+    """Returns the `Labelled` data of the task of a SavedModel, or of the first one that such a model can be of."""
+    own = _task_of(facts)
+    labelled = None
+    if own is not None:
+        settings = _settings(own, facts)
+        labelled = own.rows.labelled(own.name, directory, facts, path, settings=settings, **options)
+    for task in TASKS:
+        if labelled is None and task.head == facts["head"] and task is not own:
+            labelled = task.rows.labelled(task.name, directory, facts, path, **options)
     if labelled is None:
         raise ValueError(
             f"{directory}: labelled data is for classification, regression and question answering. "

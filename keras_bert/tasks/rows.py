@@ -11,12 +11,14 @@ class Labelled:
 
     `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
     dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
-    first.
+    first. For a report of a user's own, there are `targets`, an array, and `spec`, which tells the classes and metrics.
     """
 
     inputs: dict
     predictions: Callable
     score: Callable
+    targets: Any = None
+    spec: Any = None
 
 
 def first_known(targets):
@@ -114,9 +116,9 @@ class RowFormat:
             return row["text"]
         return row["text"], row["pair"]
 
-    def labelled(self, name, directory, facts, path, **options):
+    def labelled(self, name, directory, facts, path, *, settings=None, **options):
         """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.
 
-        `name` is that of the task; `options` are those of `saved_model_scores.compare`.
+        `name` is that of the task, and `settings` the stored ones; `options` are those of `saved_model_scores.compare`.
         """
         return None

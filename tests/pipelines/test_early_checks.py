@@ -110,7 +110,7 @@ run_glue --task=classification --train_file=t.csv --folds=3 --model=bert_tiny_bo
 glue --train_file=folder -> folder is a folder. Expected a file
 glue --output_dir=held -> another run writes to held:
 glue --ensemble=1 --threshold=0.5 --folds=3 -> --folds: not with --dev_file. Received: both
-run_glue --task=classification --train_file=t.csv --folds=2 --teacher=bert_tiny_books --output_dir=o -> --folds: not with --teacher, which may have seen the rows of every fold.
+run_glue --train_file=t.csv --folds=2 --teacher=bert_tiny_books --output_dir=o --task=regression -> --folds: not with
 glue --data_dir=. -> --data_dir: only for GLUE. Received: --data_dir=.
 glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --threshold=0.3
 glue --alpha=0.2 -> --alpha: only with --teacher. Received: --alpha=0.2

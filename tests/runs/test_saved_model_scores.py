@@ -1,8 +1,10 @@
 """Scores of SavedModels on labelled data; the models answer by rule, with the outputs of `export`."""
 
+import dataclasses
 import json
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from tests.pipelines.programs import parsed
@@ -14,8 +16,9 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.data.sources import Memory  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 from keras_bert.runs import saved_model_scores  # noqa: E402
+from keras_bert.tasks import ClassificationReport, ClassificationTask, TextRows, setting  # noqa: E402
 from keras_bert.tasks.classification import data  # noqa: E402
-from keras_bert.tasks.registry import TASKS  # noqa: E402
+from keras_bert.tasks.registry import TASKS, register_task  # noqa: E402
 
 # Of 1, 3, 5 and 7 characters.
 WORDS = ["a b", "c d e", "f", "g h", "i a", "b b c", "d", "e f g h"]
@@ -110,6 +113,76 @@ def test_columns_of_pairs():
     assert data.columns_of_model(rows, ["label"], None, "c", known) == ("b", "c")
     assert data.columns_of_model(rows, ["label"], "c", None, known) == ("c", None)
     assert data.columns_of_model(rows, ["label"], None, None, {"text": "b", "pair": "d"}) == ("text", None)
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedSettings:
+    sign: str = setting("-", "What joins the words.", stored=True)
+    sequence_length: int = setting(128, "Maximum number of tokens.")
+
+
+class JoinedRows(TextRows):
+    columns = ({"words"},)
+
+    def convert(self, place, row, settings):
+        return {"text": settings.sign.join(row["words"])}
+
+
+class JoinedReport(ClassificationReport):
+    """Has the share of rows whose class is at most one too high, the main score."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.metric = "nearly"
+
+    def score(self, targets, outputs):
+        numbers = outputs["logits"].argmax(-1)
+        nearly = np.isin(numbers - targets, [0, 1])
+        return {**super().score(targets, outputs), "nearly": float(nearly.mean()), "classes": len(self.task.labels)}
+
+
+class JoinedTask(ClassificationTask):
+    name, Settings, rows, Report = "joined", JoinedSettings, JoinedRows(), JoinedReport
+
+
+def test_rows_and_scores_of_a_users_task(save, tmp_path):
+    """Rows are converted with the settings of the model, and the scores are those of the report."""
+    register_task(JoinedTask)
+
+    def by_length(text):
+        return probabilities(tf.strings.length(text) // 2)
+
+    task = {"name": "joined", "settings": {"sign": "_"}}
+    model = save("joined", by_length, labels=LABELS, task=task)
+    truth = ["maybe", "yes", "no", "no", "yes", "yes", "no", "no"]
+    rows = [{"words": text.split(), "answer": label} for text, label in zip(WORDS, truth, strict=True)]
+    path = write(tmp_path / "dev.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    found = saved_model_scores.compare(model, path, label="answer", reference=model)
+    assert [*found.scores] == ["nearly", "accuracy", "macro_f1", "matthews_correlation", "classes"]
+    assert found.scores["nearly"] == 87.5  # All but the fifth: "maybe" instead of "yes".
+    assert (found.scores["accuracy"], found.scores["classes"]) == (75, 300)
+    assert (found.drop, found.agreement) == (0.0, 100.0)
+    other = save("other", lambda text: {"numbers": tf.strings.length(text)}, labels=LABELS, task=task)
+    with pytest.raises(ValueError, match="the head classification tells no classes in its answers, numbers"):
+        saved_model_scores.compare(other, path, label="answer")
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda self, targets, outputs: outputs["category"], "KeyError: 'category'. Expected `model_outputs`"),
+        (lambda self, targets, outputs: self.task.splits, "a SavedModel does not tell `task.splits`"),
+        (lambda self, targets, outputs: {"other": 1.0}, "KeyError: 'nearly'"),
+    ],
+)
+def test_scores_that_a_saved_model_does_not_have(save, tmp_path, monkeypatch, score, message):
+    register_task(JoinedTask)
+    monkeypatch.setattr(JoinedReport, "score", score)
+    task = {"name": "joined", "settings": {}}
+    model = save("joined", lambda text: probabilities(tf.strings.length(text) // 2), labels=LABELS, task=task)
+    path = write(tmp_path / "dev.jsonl", json.dumps({"words": ["a"], "label": "no"}) + "\n")
+    with pytest.raises(ValueError, match=f"`score` of the task joined fails.*{message}"):
+        saved_model_scores.compare(model, path)
 
 
 @pytest.mark.skipif("questions" not in {task.name for task in TASKS}, reason="no such task")

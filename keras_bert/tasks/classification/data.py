@@ -17,7 +17,6 @@ from keras_bert.data.sources import (
     Place,
     Rows,
     all_problems,
-    as_list,
     cell,
     convert_rows,
     finite_number,
@@ -83,9 +82,6 @@ class Task:
 
     official = False  # Whether it is one of GLUE.
 
-    def __post_init__(self):
-        object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
-
     @property
     def num_classes(self):
         """The number of outputs of the head; 1 for regression."""
@@ -99,7 +95,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Examples(Rows):
-    """The rows of a data set. Arrays are converted to lists."""
+    """The rows of a data set."""
 
     text: list  # Strings.
     pair: list | None  # The second sentences, or `None` for single sentences.
@@ -118,12 +114,6 @@ class Examples(Rows):
         if isinstance(self.labels[0], tuple):
             return _rarest_first(self.labels)
         return self.labels
-
-    def __post_init__(self):
-        for name in (*self.content, *self.places):
-            column = getattr(self, name)
-            if column is not None:
-                object.__setattr__(self, name, as_list(column))
 
     @property
     def texts(self):
@@ -299,7 +289,9 @@ def own_data(
         labels, train = _with_classes(kind, columns, train, train_file)
     several, name = kind == "multi_label", name or kind
     title = f"{'Multi-label classification' if name == 'multi_label' else name.capitalize()} of {train_file.name}"
-    task = Task(name, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
+    task = Task(
+        name, title, text, pair, ",".join(columns), tuple(map(str, labels or ())), METRICS[kind], multi_label=several
+    )
     dev = train if same else read(columns, dev_file, skip_bad_rows, labels)
     test = {}
     if test_file is not None:

@@ -9,7 +9,7 @@ from keras_bert.checks import check_choice
 from keras_bert.data.sources import source
 from keras_bert.heads.registry import head_named
 from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import METRICS, columns_of_model, own_data, read_kind
+from keras_bert.tasks.classification.data import METRICS, Task, columns_of_model, own_data, read_kind
 from keras_bert.tasks.classification.predictions import dense
 from keras_bert.tasks.rows import Labelled, RowFormat, first_known
 
@@ -53,7 +53,7 @@ class TextRows(RowFormat):
         )
         return dataclasses.replace(data, columns=written)
 
-    def labelled(self, name, directory, facts, path, task=None, text=None, pair=None, label="label"):
+    def labelled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label="label"):
         labels, several = facts["labels"], facts["multi_label"]
         kind = "multi_label" if several else "classification" if labels else "regression"
         if kind != self.kind:
@@ -63,6 +63,8 @@ class TextRows(RowFormat):
         if task is None:
             columns, metrics = label.split(",") if several else [label], METRICS[kind]
             origin = source(path)
+            if self.convert is not None:
+                origin, columns = self.converted(self._with_target_column(origin, label), settings), ["label"]
             text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
             examples = read_kind(kind, text, pair, columns, origin, None, labels)
         elif list(glue.TASKS[task].labels) != list(labels or ()):
@@ -77,8 +79,19 @@ class TextRows(RowFormat):
             guesses = np.array(predictions) if several else predictions
             return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
 
-        inputs = dict(zip(("text", "pair"), examples.columns, strict=False))
-        return Labelled(inputs, functools.partial(_answered, head_named(facts["head"])), score)
+        return Labelled(
+            inputs=dict(zip(("text", "pair"), examples.columns, strict=False)),
+            predictions=functools.partial(_answered, head_named(facts["head"])),
+            score=score,
+            targets=np.array(targets),
+            spec=Task(name, name, "text", "pair" if facts["pair"] else None, label, tuple(labels or ()), metrics),
+        )
+
+    def _with_target_column(self, origin, label):
+        """Returns a source whose targets, in the column `label`, are where those of the task are."""
+        if label in self.target_columns:
+            return origin
+        return origin.mapped(lambda place, row: self.with_named_target(row, label))
 
 
 class NumberRows(TextRows):

@@ -26,7 +26,7 @@ class QuestionRows(RowFormat):
     def read(self, train, dev, settings, labels=None, name=None):
         return read_all([train], dev)
 
-    def labelled(self, name, directory, facts, path, **options):
+    def labelled(self, name, directory, facts, path, *, settings=None, **options):
         questions = read(path)
         contexts = [questions.contexts[index] for index in questions.context]
 
