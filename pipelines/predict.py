@@ -328,7 +328,32 @@ def _served_model(arguments):
         raise ValueError(f"--n_best: the served {model} gives {beams} translations. Received: {n_best}")
     # The second input comes last.
     names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
-    return [tuple(names)], functools.partial(_ask, arguments, client, names), {}
+    ask = functools.partial(_ask, arguments, client, names)
+    if arguments.plugins and arguments.is_table and (convert := _row_converter(client.about(model))):
+        return None, lambda rows: ask([convert(row) for row in rows]), {}
+    return [tuple(names)], ask, {}
+
+
+def _row_converter(about):
+    """Returns a function from a row of the task of a served model to the inputs of the model, `None` without one.
+
+    The task is one of a plugin, which the server names; the settings are those of the model.
+    """
+    from keras_bert.tasks.registry import TASKS
+
+    stored = about.get("task") or {}
+    task = next((task for task in TASKS if task.name == stored.get("name")), None)
+    if task is None or task.rows.convert is None:
+        return None
+    settings = task.Settings(**stored["settings"])
+
+    def convert(row):
+        asked = task.rows.asked("the row", row, settings)
+        if isinstance(asked, dict):
+            return asked
+        return {"text": asked} if isinstance(asked, str) else dict(zip(("text", "pair"), asked, strict=True))
+
+    return convert
 
 
 def _check_served_labels(model, labels, signatures):

@@ -192,11 +192,12 @@ class Head:
         )
 
     def model_outputs(self, answers: dict) -> dict:
-        """Returns the outputs of the model as far as those of `serving_default`, arrays, tell them.
+        """Returns the outputs of the model by name as far as those of `serving_default`, arrays, tell them.
 
-        By default, the logits of the classes. `verify_saved_model --labelled` gives them to a `score` of your own.
+        They are what `verify_saved_model --labelled` gives to a `score` of your own: by default, those that have the
+        same name, and the logits of the classes.
         """
-        return {self.classes: self.class_logits(answers)}
+        return {**answers, self.classes: self.class_logits(answers)}
 
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""

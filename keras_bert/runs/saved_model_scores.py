@@ -22,12 +22,14 @@ class Comparison:
     """The scores of a SavedModel and of a reference, if there is one, by metric in percent, the main one first.
 
     `agreement` is the percentage of the rows with the same prediction; `None` without a reference, or for numbers.
+    `note` tells which scores are missing, if any.
     """
 
     rows: int
     scores: dict
     reference: dict | None = None
     agreement: float | None = None
+    note: str | None = None
 
     @property
     def drop(self):
@@ -41,7 +43,8 @@ class Comparison:
             against = "" if self.reference is None else f" (reference {self.reference[name]:.2f})"
             parts.append(f"{name} {value:.2f}{against}")
         same = [] if self.agreement is None else [f"the same prediction for {self.agreement:.2f} %"]
-        return f"{self.rows:,} rows, {', '.join(parts + same)}"
+        text = f"{self.rows:,} rows, {', '.join(parts + same)}"
+        return f"{text} ({self.note})" if self.note else text
 
 
 def compare(directory, path, reference=None, task=None, text=None, pair=None, label="label"):
@@ -60,36 +63,49 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
                     f"{name}={facts[name]!r}"
                 )
     data = _read(directory, facts, path, task=task, text=text, pair=pair, label=label)
-    predictions, scores = _scored(directory, facts, data)
+    predictions, scores, note = _scored(directory, facts, data)
     rows = len(predictions)
     if reference is None:
-        return Comparison(rows, scores)
-    expected, expected_scores = _scored(reference, facts, data)
+        return Comparison(rows, scores, note=note)
+    expected, expected_scores, _ = _scored(reference, facts, data)
     numbers = all(isinstance(value, float) for value in expected)
     same = None if numbers else 100 * float(np.mean([a == b for a, b in zip(predictions, expected, strict=True)]))
-    return Comparison(rows, scores, expected_scores, same)
+    return Comparison(rows, scores, expected_scores, same, note)
 
 
 def _scored(directory, facts, data):
-    """Returns the predictions of a SavedModel for `Labelled` data, and the scores in percent, the main one first."""
+    """Returns the predictions of a SavedModel for `Labelled` data, the scores in percent, and a note or `None`.
+
+    The scores are those of a user's report, if it has its own, as far as the SavedModel answers what they need.
+    """
     outputs = answers(directory, data.inputs)
+    task, note = _task_of(facts), None
+    if task is not None and data.spec is not None and _has_own_scores(task.Report):
+        try:
+            return (*_own_scores(task, facts, data, outputs), None)
+        except Exception as error:
+            note = (
+                f"without the `score` of the task {task.name}, which fails for the answers {', '.join(outputs)}: "
+                f"{type(error).__name__}: {error}. See `model_outputs` of the head"
+            )
     predictions = data.predictions(outputs)
-    task = _task_of(facts)
-    if task is None or data.spec is None or task.Report.score.__module__.startswith(_OURS):
-        return predictions, data.score(predictions)
-    exported = _ExportedTask(task, facts, data.spec)
-    try:
-        report = task.Report(exported)
-        scores = report.score(data.targets, head_named(task.head).model_outputs(outputs))
-        main = scores[report.metric]
-    except Exception as error:
-        raise ValueError(
-            f"{directory}: `score` of the task {task.name} fails for the answers of the SavedModel, "
-            f"{', '.join(outputs)}: {type(error).__name__}: {error}. Expected `model_outputs` of the head to return "
-            "what it takes of them"
-        ) from error
-    ordered = {report.metric: main, **scores}
-    return predictions, {name: 100 * float(value) for name, value in ordered.items()}
+    return predictions, data.score(predictions), note
+
+
+def _has_own_scores(report):
+    """Whether the class of a report is a user's that computes scores or classes in another way."""
+    return not all(method.__module__.startswith(_OURS) for method in (report.score, report.class_logits))
+
+
+def _own_scores(task, facts, data, answered):
+    """Returns the predictions and the scores of a user's report for the answers of a SavedModel."""
+    report = task.Report(_ExportedTask(task, facts, data.spec))
+    outputs = head_named(task.head).model_outputs(answered)
+    logits = report.class_logits(outputs)
+    scores = report.score(data.targets, outputs)
+    ordered = {report.metric: scores[report.metric], **scores}
+    predictions = logits[:, 0].astype(float) if logits.shape[-1] == 1 else logits.argmax(-1)
+    return predictions.tolist(), {name: 100 * float(value) for name, value in ordered.items()}
 
 
 class _ExportedTask:

@@ -86,6 +86,13 @@ class Client:
             },
         }
 
+    def about(self, model):
+        """Returns what `export` stores about a model, a dict; empty for a server that does not tell it.
+
+        `pipelines.serve` tells it by REST; TensorFlow Serving has no such request.
+        """
+        return self._transport.about(model)
+
     def close(self):
         """Closes the connections."""
         self._transport.close()

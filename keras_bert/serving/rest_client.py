@@ -42,6 +42,12 @@ class RestTransport:
     def metadata(self, model, version):
         return self._send("GET", f"{_path(model, version)}/metadata")
 
+    def about(self, model):
+        try:
+            return self._send("GET", f"/about/{urllib.parse.quote(model, safe='')}")
+        except RequestError:
+            return {}
+
     def close(self):
         self._pool.close()
 

@@ -49,6 +49,9 @@ class RpcTransport:
         _set_model(request, model, version)
         return to_dict(self._send(self._prediction.GetModelMetadata, request))
 
+    def about(self, model):
+        return {}
+
     def close(self):
         self._channel.close()
 

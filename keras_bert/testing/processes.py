@@ -42,17 +42,23 @@ def plugins_of(*classes):
     return plugins
 
 
-def predicted_at_the_shell(model, rows, plugins):
+def predicted_by_a_server(folder, rows, plugins):
+    """Returns the answers of `keras-bert predict --server` to rows; `folder` has the versions of an exported model."""
+    with _running(folder.parent) as server:
+        return predicted_at_the_shell(folder.name, rows, plugins, f"--server=127.0.0.1:{server.port}")
+
+
+def predicted_at_the_shell(model, rows, plugins, *flags):
     """Returns the answers of `keras-bert predict` to rows, dicts, in another process.
 
-    `plugins` are the folders of modules to import, by name, see `plugins_of`.
+    `plugins` are the folders of modules to import, by name, see `plugins_of`; `flags` are more flags.
     """
     with tempfile.TemporaryDirectory() as folder:
         texts = pathlib.Path(folder, "texts.jsonl")
         answers = pathlib.Path(folder, "answers.jsonl")
         texts.write_text("".join(f"{json_text(row)}\n" for row in rows), encoding="utf-8")
         command = [sys.executable, "-m", "keras_bert.pipelines", "predict", f"--model={model}"]
-        command += [f"--input={texts}", f"--output={answers}"]
+        command += [f"--input={texts}", f"--output={answers}", *flags]
         folders = [str(_PACKAGE.parent), *map(str, plugins.values()), *filter(None, sys.path)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders))}
         if plugins:

@@ -235,6 +235,12 @@ class TaskChecks:
     @promise("shell")
     def predict_at_the_shell(self, answers, loaded):
         """`keras-bert predict` answers rows in a new process as Python does."""
+        rows = self._rows_to_predict(answers)
+        found = processes.predicted_at_the_shell(self.folder / "saved", rows, self._plugins())
+        processes.expect_answers(found, answers, "the answers at the shell")
+
+    def _rows_to_predict(self, answers):
+        """Returns the texts without targets as rows of a file."""
         if answers is None:
             raise SkippedError("the model answers with vectors")
         rows = []
@@ -247,10 +253,13 @@ class TaskChecks:
             elif isinstance(text, list):
                 raise SkippedError("rows of words are in files of their own")
             rows.append(row)
-        report, training = self.task.Report, self.task.Training
-        classes = (self.task, type(self.head), report, training, type(self.task.rows))
-        found = processes.predicted_at_the_shell(self.folder / "saved", rows, processes.plugins_of(*classes))
-        processes.expect_answers(found, answers, "the answers at the shell")
+        return rows
+
+    def _plugins(self):
+        """Returns the modules that other processes import."""
+        return processes.plugins_of(
+            self.task, type(self.head), self.task.Report, self.task.Training, type(self.task.rows)
+        )
 
     @promise("export")
     def exported(self, trained):
@@ -260,6 +269,13 @@ class TaskChecks:
         loaded = tf.saved_model.load(str(folder))
         expect("serving_default" in loaded.signatures, "the signature serving_default", ", ".join(loaded.signatures))
         return folder
+
+    @promise()
+    def server(self, exported, answers):
+        """`keras-bert predict --server` answers rows as Python does."""
+        rows = self._rows_to_predict(answers)
+        found = processes.predicted_by_a_server(exported.parent, rows, self._plugins())
+        processes.expect_answers(found, answers, "the answers of the server")
 
     @promise()
     def verify(self, exported):
@@ -273,8 +289,6 @@ class TaskChecks:
         rows = self.task.rows
         if type(rows).labelled is RowFormat.labelled:
             raise SkippedError("the rows have no `labelled`")
-        if rows.convert is not None:
-            raise SkippedError("the rows are converted by the task, and a table has those that the head reads")
         path = self.folder / "labelled.jsonl"
         data = fitting.read_data(self.texts, self.targets, self.task.name, None, None, 1)
         path.write_text("".join(f"{json_text(row)}\n" for row in _rows_of(data.train)), encoding="utf-8")

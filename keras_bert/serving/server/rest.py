@@ -98,7 +98,7 @@ class Rest:
         return _json({"models": self._service.shelf.models()})
 
     async def _about(self, request):
-        """Returns the metadata of a model for the web page; TensorFlow Serving has no such endpoint."""
+        """Returns the facts that a model stores; TensorFlow Serving has no such endpoint."""
         name = request.match_info["name"]
         with self._service.observed("rest:about") as call:
             return _json(self._service.version(call, name).model.facts)

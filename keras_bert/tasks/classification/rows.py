@@ -66,6 +66,8 @@ class TextRows(RowFormat):
             if self.convert is not None:
                 origin, columns = self.converted(self._with_target_column(origin, label), settings), ["label"]
             text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
+            if facts["pair"] and pair is None and text == "text" and "pair" in origin.names():
+                pair = "pair"  # As in rows of Python.
             examples = read_kind(kind, text, pair, columns, origin, None, labels)
         elif list(glue.TASKS[task].labels) != list(labels or ()):
             raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
