@@ -152,6 +152,11 @@ class Judged:
         """Returns the columns of `errors.tsv` between the prediction and the loss."""
         return {} if self.confidence is None else {"probability": self.confidence}
 
+    @property
+    def by_row(self):
+        """The same predictions with one entry for each row of the data."""
+        return self
+
     def table(self):
         """Returns the columns of all rows by name, in the order of the rows, with cells as in `errors.tsv`."""
         return {name: [_cell(value) for value in values] for name, values in self.columns().items()}

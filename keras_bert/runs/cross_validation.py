@@ -107,11 +107,10 @@ class _FoldResults(Results):
         findings = super().find()
         judged = self.task.report.judge(self.grid_runs.logits("dev"))
         folds = self.grid_runs.assigned(self.grid_runs.chosen()["seed"]).tolist()
-        # Entities are judged instead of rows; what is predicted of these is in `dev_predictions`.
-        if judged is not None and len(judged.gold) == len(folds):
-            columns = {"fold": folds, **judged.table()}
-            rows = [list(columns), *zip(*columns.values(), strict=True)]
-            write_text(self.output / OUT_OF_FOLD, "".join(map(tsv_line, rows)))
+        predicted = {} if judged is None else judged.by_row.table()
+        columns = {"row": range(1, len(folds) + 1), "fold": folds, **predicted}
+        rows = [list(columns), *zip(*columns.values(), strict=True)]
+        write_text(self.output / OUT_OF_FOLD, "".join(map(tsv_line, rows)))
         return findings
 
     def best_facts(self, scores):

@@ -21,7 +21,7 @@ from keras_bert.runs.cross_validation import OUT_OF_FOLD
 from keras_bert.runs.rehearsal import Rehearsal, check_equal
 from keras_bert.runs.saved_model_scores import compare
 from keras_bert.tasks.base import Task
-from keras_bert.tasks.registry import TASKS, register_task
+from keras_bert.tasks.registry import TASKS, register_task, task_of
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.testing import processes, promises, samples
 from keras_bert.testing.promises import SkippedError, expect, expect_equal, promise
@@ -122,7 +122,7 @@ class TaskChecks:
         expect(metric in scores, f"scores with the metric {metric}", ", ".join(scores))
         for name, value in scores.items():
             expect(math.isfinite(value), "scores that are finite numbers", f"{name}={value}")
-        expect(bert.task == self.task.name, f"a model of the task {self.task.name}", bert.task)
+        expect(task_of(bert) is self.task, f"a model of the task {self.task.name}", f"one of {bert.task}")
         return bert
 
     def _fit(self, folder, held_out=True, **options):
@@ -159,8 +159,7 @@ class TaskChecks:
         best = trained.results["scores"]
         expect_equal(results["best"]["scores"], best, "`best` in results.json")
         expect(len(results["runs"]) == len(_SEEDS), f"{len(_SEEDS)} runs in results.json", len(results["runs"]))
-        text = (self.folder / "run" / "results.md").read_text(encoding="utf-8")
-        expect(made.report.metric in text, f"results.md with the metric {made.report.metric}", text)
+        self._expect_text("results.md", "results.md", made.report.metric)
 
     @promise()
     def report(self, trained, made):

@@ -78,10 +78,14 @@ def test_folds_equal_a_plain_loop(name, checkpoint, tmp_path, monkeypatch):
     (best,) = {trained.results["scores"][runs.task.report.metric]}
     assert best == pytest.approx(np.mean(scores), abs=1e-6) or name in ("multi_label", "tagging", "embedding")
     assert len(next(iter(together.values()))) == sum(sizes) == starts[-1] + sizes[-1]
-    table = tmp_path / "out_of_fold.tsv"
-    if table.exists():
-        rows = list(csv.DictReader(table.read_text().splitlines(), dialect="excel-tab"))
-        assert [int(row["fold"]) for row in rows] == fold_of_row.tolist()
+    table = (tmp_path / "out_of_fold.tsv").read_text()
+    rows = list(csv.DictReader(table.splitlines(), dialect="excel-tab"))
+    assert [int(row["fold"]) for row in rows] == fold_of_row.tolist()
+    assert len({row["row"] for row in rows}) == len(texts)
+    if name == "tagging":
+        assert [row["text"] for row in rows] == TEXTS
+        golds = ["; ".join(f"K: {word}" for word in words if word in "aeg") for words in WORDS]
+        assert [row["true"] for row in rows] == golds
 
 
 def key(name):

@@ -44,6 +44,10 @@ class _JudgedMatches(Judged):
     matches: list
     sentences: Judged
 
+    @property
+    def by_row(self):
+        return self.sentences
+
     def hardest(self):
         return self.sentences.hardest()
 
@@ -109,6 +113,25 @@ class JudgedSentences(Judged):
             "Sentences with errors: {wrong}. The {shown} with the highest loss, each text once: "
             f"{LOOK.format('wrong gold tags')}Wrong {self.unit} are followed by the gold and by the predicted {end}"
         )
+
+    def columns(self):
+        return {
+            "line": [sentence["line"] for sentence in self.rows],
+            "true": [self._side(sentence, "golds") for sentence in self.rows],
+            "predicted": [self._side(sentence, "predictions") for sentence in self.rows],
+            "loss": self.loss,
+            **self.texts,
+        }
+
+    def _side(self, sentence, name):
+        """Returns the gold or predicted tags of a sentence, or its entities, such as `PER: Ada; LOC: Rome`."""
+        if self.unit == "words":
+            return " ".join(sentence[name])
+        entities = []
+        for entity in sentence[name]:
+            first, last = sentence["words"][entity[1]], sentence["words"][entity[2] - 1]
+            entities.append(f"{type_name(entity[0])}: {sentence['text'][first[0] : last[1]]}")
+        return "; ".join(entities)
 
     def head(self, row):
         sentence, errors = self.rows[row], self._errors(row)
