@@ -254,7 +254,8 @@ class KerasCallbacks(Callback):
             if getattr(callback, "mode", None) != "auto":
                 continue
             name = callback.monitor.removeprefix("val_")
-            callback.mode = "auto" if name.endswith(LOSS) else "min" if name in lower_is_better else "max"
+            is_loss = name in lower_is_better or name.endswith(LOSS)  # Such as that of an earlier stage.
+            callback.mode = "min" if is_loss else "max"
         self._callbacks, self._model = keras.callbacks.CallbackList(callbacks, model=model), model
         self._model.stop_training = False
         self._per_epoch, self._epoch, self._batches, self._sums = 1, None, 0, {}

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.bucketing import Batches
-from keras_bert.training.callbacks import Callback
+from keras_bert.training.callbacks import Callback, KerasCallbacks
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
 from keras_bert.training.trainer import Trainer
@@ -82,6 +82,23 @@ def test_a_callback_stops_the_run_and_sees_its_weights(train, tmp_path):
     trainer.model.load_weights(tmp_path / "2.weights.h5")
     assert all(map(np.array_equal, after, trainer.model.get_weights()))
     assert train[0]([stop], epochs=3)[1] == results  # The run is finished.
+
+
+@pytest.mark.parametrize(
+    ("monitor", "mode"),
+    [
+        *(("val_loss", "min"), ("loss", "min"), ("val_accuracy", "max"), ("hierarchy", "min")),
+        ("val_masked_lm_loss", "min"),  # Of this name, though not among the losses.
+    ],
+)
+def test_which_scores_are_better(monitor, mode):
+    """Keras knows only its own metrics, and raises an error for others."""
+    stop = keras.callbacks.EarlyStopping(monitor)
+    KerasCallbacks([stop], keras.Sequential(), ["hierarchy"])
+    stop.on_train_begin()
+    stop.on_epoch_end(0, {monitor: 1.0})
+    stop.on_epoch_end(1, {monitor: 2.0})
+    assert (stop.mode, float(stop.best)) == (mode, 1.0 if mode == "min" else 2.0)
 
 
 def test_other_callbacks(train):
