@@ -46,7 +46,7 @@ texts, labels = ["A charming film.", "A dull film."], ["good", "bad"]
 bert = keras_bert.load("bert_tiny_books")
 reviews = bert.fit(texts, labels, epochs=3)
 first: str = reviews.predict(texts)[0]["label"]
-grade = bert.fit(texts, labels, task="grading", grades=labels).predict("A film.")["grade"]
+grade = bert.fit(texts, labels, task="grading", labels=labels).predict("A film.")["grade"]
 frame = reviews.predict(texts, as_frame=True).head()
 """
 # Packages without types, or with so many that they take minutes.

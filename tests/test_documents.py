@@ -197,7 +197,7 @@ def _users():
             yield
     finally:
         sys.path[:] = path
-        for name in {"ordinal_head", "relations_task"} & (set(sys.modules) - modules):
+        for name in {"intents_task", "relations_task", "topics_head"} & (set(sys.modules) - modules):
             del sys.modules[name]
 
 

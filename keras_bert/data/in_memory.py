@@ -32,19 +32,25 @@ def listed(values):
     return list(values) if hasattr(values, "__next__") else values
 
 
-def data_set_rows(texts, targets=None, columns=()):
+def data_set_rows(texts, targets=None, columns=(), with_targets=()):
     """Returns the rows of a data set, dicts by column, or `None` for other data.
 
     These are a `datasets.Dataset`, a `pyarrow.Table`, an iterator of dicts, a list of dicts that have targets, or
-    all of one of the sets of `columns`, and a data frame with all of one of these sets. `targets` may be a list, or the
-    column of the targets, which the rows must have. Numbers of classes become their names.
+    all of one of the sets of `columns` or of `with_targets`, and a data frame with all of one of the sets of `columns`.
+    `targets` may be a list, or the column of the targets, which the rows must have. Numbers of classes become their
+    names.
     """
     if hasattr(texts, "to_pylist") and hasattr(texts, "schema"):
         rows = sources.arrow_rows(texts)
     elif hasattr(texts, "features") and hasattr(texts, "column_names"):
         names = sources.class_names({"info": {"features": texts.features.to_dict()}})
         rows = [sources.named(row, names) for row in texts]
-    elif isinstance(texts, list) and texts and isinstance(texts[0], dict) and _has_targets(texts[0], targets, columns):
+    elif (
+        isinstance(texts, list)
+        and texts
+        and isinstance(texts[0], dict)
+        and _has_targets(texts[0], targets, [*columns, *with_targets])
+    ):
         rows = texts
     elif is_frame(texts) and _has_known_columns(texts, targets, columns):
         rows = frame_dicts(texts)

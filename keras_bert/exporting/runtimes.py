@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import statistics
 import time
+import warnings
 
 import keras
 import numpy as np
@@ -98,7 +99,9 @@ def _probe(model, description, rows, length):
 
 def _outputs(model, batch):
     """Returns the arrays of a model's outputs, without lists."""
-    outputs = model(batch, training=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are using a softmax over axis")  # Of a text of one token.
+        outputs = model(batch, training=False)
     return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items() if not isinstance(value, list)}
 
 

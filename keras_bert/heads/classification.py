@@ -5,7 +5,7 @@ from typing import Literal
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import SINGLE_LABEL, Head, classes_of, count_classes, dense_head, our_activation
+from keras_bert.heads.head import SINGLE_LABEL, Head, count_classes, dense_head, our_activation
 from keras_bert.layers import Dense, MultiLabelDense, SigmoidDense
 from keras_bert.models.description import built
 
@@ -87,17 +87,17 @@ class Classification(Head):
 
     name, layer, reads = "classification", "classifier", ("pooled",)
     architectures = ("BertForSequenceClassification",)
-    tensors = {"classifier": "classifier"}
+    tensors, units = {"classifier": "classifier"}, {"num_classes": "classifier"}
     packs = has_classes = True
     google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
     text_options = ("rows_together", "logits", "thresholds", "zero_shot")
     takes_pair = True
-    build, run, sizes = staticmethod(build_classifier), staticmethod(classify), staticmethod(classes_of)
+    build, run = staticmethod(build_classifier), staticmethod(classify)
 
     def described(self, layers):
         classifier = layers["classifier"]
         return {
-            "num_classes": classifier.units,
+            **super().described(layers),
             "multi_label": isinstance(classifier, MultiLabelDense),
             "score_activation": "sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
         }

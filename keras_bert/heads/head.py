@@ -34,12 +34,15 @@ class Head:
             which only calls layers; `None` if it is more than a head on top of the encoder. Defaults to `None`.
         tensors: dict of the names of its tensors in a checkpoint by those of its layers, variables and parts of layers,
             such as "transform.dense" or "cutpoints.steps"; a dense layer has the tensors `.weight` and `.bias`.
+        units: dict of the names of dense layers by the options of `build` that are their numbers of units, such as
+            `{"num_classes": "classifier"}`: what `described` and `sizes` return by default.
         saved: tuple of the options of `build` that `config.json` stores. Others follow from `sizes`.
         architectures: tuple of transformers' classes, first the one that is written. Defaults to none: it opens the
             encoder.
         embeds: bool, whether its output is `embedding`, a vector of each text. Defaults to `False`.
         is_encoder: bool, whether transformers opens the model as an encoder. Defaults to `False`.
-        packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
+        packs: bool, whether its model can be trained on packed rows: `run` must not read `padding_mask`. Defaults to
+            `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
         classes: str, the output of the model that holds the logits of the classes, or a number. Defaults to "logits".
         onnx: dict of functions that add the head's own layers to an ONNX graph, by the names of the layers: from the
@@ -68,6 +71,7 @@ class Head:
     build: Any = None
     run: Any = None
     tensors: dict = {}
+    units: dict = {}
     saved: tuple = ()
     architectures: tuple = ()
     embeds = is_encoder = packs = has_classes = False
@@ -95,11 +99,11 @@ class Head:
 
     def described(self, layers: dict) -> dict:
         """Returns the options of `build` that the layers of a model tell."""
-        return {}
+        return {option: layers[name].units for option, name in self.units.items()}
 
     def sizes(self, tensors: dict) -> dict:
         """Returns the options of `build` that only the tensors of a checkpoint tell."""
-        return {}
+        return {option: tensors[f"{self.tensors[name]}.weight"].shape[0] for option, name in self.units.items()}
 
     def options(self, values: dict) -> dict:
         """Returns those of some values that `build` takes; `None` stands for its default."""
@@ -241,11 +245,6 @@ def with_options(build, description, options, *arguments):
                 f"{', '.join(known) or 'none'}. Received: {name}={value!r:.200}"
             )
     return build(*arguments, **options)
-
-
-def classes_of(tensors):
-    """The `sizes` of a head whose last layer is `classifier` in a checkpoint."""
-    return {"num_classes": tensors["classifier.weight"].shape[0]}
 
 
 def dense_head(encoder, units, dropout, name, kind=Dense):

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads import answers
-from keras_bert.heads.head import Head, classes_of, dense_head
+from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
@@ -43,15 +43,12 @@ class TokenClassification(Head):
 
     name, layer, reads = "token_classification", "token_classifier", ("sequence",)
     architectures = ("BertForTokenClassification",)
-    tensors = {"token_classifier": "classifier"}
+    tensors, units = {"token_classifier": "classifier"}, {"num_classes": "token_classifier"}
     packs = has_classes = True
     peft = "TOKEN_CLS"
     text_options, takes_words = ("stride",), True
     build, run = staticmethod(build_token_classifier), staticmethod(classify_tokens)
-    sizes, answer = staticmethod(classes_of), staticmethod(answers.entities)
-
-    def described(self, layers):
-        return {"num_classes": layers["token_classifier"].units}
+    answer = staticmethod(answers.entities)
 
     def signature_builder(self, description):
         from keras_bert.heads.token_signatures import tagger

@@ -19,6 +19,7 @@ from keras_bert.checkpoints.save import save
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.data.splits import Folds
 from keras_bert.files import read_lines, replacing
+from keras_bert.heads.registry import head_named
 from keras_bert.models.description import is_encoder_layer, layers_of, nested_encoder
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
@@ -268,12 +269,21 @@ class Plan:
     columns: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        if self.hyperparameters.pack and not self.task.training.can_pack:
-            raise ValueError(f"`pack`: only for classification and tagging with BERT. Received: {self.task.title}")
+        if self.hyperparameters.pack:
+            self._check_packs()
         if self.ensemble > 1 and not self.task.report.can_combine:
             raise ValueError(
                 f"`ensemble`: the task {self.task.name} keeps one model, whose vectors are its own. Received: "
                 f"ensemble={self.ensemble}"
+            )
+
+    def _check_packs(self):
+        """Raises an error if several texts cannot share a row."""
+        head = head_named(self.task.head)
+        if not self.task.training.can_pack or not head.packs:
+            raise ValueError(
+                f"`pack`: only for classification and tagging with BERT. Received: {self.task.title}, with the head "
+                f"{head.name!r}"
             )
 
     @property

@@ -109,8 +109,12 @@ def task_rows(task, place, texts, targets):
 
 def _data_set(texts, targets):
     """Returns the rows of a data set, in the columns of any task; `None` for other data."""
-    columns = [names for task in registry.TASKS for names in task.rows.columns]
-    return in_memory.data_set_rows(texts, targets, columns)
+    columns, with_targets = [], []
+    for task in registry.TASKS:
+        columns += task.rows.columns
+        for name in task.rows.target_columns:
+            with_targets += [{*names, name} for names in task.rows.columns]
+    return in_memory.data_set_rows(texts, targets, columns, with_targets)
 
 
 def _with_targets(task, place, rows, targets):

@@ -109,7 +109,8 @@ class RowFormat:
 
     def asked(self, place, text, settings):
         """Returns a text of `predict` as the head takes it: a string, a tuple of two for a pair, or a dict."""
-        row = self.convert(place, text, settings)
+        row = text if isinstance(text, dict) else self.without_targets(self.row(place, text, None))
+        row = self.convert(place, row, settings)
         if not row.keys() <= {"text", "pair"}:
             return row
         if row.get("pair") is None:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.tasks import ClassificationReport, ClassificationTask, ClassificationTraining, TextRows, setting
+from keras_bert.tasks import ClassificationReport, ClassificationTask, ClassificationTraining, setting
 
 
 @keras.saving.register_keras_serializable("ordinal")
@@ -100,17 +100,8 @@ def ordinal_loss(grades, above):
 
 @dataclasses.dataclass(frozen=True)
 class GradingSettings:
-    grades: list[str] = setting(None, "Grades, the lowest one first; default: sorted.", section="data")
+    labels: list[str] = setting(None, "Grades, the lowest one first; default: sorted.", section="data")
     sequence_length: int = setting(128, "Maximum number of tokens of a text.", least=3)
-
-
-class GradedRows(TextRows):
-    """Texts or pairs with grades."""
-
-    expects = "texts or pairs with grades"
-
-    def read(self, train, dev, settings, labels=None, name=None):
-        return super().read(train, dev, settings, labels or settings.grades, name)
 
 
 class GradeTraining(ClassificationTraining):
@@ -133,5 +124,5 @@ class GradeReport(ClassificationReport):
 class Grading(ClassificationTask):
     """Grades of texts."""
 
-    name, head, Settings = "grading", "ordinal", GradingSettings
-    rows, Training, Report = GradedRows(), GradeTraining, GradeReport
+    name, head = "grading", "ordinal"
+    Settings, Training, Report = GradingSettings, GradeTraining, GradeReport

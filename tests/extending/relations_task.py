@@ -26,9 +26,9 @@ class RelationSettings(ClassificationTask.Settings):
 
 def mark(place, row, settings):
     """Returns the text of a row, a dict with `text` and the spans `subject` and `object`, with marked spans."""
-    text = row.get("text") if isinstance(row, dict) else None
+    text = row.get("text")
     if not isinstance(text, str):
-        raise ValueError(f"{place} must be a dict with `text`, `subject` and `object`. Received: {row!r:.100}")
+        raise ValueError(f"{place}: `text` must be a string. Received: {row!r:.100}")
     spans = sorted((*_span(place, row, name), sign) for name, sign in zip(_SPANS, settings.markers, strict=True))
     if spans[1][0] < spans[0][1]:
         raise ValueError(f"{place}: `subject` and `object` overlap. Received: {row!r:.100}")

@@ -342,7 +342,7 @@ def start(config, pieces, tmp_path):
 def test_fit_and_evaluate(user, start, tmp_path):
     """The task learns by the loss of the head; its report, card and export are those of classification."""
     texts, grades = map(list, zip(*ROWS, strict=True))
-    given = {"task": "grading", "grades": GRADES, "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 1}
+    given = {"task": "grading", "labels": GRADES, "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 1}
     given |= {"validation": ([f"{text} i" for text in texts], grades), "output_dir": tmp_path / "run"}
     bert = keras_bert.load(start).fit(texts, grades, learning_rate=1e-3, **given)
     assert (bert.head, bert.task, bert.labels) == ("ordinal", "grading", GRADES)
@@ -367,6 +367,18 @@ def test_fit_and_evaluate(user, start, tmp_path):
         bert.evaluate(["a b"], ["bad"], verbose=False)
 
 
+@pytest.mark.usefixtures("eager")
+def test_packed_rows(user, start, monkeypatch):
+    """A head that reads the pooled vectors alone may share rows, if it says so."""
+    texts, grades = map(list, zip(*ROWS, strict=True))
+    given = {"task": "grading", "sequence_length": 8, "verbose": False, "batch_size": 8, "epochs": 1, "pack": True}
+    with pytest.raises(ValueError, match="`pack`: only for classification and tagging with BERT.* head 'ordinal'"):
+        keras_bert.load(start).fit(texts, grades, **given)
+    monkeypatch.setattr(user.Ordinal, "packs", True)
+    bert = keras_bert.load(start).fit(texts, grades, **given)
+    assert {answer["grade"] for answer in bert.predict(texts)} <= {*GRADES}
+
+
 @pytest.mark.slow
 def test_the_command(start, tmp_path):
     """Grades are learned, and a finished run is kept."""
@@ -379,7 +391,7 @@ def test_the_command(start, tmp_path):
         "--batch_size=8",
         "--learning_rate=5e-3",
     ]
-    flags += [PLUGIN, "--task=grading", "--sequence_length=8", f"--grades={','.join(GRADES)}", f"--seed={SEED}"]
+    flags += [PLUGIN, "--task=grading", "--sequence_length=8", f"--labels={','.join(GRADES)}", f"--seed={SEED}"]
     before = f"import sys; sys.path.insert(0, {str(FILE.parent)!r})\n"
     for _ in range(2):
         printed, _ = run("pipelines.run_task", *flags, before=before)

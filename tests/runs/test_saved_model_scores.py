@@ -131,9 +131,7 @@ class JoinedRows(TextRows):
 class JoinedReport(ClassificationReport):
     """Has the share of rows whose class is at most one too high, the main score."""
 
-    def __init__(self, task):
-        super().__init__(task)
-        self.metric = "nearly"
+    metric = "nearly"
 
     def score(self, targets, outputs):
         numbers = outputs["logits"].argmax(-1)

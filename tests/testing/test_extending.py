@@ -11,9 +11,10 @@ from keras_bert.heads.registry import HEADS  # noqa: E402
 from keras_bert.tasks.registry import TASKS, task_named  # noqa: E402
 from keras_bert.testing import check_head, check_task  # noqa: E402
 
+TOPICS = ["sport/tennis", "art/film", "sport/golf"]
 GUESTS = {
-    "ordinal_head": ("Ordinal", {"num_classes": 4, "spread": 0.5}, {"grade", "rank", "at_least"}),
-    "two_outputs_head": ("Topics", {"num_classes": 3, "num_subcategories": 5}, {"category", "subcategory", "scores"}),
+    "ordinal_head": ("Ordinal", {"num_classes": 4, "spread": 0.5}, {"grade", "rank", "at_least"}, None),
+    "topics_head": ("Topics", {"num_classes": 3, "num_categories": 2}, {"topic", "category", "score"}, TOPICS),
 }
 # The fields of the answers of built-in heads.
 ANSWERS = {
@@ -31,9 +32,9 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", GUESTS)
 def test_heads_of_users(name):
-    cls, options, keys = GUESTS[name]
+    cls, options, keys, labels = GUESTS[name]
     with registered(name) as module:
-        checked = check_head(getattr(module, cls), options, keys=keys)
+        checked = check_head(getattr(module, cls), options, labels=labels, keys=keys)
     assert checked.notes == ()
     assert {"shell", "server", "onnx", "verify"} <= set(checked.promises)
 
@@ -89,6 +90,13 @@ def test_relations():
 
 def test_grading():
     with registered("ordinal_head") as module:
-        settings = {"grades": ["poor", "fair"], "sequence_length": 8}
+        settings = {"labels": ["poor", "fair"], "sequence_length": 8}
         checked = check_task(module.Grading, TEXTS, ["poor", "fair"] * 4, settings=settings)
     assert {"shell", "folds", "resume"} <= set(checked.promises)
+
+
+def test_topics():
+    with registered("topics_head") as module:
+        settings = {"sequence_length": 8, "class_weight": "balanced"}
+        checked = check_task(module.TopicTask, [*TEXTS, "a", "b", "c", "d"], TOPICS * 4, settings=settings)
+    assert {"results", "report", "shell", "labelled", "folds", "resume"} <= set(checked.promises)

@@ -15,7 +15,10 @@ from keras_bert.tasks.rows import Labelled, RowFormat, first_known
 
 
 class TextRows(RowFormat):
-    """Rows with `text`, `pair` for a second text, and a class as `label`. `kind` is one of `data.OWN`."""
+    """Rows with `text`, `pair` for a second text, and a class as `label`. `kind` is one of `data.OWN`.
+
+    The classes are sorted, unless the task has a setting `labels`, a list of them in their order.
+    """
 
     expects = "texts or pairs with classes"
     kind = "classification"
@@ -28,9 +31,9 @@ class TextRows(RowFormat):
 
     def row(self, place, text, target):
         if isinstance(text, tuple) and len(text) == 2:
-            return {"text": text[0], "pair": text[1], "label": target}
+            return {"text": text[0], "pair": text[1], self.target_columns[0]: target}
         if isinstance(text, str):
-            return {"text": text, "label": target}
+            return {"text": text, self.target_columns[0]: target}
         if isinstance(text, dict):
             return self.with_target(text, target)
         raise ValueError(f"{place} must be a string, or a tuple of two. Received: {text!r:.100}")
@@ -47,8 +50,9 @@ class TextRows(RowFormat):
             dev,
             text="text" if has_pair else None,
             pair="pair" if has_pair else None,
+            label=self.target_columns[0],
             skip_bad_rows=None,
-            labels=labels,
+            labels=labels or getattr(settings, "labels", None),
             name=name,
         )
         return dataclasses.replace(data, columns=written)
@@ -64,7 +68,8 @@ class TextRows(RowFormat):
             columns, metrics = label.split(",") if several else [label], METRICS[kind]
             origin = source(path)
             if self.convert is not None:
-                origin, columns = self.converted(self._with_target_column(origin, label), settings), ["label"]
+                origin = self.converted(self._with_target_column(origin, label), settings)
+                columns = [self.target_columns[0]]
             text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
             if facts["pair"] and pair is None and text == "text" and "pair" in origin.names():
                 pair = "pair"  # As in rows of Python.
@@ -90,10 +95,10 @@ class TextRows(RowFormat):
         )
 
     def _with_target_column(self, origin, label):
-        """Returns a source whose targets, in the column `label`, are where those of the task are."""
+        """Returns a source whose targets are where those of the task are; they may be in the column `label`."""
         if label in self.target_columns:
             return origin
-        return origin.mapped(lambda place, row: self.with_named_target(row, label))
+        return origin.mapped(lambda place, row: self.with_named_target(row, label) if label in row else row)
 
 
 class NumberRows(TextRows):
@@ -142,7 +147,7 @@ class LabelSetRows(TextRows):
 
     def read(self, train, dev, settings, labels=None, name=None):
         if labels is None:
-            _check_sets([row["label"] for _, row in train.values])
+            _check_sets([row[self.target_columns[0]] for _, row in train.values])
         return super().read(train, dev, settings, labels, name)
 
 

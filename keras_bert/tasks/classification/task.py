@@ -1,6 +1,7 @@
 """Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import scipy.special
@@ -106,9 +107,10 @@ class ClassificationTraining(Training):
 class ClassificationReport(Report):
     """Reports scores of classes or of numbers on one or several dev sets."""
 
-    def __init__(self, task):
-        super().__init__(task)
-        self.metric = task.spec.main_metric
+    @functools.cached_property
+    def metric(self):
+        """The score that selects the best run, unless a subclass names another one."""
+        return self.task.spec.main_metric
 
     def class_logits(self, outputs):
         """Returns the logits of the classes; of a regression model the values that `predict` answers."""
@@ -361,7 +363,7 @@ def _card(data):
         dataset["split"] = f"validation{task.suffix}"
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
-    columns = [name for name in data.columns if name != "label"]
+    columns = [name for name in data.columns if name != task.label]
     if columns:
         example = f"[{{{', '.join(f'{name!r}: ...' for name in columns)}}}]"
     purpose = "text classification" if task.labels else "text regression"

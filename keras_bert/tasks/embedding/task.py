@@ -71,9 +71,10 @@ class EmbeddingReport(Report):
 
     can_combine = False
 
-    def __init__(self, task):
-        super().__init__(task)
-        self.metric = METRICS[task.data.dev.kind]
+    @functools.cached_property
+    def metric(self):
+        """The score that selects the best run, unless a subclass names another one."""
+        return METRICS[self.task.data.dev.kind]
 
     def combine(self, logits):
         """Returns the results of the only run: there are no ensembles."""

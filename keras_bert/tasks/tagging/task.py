@@ -48,9 +48,10 @@ class TaggingTraining(Training):
 class TaggingReport(Report):
     """Reports scores of entities or of words, whose logits are those of their first tokens."""
 
-    def __init__(self, task):
-        super().__init__(task)
-        self.metric = "accuracy" if task.plain else "f1"
+    @functools.cached_property
+    def metric(self):
+        """The score that selects the best run, unless a subclass names another one."""
+        return "accuracy" if self.task.plain else "f1"
 
     @property
     def predictions_file(self):

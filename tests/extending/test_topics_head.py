@@ -9,10 +9,12 @@ import pytest
 import scipy.special
 
 import keras_bert
+from keras_bert.data.sources import Memory
 from keras_bert.heads.answers import each_text, flat, of_outputs
 from keras_bert.heads.registry import HEADS
 from keras_bert.tasks import prediction_files
 from keras_bert.text.token_counts import with_counts
+from tests.conftest import to_numpy
 from tests.extending.conftest import registered
 from tests.pipelines.programs import call
 
@@ -20,23 +22,25 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.exporting.verification import verify  # noqa: E402
+from keras_bert.tasks import Start  # noqa: E402
 
-LABELS = ["sport", "politics", "art"]
-PLUGIN = "--plugins=two_outputs_head"
+LABELS = ["sport/tennis", "art/film", "sport/golf"]
+CATEGORIES = ["art", "sport"]
+PLUGIN = "--plugins=topics_head"
 TEXTS = ["a b", "c d e f", "g"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def user():
     """The module with the head, which is registered during these tests alone."""
-    with registered("two_outputs_head") as module:
+    with registered("topics_head") as module:
         yield module
 
 
 @pytest.fixture(scope="module")
 def model(user, config):
-    model = user.Topics().build(keras_bert.build_encoder(config), num_classes=3, num_subcategories=5)
-    for name in ("category", "subcategory"):  # Texts have different answers.
+    model = user.Topics().build(keras_bert.build_encoder(config), num_classes=3, num_categories=2)
+    for name in ("topic", "category"):  # Texts have different answers.
         kernel = model.get_layer(name).kernel
         kernel.assign(np.random.default_rng(0).normal(size=kernel.shape))
     return model
@@ -58,21 +62,32 @@ def expected(model, pieces):
     """The answers by the formula."""
     inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(TEXTS)
     outputs = model(inputs, training=False)
-    category, subcategory = (scipy.special.softmax(outputs[name], -1) for name in ("category", "subcategory"))
     answers = []
-    for row, other in zip(category, subcategory, strict=True):
+    for row, other in zip(scipy.special.softmax(outputs["logits"], -1), outputs["category_logits"], strict=True):
         answers.append(
             {
-                "category": LABELS[row.argmax()],
-                "subcategory": int(other.argmax()),
-                "scores": {"category": pytest.approx(row, abs=1e-5), "subcategory": pytest.approx(other, abs=1e-5)},
+                "topic": LABELS[row.argmax()],
+                "category": CATEGORIES[np.argmax(other)],
+                "score": pytest.approx(row.max(), abs=1e-5),
             }
         )
     return answers
 
 
 def without_counts(answers):
-    return [{name: answer[name] for name in ("category", "subcategory", "scores")} for answer in answers]
+    return [{name: answer[name] for name in ("topic", "category", "score")} for answer in answers]
+
+
+def test_attention_pooling(model, pieces):
+    """The vectors of tokens, weighted by the softmax of their products with the query; padding has no part."""
+    inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(TEXTS)
+    layer = model.get_layer("attention_pooling")
+    features = keras.Model(model.input, [layer.input[0], layer.output])
+    sequence, pooled = (to_numpy(value) for value in features(inputs, training=False))
+    query = to_numpy(layer.query)[:, 0]
+    for row, mask, found in zip(sequence, to_numpy(inputs["padding_mask"]), pooled, strict=True):
+        tokens = row[mask == 1]
+        np.testing.assert_allclose(found, scipy.special.softmax(tokens @ query) @ tokens, atol=1e-5)
 
 
 def test_predict(bert, model, pieces):
@@ -98,10 +113,34 @@ def test_predict_at_the_shell(bert, folder, model, pieces, tmp_path):
         call("pipelines.predict", *flags, f"--output={tmp_path}/{name}")
         with open(tmp_path / name, newline="") as file:
             rows = list(csv.DictReader(file, delimiter=delimiter))
-        assert [*rows[0]] == ["text", "id", "category", "subcategory", "scores", "tokens", "tokens_read"]
+        assert [*rows[0]] == ["text", "id", "topic", "category", "score", "tokens", "tokens_read"]
         for row, answer in zip(rows, wanted, strict=True):
-            assert (row["category"], int(row["subcategory"])) == (answer["category"], answer["subcategory"])
-            assert json.loads(row["scores"]) == answer["scores"]
+            assert (row["topic"], row["category"]) == (answer["topic"], answer["category"])
+            assert float(row["score"]) == answer["score"]
+    pytest.importorskip("pandas")
+    assert [*bert.predict(TEXTS, as_frame=True)["score"]] == [answer["score"] for answer in wanted]
+
+
+def test_nested_fields_in_tables(user, bert, folder, tmp_path, monkeypatch):
+    """Lists and dicts of an answer are JSON in tables, and themselves in data frames; integers stay integers."""
+
+    def answer(self, output, row, n_best):
+        scores = {"topic": output["logits"].tolist(), "category": [0.25, 0.75]}
+        return {"number": int(output["logits"].argmax()), "scores": scores}
+
+    monkeypatch.setattr(user.Topics, "answer", answer)
+    wanted = [{name: answer[name] for name in ("number", "scores")} for answer in bert.predict(TEXTS)]
+    (tmp_path / "texts.csv").write_text("text\n" + "".join(f"{text}\n" for text in TEXTS))
+    flags = [f"--model={folder}", PLUGIN, f"--input={tmp_path}/texts.csv", "--batch_size=2"]
+    lines = [json.loads(line) for line in call("pipelines.predict", *flags).splitlines()]
+    call("pipelines.predict", *flags, f"--output={tmp_path}/answers.csv")
+    with open(tmp_path / "answers.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for line, row, answer in zip(lines, rows, wanted, strict=True):
+        assert (line["number"], int(row["number"])) == (answer["number"], answer["number"])
+        for scores in (line["scores"], json.loads(row["scores"])):
+            assert scores["category"] == [0.25, 0.75]
+            assert scores["topic"] == pytest.approx(answer["scores"]["topic"], abs=1e-5)
     pytest.importorskip("pandas")
     assert [*bert.predict(TEXTS, as_frame=True)["scores"]] == [answer["scores"] for answer in wanted]
 
@@ -163,7 +202,7 @@ def test_answers_whose_classes_change(user, folder, monkeypatch):
 @pytest.mark.parametrize("reserved", ["tokens_read", "text_tokens"])
 def test_reserved_names(user, bert, model, pieces, monkeypatch, tmp_path, reserved):
     class Reading(user.Topics):
-        name, layer, outputs = "reading", "reading_pooling", (reserved, "category")
+        name, layer, outputs = "reading", "reading_pooling", (reserved, "topic")
 
     with pytest.raises(
         ValueError, match=f"`outputs` of a head must be .*Received: outputs=.*{reserved}.*numbers of toke"
@@ -177,7 +216,7 @@ def test_reserved_names(user, bert, model, pieces, monkeypatch, tmp_path, reserv
         context.setattr(user.Topics, "answer", lambda *_: [3])
         with pytest.raises(ValueError, match=r"`answer` of a head must return a dict.*Received: \[3\]"):
             bert.predict("a b")
-    monkeypatch.setattr(user.Topics, "respond", lambda self, outputs, labels: {reserved: outputs["category"]})
+    monkeypatch.setattr(user.Topics, "respond", lambda self, outputs, labels: {reserved: outputs["logits"]})
     with pytest.raises(ValueError, match=f"numbers of tokens, which are added to all answers.*'{reserved}'"):
         keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
 
@@ -195,21 +234,15 @@ def test_outputs_of_built_in_heads(user, outputs):
 def test_answers_of_a_server(bert, model, pieces):
     """What converts them is known by the outputs of the head."""
     arrays = {
+        "topic": np.array([b"art/film"]),
         "category": np.array([b"art"]),
-        "subcategory": np.array([2]),
-        "category_scores": np.array([[0.25, 0.25, 0.5]]),
-        "subcategory_scores": np.array([[0.0, 0.0, 1.0]]),
+        "score": np.array([0.5]),
+        "logits": np.array([[0.25, 0.5, 0.25]]),
         "tokens": np.array([4]),
         "tokens_read": np.array([4]),
     }
     (answer,) = each_text(of_outputs(arrays), arrays, [{"text": "a"}])
-    assert answer == {
-        "category": "art",
-        "subcategory": 2,
-        "scores": {"category": [0.25, 0.25, 0.5], "subcategory": [0.0, 0.0, 1.0]},
-        "tokens": 4,
-        "tokens_read": 4,
-    }
+    assert answer == {"topic": "art/film", "category": "art", "score": 0.5, "tokens": 4, "tokens_read": 4}
 
 
 WORDS = ["a", "b", "c"]
@@ -234,33 +267,78 @@ class Seen(keras.callbacks.Callback):
         self.logs.append(logs)
 
 
-def test_a_loss_has_any_name(start, tmp_path):
-    """The lines of epochs, callbacks, the choice among epochs and runs, the report and the history know it."""
+def test_training(start, tmp_path):
+    """The loss is the sum of both cross-entropies; the metric is the task's own, and selects the best epoch.
+
+    A loss has any name: the lines of epochs, callbacks, the choice among epochs and runs, the report and the history
+    know it.
+    """
     texts, labels = map(list, zip(*ROWS, strict=True))
     seen, stopping = Seen(), keras.callbacks.EarlyStopping("val_hierarchy", patience=9)
-    given = {"task": "topics", "num_subcategories": 6, "sequence_length": 6, "verbose": False, "batch_size": 6}
+    given = {"task": "topics", "sequence_length": 6, "verbose": False, "batch_size": 6}
     given |= {"learning_rate": 1e-3, "epochs": 2, "output_dir": tmp_path / "run"}
     validation = [f"{text} j" for text in texts], labels
     bert = keras_bert.load(start).fit(texts, labels, validation=validation, callbacks=[seen, stopping], **given)
     assert stopping.mode == "min"
+    assert bert.labels == sorted(LABELS)
+    assert keras_bert.describe(bert.model()).options == {"num_classes": 3, "num_categories": 2}
     history = bert.results["history"]
-    scores = {"val_accuracy", "val_macro_f1", "val_matthews_correlation"}
+    names = {"joint_accuracy", "accuracy", "macro_f1", "matthews_correlation"}
+    scores = {f"val_{name}" for name in names}
     assert [{*line} for line in history] == [{"epoch", "loss", "val_loss", "val_hierarchy", *scores}] * 2
     for line, logs in zip(history, seen.logs, strict=True):
         assert logs["loss"] == logs["hierarchy"] == pytest.approx(line["loss"])
         assert logs["val_loss"] == logs["val_hierarchy"] == line["val_loss"] == line["val_hierarchy"]
     (best,) = bert.results["runs"]
     assert best["losses"] == ["hierarchy"]
-    assert set(best["scores"]) == {"hierarchy", "accuracy", "macro_f1", "matthews_correlation"}
-    losses = []
-    for answer, label in zip(bert.predict(validation[0]), labels, strict=True):
-        number, scores = bert.labels.index(label), answer["scores"]
-        losses.append(-np.log(scores["category"][number]) - np.log(sum(scores["subcategory"][number::3])))
-    assert best["scores"]["hierarchy"] == pytest.approx(np.mean(losses), abs=1e-5)
-    assert bert.evaluate(*validation, verbose=False)["hierarchy"] == pytest.approx(np.mean(losses), abs=1e-5)
+    assert set(best["scores"]) == {"hierarchy", *names}
+    loss, scores = by_formula(bert, *validation)
+    assert best["scores"]["hierarchy"] == pytest.approx(loss, abs=1e-5)
+    evaluated = bert.evaluate(*validation, verbose=False)
+    assert evaluated["hierarchy"] == pytest.approx(loss, abs=1e-5)
+    assert {name: evaluated[name] for name in scores} == pytest.approx(scores)
+    assert scores["joint_accuracy"] == max(line["val_joint_accuracy"] for line in history)
     report = (tmp_path / "run" / "report.html").read_text()
     assert "hierarchy" in report
+    assert "joint accuracy" in report
     assert "No loss was logged" not in report
+
+
+def by_formula(bert, texts, labels):
+    """Returns the loss and the accuracies of a model, from its logits."""
+    outputs = bert.model()(bert.preprocessor(6)(texts), training=False)
+    topics = np.array([bert.labels.index(label) for label in labels])
+    categories = np.array([CATEGORIES.index(label.split("/")[0]) for label in labels])
+    losses, is_right, rows = 0, [], np.arange(len(labels))
+    for name, targets in (("logits", topics), ("category_logits", categories)):
+        logits = to_numpy(outputs[name])
+        losses = losses - scipy.special.log_softmax(logits, -1)[rows, targets]
+        is_right.append(logits.argmax(-1) == targets)
+    return losses.mean(), {"accuracy": is_right[0].mean(), "joint_accuracy": (is_right[0] & is_right[1]).mean()}
+
+
+def test_weights_of_classes(user, start):
+    """They weight the rows, with both terms of the loss."""
+    texts, labels = ["a", "b", "b", "b"], ["sport/tennis", "art/film", "art/film", "art/film"]
+    data = user.TopicTask.rows.read(*[Memory("texts", rows(texts, labels))] * 2, None, name="topics")
+    settings = user.TopicTask.Settings(sequence_length=6, class_weight="balanced")
+    task = user.TopicTask(data, Start("start", keras_bert.load(start)), settings)
+    outputs = {"logits": np.eye(2, dtype="float32")[[1, 0, 0, 1]], "category_logits": np.zeros((4, 2), "float32")}
+    loss, weight = task.training.loss.sums(tf.constant([1, 0, 0, 0]), outputs, tf.ones(4))
+    right, wrong = np.log1p(np.exp(-1)) + np.log(2), np.log1p(np.exp(1)) + np.log(2)
+    assert float(weight) == pytest.approx(2 + 3 * 2 / 3)
+    assert float(loss) == pytest.approx(2 * right + 2 / 3 * (2 * right + wrong), abs=1e-5)
+
+
+def rows(texts, labels):
+    return [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+
+
+def test_packed_rows_are_refused(start):
+    """Before rows are tokenized: the pooling reads the padding of one text."""
+    texts, labels = map(list, zip(*ROWS, strict=True))
+    with pytest.raises(ValueError, match="`pack`: only for classification and tagging with BERT.* the head 'topics'"):
+        keras_bert.load(start).fit(texts, labels, task="topics", pack=True, verbose=False)
 
 
 @pytest.mark.parametrize("name", ["", "learning_rate", "step", 3])
@@ -272,7 +350,7 @@ def test_names_that_losses_cannot_have(name):
 def test_lora(start, caplog, tmp_path):
     """Adapters are trained and merged into the model; peft has no place for the head, which is said before."""
     texts, labels = map(list, zip(*ROWS, strict=True))
-    given = {"task": "topics", "num_subcategories": 6, "sequence_length": 6, "batch_size": 6, "epochs": 1}
+    given = {"task": "topics", "sequence_length": 6, "batch_size": 6, "epochs": 1}
     given |= {"learning_rate": 1e-2, "lora_rank": 2, "output_dir": tmp_path / "run", "validation": (texts, labels)}
     first = keras_bert.load(start)
     with caplog.at_level("INFO"):
@@ -309,7 +387,7 @@ def conversations(preprocessor, model, labels):
         texts = tf.strings.join([tf.strings.reduce_join(turns, 1, separator=" "), others], " ")
         outputs = model(preprocessor(texts), training=False)
         scale = tf.reduce_sum(weights, 1) + tf.cast(is_closed, "float32")
-        return {"category": tf.gather(tf.constant(labels), tf.argmax(outputs["category"], 1)), "scale": scale}
+        return {"category": tf.gather(tf.constant(labels), tf.argmax(outputs["logits"], 1)), "scale": scale}
 
     return {"serving_default": answer}
 
@@ -345,33 +423,33 @@ def test_signatures_without_a_batch(user, model, pieces, monkeypatch, tmp_path, 
     assert not (tmp_path / "1").exists()
 
 
-@keras.saving.register_keras_serializable("two_outputs_test")
+@keras.saving.register_keras_serializable("topics_test")
 class Parents(keras.layers.Layer):
-    """Adds the logits of the categories to those of their subcategories; integers say which belong together."""
+    """Adds the logits of the categories to those of their topics; integers say which belong together."""
 
-    def __init__(self, num_classes, num_subcategories, **kwargs):
+    def __init__(self, num_classes, num_categories, **kwargs):
         super().__init__(**kwargs)
-        self.num_classes, self.num_subcategories = num_classes, num_subcategories
+        self.num_classes, self.num_categories = num_classes, num_categories
 
-    def build(self, details_shape, logits_shape):
-        numbers = [number % self.num_classes for number in range(self.num_subcategories)]
+    def build(self, topics_shape, categories_shape):
+        numbers = [number % self.num_categories for number in range(self.num_classes)]
         self.numbers = self.add_weight(
-            shape=(self.num_subcategories,),
+            shape=(self.num_classes,),
             dtype="int32",
             initializer=lambda *_, **__: keras.ops.convert_to_tensor(numbers, "int32"),
             trainable=False,
             name="numbers",
         )
 
-    def call(self, details, logits):
-        return details + keras.ops.take(logits, self.numbers, axis=-1)
+    def call(self, topics, categories):
+        return topics + keras.ops.take(categories, self.numbers, axis=-1)
 
     def get_config(self):
-        sizes = {"num_classes": self.num_classes, "num_subcategories": self.num_subcategories}
+        sizes = {"num_classes": self.num_classes, "num_categories": self.num_categories}
         return {**super().get_config(), **sizes}
 
 
-@keras.saving.register_keras_serializable("two_outputs_test")
+@keras.saving.register_keras_serializable("topics_test")
 class Best(keras.layers.Layer):
     """The number of the highest logit."""
 
@@ -379,9 +457,9 @@ class Best(keras.layers.Layer):
         return keras.ops.argmax(logits, -1)
 
 
-def write_parents(graph, layer, details, logits):
+def write_parents(graph, layer, topics, categories):
     numbers = graph.weight(layer.numbers, layer.name)
-    return graph.add("Add", details, graph.add("Gather", logits, numbers, axis=1))
+    return graph.add("Add", topics, graph.add("Gather", categories, numbers, axis=1))
 
 
 def write_best(graph, layer, logits):
@@ -396,10 +474,10 @@ def nested(user):
         tensors = {**user.Topics.tensors, "parents.numbers": "topics.parents"}
         onnx = {**user.Topics.onnx, "parents": write_parents, "best": write_best}
 
-        def build(self, encoder, num_classes, num_subcategories, dropout=0.1):
-            model = super().build(encoder, num_classes, num_subcategories, dropout)
+        def build(self, encoder, num_classes, num_categories, dropout=0.1):
+            model = super().build(encoder, num_classes, num_categories, dropout)
             layers = {layer.name: layer for layer in model.layers}
-            layers["parents"] = Parents(num_classes, num_subcategories, name="parents")
+            layers["parents"] = Parents(num_classes, num_categories, name="parents")
             layers["best"] = Best(name="best")
             return keras.Model(encoder.input, self.run(layers, encoder.output, encoder.input), name="nested_classifier")
 
@@ -407,7 +485,7 @@ def nested(user):
             outputs = super().run(layers, encoded, inputs)
             if "parents" not in layers:  # In `build` of the other head.
                 return outputs
-            parents = layers["parents"](outputs["subcategory"], outputs["category"])
+            parents = layers["parents"](outputs["logits"], outputs["category_logits"])
             return {**outputs, "parents": parents, "same": parents, "best": layers["best"](parents)}
 
     return keras_bert.register_head(Nested)
@@ -419,7 +497,7 @@ def test_onnx(user, model, pieces, tmp_path):
     preprocessor = keras_bert.TextPreprocessor(pieces, 20, padding="longest")
     inputs = preprocessor(TEXTS)
     ids = {name: np.asarray(value, "int32") for name, value in inputs.items()}
-    for each in (model, nested(user)().build(keras_bert.build_encoder(config_of(model)), 3, 5)):
+    for each in (model, nested(user)().build(keras_bert.build_encoder(config_of(model)), 3, 2)):
         report = keras_bert.export_onnx(each, preprocessor, tmp_path / each.name, labels=LABELS)
         session = onnxruntime.InferenceSession(str(report.path))
         names = [output.name for output in session.get_outputs()]
@@ -429,6 +507,12 @@ def test_onnx(user, model, pieces, tmp_path):
             np.testing.assert_allclose(found[name], expected, atol=1e-5)
     assert found["best"].dtype == np.int32
     assert found["best"].tolist() == found["same"].argmax(-1).tolist()
+
+
+def test_litert(model, pieces, tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 20)
+    assert keras_bert.export_litert(model, preprocessor, tmp_path / "lite", labels=LABELS).difference < 1e-5
 
 
 def config_of(model):

@@ -1,0 +1,100 @@
+"""The smallest task of a user's own file: conversations as rows, whose targets have a name of their own."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.extending.conftest import registered
+from tests.pipelines.programs import call
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+from keras_bert.runs.saved_model_scores import compare  # noqa: E402
+
+ROWS = [
+    {"turns": ["a b", "c d"], "intent": "lost"},
+    {"turns": ["e f g"], "intent": "found"},
+    {"turns": ["a", "b", "h i"], "intent": "lost"},
+    {"turns": ["j", "e f"], "intent": "found"},
+]
+CONVERTED = ["c d | a b", "e f g", "h i | b | a", "e f | j"]
+OPTIONS = {"epochs": 1, "sequence_length": 12, "verbose": False}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user():
+    """The module with the task, which is registered during these tests alone."""
+    with registered("intents_task") as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
+def bert(user, checkpoint):
+    return keras_bert.load(checkpoint).fit(ROWS, **OPTIONS)
+
+
+def turns(rows):
+    return [{"turns": row["turns"]} for row in rows]
+
+
+def test_the_newest_turn_is_read_first(bert, tmp_path):
+    """The answers are those of a classifier of the turns from the newest to the oldest one."""
+    assert (bert.task, bert.labels) == ("intents", ["found", "lost"])
+    bert.save(tmp_path / "model")
+    answers = keras_bert.load(tmp_path / "model").predict(turns(ROWS))
+    expected = bert.model()(bert.preprocessor(12)(CONVERTED))["logits"].numpy()
+    expected = np.exp(expected) / np.exp(expected).sum(-1, keepdims=True)
+    np.testing.assert_allclose([[*answer["scores"].values()] for answer in answers], expected, atol=1e-5)
+    cut = {"turns": ["c"] * 20 + ["a", "b"]}
+    assert bert.predict({"turns": ["e", *cut["turns"]]})["scores"] == bert.predict(cut)["scores"]
+    assert bert.predict({"turns": [*cut["turns"], "e"]})["scores"] != bert.predict(cut)["scores"]
+
+
+def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):
+    """They are in the rows, in a list, or in a column that is named, for training, scores and the SavedModel."""
+    lists = turns(ROWS), [row["intent"] for row in ROWS]
+    named = [{"turns": row["turns"], "wanted": row["intent"]} for row in ROWS]
+    scores = bert.evaluate(ROWS, verbose=False)
+    assert bert.evaluate(*lists, verbose=False) == scores
+    assert bert.evaluate(named, "wanted", verbose=False) == scores
+    start = keras_bert.load(checkpoint)
+    trained = [start.fit(*given, **OPTIONS) for given in ((ROWS,), lists, (named, "wanted"))]
+    assert {other.task for other in trained} == {"intents"}
+    first, *others = [other.evaluate(ROWS, verbose=False) for other in trained]
+    assert others == [pytest.approx(first, abs=1e-6)] * 2
+    bert.export(tmp_path / "served" / "1")
+    for rows, label in ((ROWS, "label"), (ROWS, "intent"), (named, "wanted")):
+        path = tmp_path / f"{label}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = compare(tmp_path / "served" / "1", path, label=label).scores
+        assert found["accuracy"] == pytest.approx(100 * scores["accuracy"])
+
+
+def test_what_is_no_conversation(bert, checkpoint):
+    with pytest.raises(ValueError, match=r"texts\[1\]: `turns` must be a list of strings. Received: \[\]"):
+        bert.predict([turns(ROWS)[0], {"turns": []}])
+    with pytest.raises(ValueError, match="texts: `turns` must be a list of strings. Received: None"):
+        bert.predict("a text")
+    with pytest.raises(ValueError, match="3 must be a string, or a tuple of two. Received: 3|texts must be"):
+        bert.predict(3)
+    with pytest.raises(ValueError, match="intent"):
+        keras_bert.load(checkpoint).fit([{"turns": ["a"]}, {"turns": ["b"]}], **OPTIONS)
+
+
+@pytest.mark.slow
+def test_the_command(checkpoint, tmp_path):
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    flags = [f"--{name}_file={tmp_path}/{name}.jsonl" for name in ("train", "dev")]
+    flags += ["--plugins=intents_task", "--task=intents", f"--model={checkpoint}", f"--output_dir={tmp_path}/run"]
+    call("pipelines.run_task", *flags, "--epochs=1", "--sequence_length=12")
+    asked = [f"--model={tmp_path}/run/model", f"--input={tmp_path}/dev.jsonl", f"--output={tmp_path}/answers.jsonl"]
+    call("pipelines.predict", "--plugins=intents_task", *asked)
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    expected = keras_bert.load(tmp_path / "run" / "model").predict(turns(ROWS))
+    assert [line["label"] for line in lines] == [answer["label"] for answer in expected]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "print(bert.predict([{'turns': ...}]))" in card
