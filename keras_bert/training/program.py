@@ -40,7 +40,7 @@ class GraphKey:
     attributes: list  # The plain values among the attributes of the layers, such as the scale of an adapter.
     variables: list  # Shape, type and whether it is trained, for each variable of the model.
     optimizer: str  # Its class and config, without the numbers of a linear schedule.
-    losses: list  # The `Loss`es that are minimized, and those that are metrics.
+    losses: list  # Keys of the `Loss`es that are minimized, and of those that are metrics.
     strategy: tf.distribute.Strategy
     micro_batches: int
     jit_compile: bool
@@ -64,7 +64,7 @@ class GraphKey:
             attributes=[_attributes(layer) for layer in layers],
             variables=[(tuple(v.shape), str(v.dtype), v.trainable) for v in model.variables],
             optimizer=f"{type(optimizer).__name__} {json.dumps(_optimizer_settings(optimizer), default=str)}",
-            losses=[*parts.losses, None, *parts.means],
+            losses=[value_key(parts.losses), value_key(parts.means)],
             strategy=parts.strategy,
             micro_batches=options.micro_batches,
             jit_compile=options.jit_compile,
@@ -81,6 +81,40 @@ def _is_known(layer):
     """Whether a layer and its functions are those of the packages, not of a user."""
     functions = [value for value in vars(layer).values() if isinstance(value, types.FunctionType)]
     return all(part.__module__.partition(".")[0] in _PACKAGES for part in (type(layer), *functions))
+
+
+def value_key(value, within=()):
+    """Returns what the graph of a `Loss`, of a function or of a plain value depends on.
+
+    The same task of other rows, such as a fold, makes its loss again. Functions have equal keys if the same lines made
+    them from equal plain values: a loss with other class weights has another key. Whatever else a function uses is
+    equal to itself alone. `within` are the functions that use the value.
+    """
+    if isinstance(value, Loss):
+        return tuple(value_key(getattr(value, field.name), within) for field in dataclasses.fields(value))
+    if isinstance(value, types.FunctionType) and value not in within:  # A recursive one uses itself.
+        within = (*within, value)
+        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        used = [_content(cell) for cell in value.__closure__ or ()]
+        return _itself(value.__code__), value_key(defaults, within), value_key(used, within)
+    if isinstance(value, list | tuple):
+        return tuple(value_key(part, within) for part in value)
+    if isinstance(value, bool | int | float | str | None):
+        return type(value), value
+    return _itself(value)
+
+
+def _content(cell):
+    """Returns the value of a variable that a function uses; the variable itself before it has one."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
+
+
+def _itself(value):
+    """Returns a key that no other object has; with the object, so that none gets its number."""
+    return id(value), value
 
 
 def _attributes(layer):

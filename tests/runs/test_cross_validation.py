@@ -17,6 +17,7 @@ from keras_bert.runs.results import Results
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import ClassificationSettings, own_data
 from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.training.program import value_key
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 LABELS = ["yes", "no", "no", "yes", "no", "yes", "no", "no", "yes", "no", "no"]
@@ -115,6 +116,15 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     trained.clear()
     assert run(task, tmp_path).grid_runs.to_json() == found.grid_runs.to_json()
     assert trained == []
+
+
+def test_folds_have_the_graph_of_all_rows(task, trained, tmp_path):
+    """Each is another task with a loss of its own, but only the first one is traced, see `Programs`."""
+    grid_runs = run(task, tmp_path).grid_runs
+    folds = [grid_runs.fold_task(fold, 4) for fold in (1, 2, 3)]
+    assert len({id(fold.training.loss) for fold in folds}) == 3
+    for fold in folds:
+        assert value_key(fold.training.loss) == value_key(task.training.loss)
 
 
 def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, monkeypatch):

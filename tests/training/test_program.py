@@ -13,8 +13,16 @@ from keras_bert.data.bucketing import Batches
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.training import program
-from keras_bert.training.losses import classification_loss
-from keras_bert.training.program import GraphKey, Parts, Programs
+from keras_bert.training.distillation import distillation_loss
+from keras_bert.training.losses import (
+    Loss,
+    classification_loss,
+    multi_label_loss,
+    regression_loss,
+    span_loss,
+    token_loss,
+)
+from keras_bert.training.program import GraphKey, Parts, Programs, value_key
 from keras_bert.training.schedule import LinearSchedule, linear_numbers, linear_rate
 from keras_bert.training.seeds import set_random_seed
 from keras_bert.training.step import StepOptions
@@ -170,7 +178,7 @@ def test_the_key_of_a_graph(config):
         parts(config, optimizer={"weight_decay": 0.0}),
         parts(config, optimizer={"layer_decay": 0.9}),
         parts(config, optimizer={"bias_correction": False}),
-        parts(config, loss=classification_loss()),
+        parts(config, loss=classification_loss([1.0, 2.0, 1.0])),
         parts(config, means=[LOSS]),
         parts(config, micro_batches=2),
         parts(config, jit_compile=True),
@@ -181,6 +189,45 @@ def test_the_key_of_a_graph(config):
         assert found != key
     adapted = [GraphKey.of(parts(config, model={"lora": alpha})) for alpha in (2.0, 4.0, 2.0)]
     assert adapted[0] == adapted[2] != adapted[1]
+
+
+def test_the_key_of_losses():
+    """Losses that were made in the same way from equal values have equal keys: those of a fold, of a student."""
+
+    def user_loss(scale, power=1):
+        def powered(logits, left):
+            return powered(logits, left - 1) * logits if left else scale
+
+        def values(targets, outputs, *, shift=0.5):
+            return powered(outputs["logits"][:, 0], power) + shift
+
+        return Loss("mine", values)
+
+    ways = [
+        classification_loss,
+        lambda: classification_loss([1.0, 2.0, 1.0]),
+        lambda: classification_loss([1.0, 2.0, 3.0]),
+        regression_loss,
+        lambda: regression_loss("sigmoid"),
+        token_loss,
+        lambda: token_loss(0.1),
+        span_loss,
+        multi_label_loss,
+        lambda: distillation_loss(classification_loss()),
+        lambda: distillation_loss(classification_loss(), alpha=0.9),
+        lambda: distillation_loss(classification_loss([1.0, 2.0, 1.0])),
+        lambda: [classification_loss(), regression_loss()],
+    ]
+    for number, way in enumerate(ways):
+        for other, another in enumerate(ways):
+            assert (value_key(way()) == value_key(another())) == (number == other), (number, other)
+    # What is not plain may change, so that only the same one is equal: an array, a function that uses itself.
+    weights = np.ones([3, 2])
+    assert value_key(multi_label_loss(weights)) == value_key(multi_label_loss(weights))
+    assert value_key(multi_label_loss(weights)) != value_key(multi_label_loss(weights.copy()))
+    mine = user_loss(2.0)
+    assert value_key(mine) == value_key(mine)
+    assert value_key(mine) != value_key(user_loss(2.0))
 
 
 class Mine(keras.layers.Dense):
