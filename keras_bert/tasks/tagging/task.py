@@ -191,7 +191,8 @@ class TaggingTask(Task):
         _check_words(self.windows["dev"])
         # The data to predict is read in parts, see `TaggingWindows.logits`.
         examples = {name: (None, None) if name == "test" else self.windows[name].examples() for name in parts}
-        self.splits = {"test": [], **{name: [Split(name, part, *examples[name])] for name, part in parts.items()}}
+        self.splits = {"train": [], "dev": [], "test": []}
+        self.splits |= {name: [Split(name, part, *examples[name])] for name, part in parts.items()}
         self.options = {"labels": self.labels, **options}
 
     def data_settings(self):
