@@ -1,6 +1,7 @@
 """Every promise of a task, checked on a few rows and a tiny model of random weights."""
 
 import csv
+import dataclasses
 import inspect
 import math
 import pathlib
@@ -102,6 +103,16 @@ class TaskChecks:
                 return True
         return False
 
+    @promise("settings")
+    def settings_are_stored(self):
+        """The settings that decide what the head reads of a row are stored with the model."""
+        if self.task.rows.convert is None:
+            raise SkippedError("the rows are read as they are")
+        settings = _Watched(self.task.Settings(**self.settings))
+        self.task.rows.convert("the first row", in_memory.listed(self.texts)[0], settings)
+        lost = settings.read - _stored_names(self.task)
+        expect(not lost, "the settings that `convert` reads to be `stored`", ", ".join(sorted(lost)))
+
     @promise(*_REHEARSED)
     def made(self):
         """The task with the rows; everything that follows a training is gone through on two of them.
@@ -190,12 +201,8 @@ class TaskChecks:
 
     def _asked_settings(self):
         """Returns the settings that a model does not store, which `evaluate` needs."""
-        stored = {
-            name for name, field in self.task.Settings.__dataclass_fields__.items() if field.metadata.get("stored")
-        }
-        return {
-            name: value for name, value in self.settings.items() if name not in stored and name != "sequence_length"
-        }
+        stored = {*_stored_names(self.task), "sequence_length"}
+        return {name: value for name, value in self.settings.items() if name not in stored}
 
     @promise("load")
     def loaded(self, trained):
@@ -339,6 +346,22 @@ class TaskChecks:
         bert = self._fit(None, epochs=1, strategy=self.strategy)
         value = bert.results["scores"][made.report.metric]
         expect(math.isfinite(value), f"a number as {made.report.metric}", value)
+
+
+def _stored_names(task):
+    """Returns the names of the settings that a model of a task keeps."""
+    return {field.name for field in dataclasses.fields(task.Settings) if field.metadata.get("stored")}
+
+
+class _Watched:
+    """Settings that tell which of them were `read`."""
+
+    def __init__(self, settings):
+        self._settings, self.read = settings, set()
+
+    def __getattr__(self, name):
+        self.read.add(name)
+        return getattr(self._settings, name)
 
 
 class _Interruption(keras.callbacks.Callback):

@@ -90,6 +90,10 @@ class Ordinal(keras_bert.Head):
         answer = super().answer(output, row, n_best)
         return {"grade": answer["grade"], "rank": answer["rank"], "at_least": [1.0, *answer["above"]]}
 
+    def model_outputs(self, answers):
+        above = answers["above"].astype("float64")
+        return {"above": np.log(above) - np.log1p(-above)}
+
 
 def ordinal_loss(grades, above):
     """The cross-entropies of "above this grade", summed, `(batch,)`; grades are numbers from 0 on."""

@@ -25,6 +25,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.verification import verify  # noqa: E402
+from keras_bert.runs.saved_model_scores import compare  # noqa: E402
 
 FILE = pathlib.Path(__file__).with_name("ordinal_head.py")
 GRADES = ["poor", "fair", "good", "great"]
@@ -359,6 +360,10 @@ def test_fit_and_evaluate(user, start, tmp_path):
     assert "<h2>Confusion matrix</h2>" in (tmp_path / "run" / "report.html").read_text()
     signature = tf.saved_model.load(str(tmp_path / "run" / "saved_model" / "1")).signatures["serving_default"]
     assert [grade.decode() for grade in signature(text=tf.constant(texts))["grade"].numpy()] == predicted
+    table = tmp_path / "dev.csv"
+    table.write_text("text,label\n" + "".join(f"{text} i,{grade}\n" for text, grade in ROWS))
+    served = compare(tmp_path / "run" / "saved_model" / "1", table).scores
+    assert served == {name: pytest.approx(100 * bert.results["scores"][name], abs=1e-3) for name in served}
     written = [path.stat().st_mtime_ns for path in (tmp_path / "run" / "runs").rglob("metrics.jsonl")]
     again = keras_bert.load(start).fit(texts, grades, learning_rate=1e-3, **given)  # It is finished.
     assert again.results["scores"] == bert.results["scores"]

@@ -5,17 +5,15 @@ import pytest
 from tests.extending.conftest import registered
 
 pytest.importorskip("tensorflow")
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.heads.registry import HEADS  # noqa: E402
 from keras_bert.tasks.registry import TASKS, task_named  # noqa: E402
 from keras_bert.testing import check_head, check_task  # noqa: E402
+from keras_bert.testing.head_checks import HeadChecks  # noqa: E402
+from keras_bert.testing.promises import promises_of  # noqa: E402
+from keras_bert.testing.task_checks import TaskChecks  # noqa: E402
 
-TOPICS = ["sport/tennis", "art/film", "sport/golf"]
-GUESTS = {
-    "ordinal_head": ("Ordinal", {"num_classes": 4, "spread": 0.5}, {"grade", "rank", "at_least"}, None),
-    "topics_head": ("Topics", {"num_classes": 3, "num_categories": 2}, {"topic", "category", "score"}, TOPICS),
-}
 # The fields of the answers of built-in heads.
 ANSWERS = {
     "encoder": {"embedding"},
@@ -28,25 +26,37 @@ ANSWERS = {
     "replaced_token_detection": {"tokens"},
     "multiple_choice": {"choice", "scores"},
 }
+# Each starts a process, which takes most of the time: one head, one task and those of users do so.
+PROCESSES = {"shell", "server", "verify"}
+WHOLE = ("token_classification", "classification")
 
 
-@pytest.mark.parametrize("name", GUESTS)
-def test_heads_of_users(name):
-    cls, options, keys, labels = GUESTS[name]
-    with registered(name) as module:
-        checked = check_head(getattr(module, cls), options, labels=labels, keys=keys)
+def promised(checks, name):
+    """Returns the names of the promises to check of a built-in head or task, `None` for all."""
+    if name in WHOLE:
+        return None
+    names = [name for promise in promises_of(checks) for name in promise.names]
+    return [name for name in names if name not in PROCESSES]
+
+
+def test_a_head_of_a_user():
+    with registered("topics_head") as module:
+        options = {"num_classes": 3, "num_categories": 2}
+        labels = ["sport/tennis", "sport/golf", "art/film"]
+        checked = check_head(module.Topics, options, labels=labels, keys={"topic", "category"})
     assert checked.notes == ()
-    assert {"shell", "server", "onnx", "verify"} <= set(checked.promises)
+    assert PROCESSES | {"onnx", "int8"} <= set(checked.promises)
 
 
 @pytest.mark.parametrize("head", [head for head in HEADS if head.name in ANSWERS], ids=lambda head: head.name)
 def test_built_in_heads(head):
-    checked = check_head(head, keys=ANSWERS[head.name])
+    checked = check_head(head, keys=ANSWERS[head.name], only=promised(HeadChecks, head.name))
     assert {note.partition(":")[0] for note in checked.notes} <= {"run"}
 
 
 def test_regression():
-    check_head(next(head for head in HEADS if head.name == "classification"), {"num_classes": 1}, keys={"value"})
+    head = next(head for head in HEADS if head.name == "classification")
+    check_head(head, {"num_classes": 1}, keys={"value"}, only=promised(HeadChecks, "regression"))
 
 
 TEXTS = ["a b c", "d e", "f g h i", "j", "b c", "e d", "h i k", "j j l"]
@@ -57,19 +67,21 @@ WORDS = [text.split() for text in TEXTS]
 TAGS = [["B-X" if word in "aeh" else "O" for word in words] for words in WORDS]
 TASK_ROWS = {
     "classification": (TEXTS, ["x", "y"] * 4),
-    "regression": (PAIRS, [float(number) for number in range(8)]),
+    "regression": (PAIRS, [number + 0.5 for number in range(8)]),
     "multi_label": (TEXTS, [["x"], ["x", "y"], [], ["y"]] * 2),
     "tagging": (WORDS, TAGS),
     "questions": (ASKED, list("abcdijkl")),
     "multiple_choice": (CHOICES, [0, 1, 2, 0] * 2),
-    "embedding": (PAIRS, [1.0, 0.9, 0.5, 0.2, 0.8, 0.1, 0.0, 0.4]),
+    "embedding": (PAIRS, None),
 }
 NAMES = [task.name for task in TASKS if task.name in TASK_ROWS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_built_in_tasks(name):
-    check_task(task_named(name), *TASK_ROWS[name], settings={"sequence_length": 16})
+    settings = {"sequence_length": 16}
+    checked = check_task(task_named(name), *TASK_ROWS[name], settings=settings, only=promised(TaskChecks, name))
+    assert {"recognized", "evaluate", "folds", "lora", "resume"} <= set(checked.promises)
 
 
 MARKED = [
@@ -80,23 +92,18 @@ MARKED = [
 ]
 
 
-def test_relations():
+def test_a_task_with_rows_of_its_own():
     rows = [{**row, "text": f"{row['text']} {number}"} for number, row in enumerate(MARKED * 2)]
     with registered("relations_task") as module:
         settings = {"markers": "!?", "sequence_length": 24}
         checked = check_task(module.Relations, rows, ["owns", "founded"] * 4, settings=settings)
-    assert {"recognized", "shell", "folds", "resume"} <= set(checked.promises)
+    assert {"recognized", "settings", "server", "labelled", "folds", "resume"} <= set(checked.promises)
 
 
-def test_grading():
-    with registered("ordinal_head") as module:
-        settings = {"labels": ["poor", "fair"], "sequence_length": 8}
-        checked = check_task(module.Grading, TEXTS, ["poor", "fair"] * 4, settings=settings)
-    assert {"shell", "folds", "resume"} <= set(checked.promises)
-
-
-def test_topics():
+def test_a_task_with_a_head_of_its_own():
     with registered("topics_head") as module:
-        settings = {"sequence_length": 8, "class_weight": "balanced"}
-        checked = check_task(module.TopicTask, [*TEXTS, "a", "b", "c", "d"], TOPICS * 4, settings=settings)
-    assert {"results", "report", "shell", "labelled", "folds", "resume"} <= set(checked.promises)
+        topics = ["sport/tennis", "sport/golf", "art/film"] * 4
+        texts = [f"{text} {number}" for number, text in enumerate([*TEXTS, *TEXTS[:4]])]
+        only = [*promised(TaskChecks, "topics"), "labelled"]
+        checked = check_task(module.TopicTask, texts, topics, settings={"sequence_length": 8}, only=only)
+    assert {"epochs", "results", "report", "model_card", "labelled"} <= set(checked.promises)
