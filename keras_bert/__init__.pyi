@@ -1,11 +1,15 @@
+from keras_bert import checkpoints as checkpoints
 from keras_bert import data as data
 from keras_bert import exporting as exporting
+from keras_bert import files as files
 from keras_bert import heads as heads
 from keras_bert import layers as layers
 from keras_bert import losses as losses
 from keras_bert import memory as memory
 from keras_bert import models as models
 from keras_bert import pretraining as pretraining
+from keras_bert import reports as reports
+from keras_bert import runs as runs
 from keras_bert import search as search
 from keras_bert import serving as serving
 from keras_bert import tasks as tasks

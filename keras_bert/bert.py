@@ -286,11 +286,12 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
+        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
         if candidate_labels is not None:
             options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
-            answers = self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
+            answers = self._answers().zero_shot(texts, candidate_labels, **lengths, **options)
         else:
-            answers = self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
+            answers = self._answers().predict(texts, n_best=n_best, **lengths, **options)
         return _as_frame(answers, texts) if as_frame else answers
 
     def encode(
@@ -317,7 +318,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.encode(["A sentence.", "Another one."])
         """
-        vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
+        options = {"batch_size": batch_size, "sequence_length": sequence_length}
+        vectors = self._answers().encode(texts, prompt=prompt, prompt_name=prompt_name, **options)
         return unit(vectors) if normalize else vectors
 
     def similarity(self, first: Any, second: Any) -> np.ndarray:
@@ -545,7 +547,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             reviews.export("saved_models/reviews/1")
         """
         self._check_backend("export")
-        self._answers().export(directory, sequence_length, **options)
+        self._answers().export(directory, sequence_length=sequence_length, **options)
 
     def _answers(self):
         if self._answerer is None:

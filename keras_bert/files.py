@@ -19,6 +19,20 @@ try:
 except ImportError:  # Windows.
     fcntl = None  # type: ignore[assignment]
 
+# The public ones.
+__all__ = [
+    "as_numbers",
+    "difference",
+    "file_hash",
+    "json_text",
+    "read_json",
+    "read_lines",
+    "read_object",
+    "replacing",
+    "write_json",
+    "write_text",
+]
+
 # Where TensorFlow Serving looks for the requests that warm up a SavedModel.
 WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
 
@@ -346,14 +360,22 @@ def with_nulls(value):
 
 
 def as_numbers(values):
-    """Returns a dict of measured numbers as they were before `json_text` wrote them: `None` is NaN."""
+    """Returns a dict of measured numbers as they were before `write_json` wrote them: `None` is NaN."""
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def write_json(path, value, *, measured=False):
     """Writes a readable JSON file; strings that UTF-8 cannot encode are escaped and read back unchanged.
 
-    For `measured` and numbers that are not finite, see `json_text`.
+    Args:
+        path: path of the file, which is replaced at once.
+        value: nested dicts, lists, strings and numbers.
+        measured: bool, whether numbers that are not finite are written as `null`, such as the score of a run that
+            diverged; `as_numbers` reverses it. Defaults to `False`: they are refused.
+
+    Example:
+        write_json("scores.json", {"accuracy": 0.91, "loss": float("nan")}, measured=True)
+        scores = as_numbers(read_json("scores.json"))
     """
     try:
         text = json_text(value, measured=measured, indent=1)
@@ -404,8 +426,17 @@ def add_array(digest, array):
     digest.update(array.ravel().view("uint8"))
 
 
-def difference(before, now, name=""):
-    """Describes the first difference between two JSON-serializable values; `None` if they are equal."""
+def difference(before, now):
+    """Describes the first difference between two JSON-serializable values; `None` if they are equal.
+
+    Example:
+        difference({"model": "base", "seed": 1}, {"model": "base", "seed": 2})  # "`seed` was 1, is 2"
+    """
+    return _difference(before, now, "")
+
+
+def _difference(before, now, name):
+    """Returns the `difference` of two values that are called `name`."""
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         before, now = (dict(enumerate(values)) for values in (before, now))
     if isinstance(before, dict) and isinstance(now, dict):
@@ -414,7 +445,7 @@ def difference(before, now, name=""):
             if key not in before or key not in now:
                 side, value = ("in the earlier run", before[key]) if key in before else ("now", now[key])
                 return f"`{inner}` is set only {side}: {value!r}"
-            if found := difference(before[key], now[key], inner):
+            if found := _difference(before[key], now[key], inner):
                 return found
         return None
     if before == now:

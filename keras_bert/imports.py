@@ -42,7 +42,8 @@ def lazy_names(package, file):
     """Returns `__getattr__`, `__dir__` and `__all__` of a module.
 
     The names and their places are those of the stub beside it, `*.pyi`, which editors and type checkers read: lines
-    `from module import name as name`. `package` is the name of the module, `file` its path.
+    `from module import name as name`, where the name may be that of a module. `package` is the name of the module,
+    `file` its path.
     """
     stub = pathlib.Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+)", stub, re.MULTILINE)}
@@ -56,9 +57,9 @@ def lazy_names(package, file):
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
         module = module_of[name]
         with naming_extras(f"`{package}.{name}`", _ADVICE), quiet_start():
-            is_module = module == package
-            value = importlib.import_module(f"{module}.{name}" if is_module else module)
-            value = value if is_module else getattr(value, name)
+            parent = None if module == package else importlib.import_module(module)
+            is_member = hasattr(parent, name)
+            value = getattr(parent, name) if is_member else importlib.import_module(f"{module}.{name}")
             register_classes()
         setattr(sys.modules[package], name, value)
         return value

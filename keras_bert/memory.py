@@ -7,6 +7,7 @@ import pathlib
 import re
 import sys
 
+__all__ = ["explain_out_of_memory", "keep_freed_memory"]  # The public ones.
 _ADVICE = (
     "Lower the batch size (gradient accumulation keeps the effective one) or the length, or build the encoder with "
     "remat=True"

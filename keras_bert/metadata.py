@@ -34,9 +34,15 @@ _SETTINGS: tuple[str, ...] = (
 _SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """Facts about the model of a checkpoint besides config and weights; `None` stands for none or unknown."""
+    """Facts about the model of a checkpoint besides config and weights; `None` stands for none or unknown.
+
+    Each is an attribute of what `keras_bert.load` returns.
+
+    Example:
+        metadata = Metadata(vocabulary=keras_bert.Vocabulary("vocab.txt"), lowercase=True)
+    """
 
     head: str | None = None  # The kind of head, see `describe`.
     vocabulary: Any = None  # A `Vocabulary`.

@@ -1,7 +1,11 @@
-"""Command-line programs."""
+"""Command-line programs. A command of one's own uses these modules; those of other commands have `Arguments`, `check`
+and `main`, which it may extend. See "A command of your own" in docs/guides/commands.md.
+"""
 
 import os
 import sys
+
+__all__ = ["arguments", "command", "common_flags"]
 
 INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
 

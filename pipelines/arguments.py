@@ -13,6 +13,7 @@ from absl import flags
 from keras_bert.checks import hint, similar
 from keras_bert.tasks.settings import setting as flag
 
+__all__ = ["CommandArguments", "flag"]  # The public ones.
 # Parameters of the library that flags of other names set, for messages.
 FLAG_OF = {"output": "output_dir", "directory": "output_dir", "vocabulary": "vocab", "form": "format", "top": "n_best"}
 FLAG_OF |= {"sources": "data", "held_out": "eval_data", "phases": "phase", "stride": "doc_stride"}

@@ -26,6 +26,7 @@ from .arguments import FLAG_OF, flag_fields, help_page, parse, wrapped_command
 from .early_checks import find_mistakes, is_first_worker
 from .plugins import LOADED, import_plugins
 
+__all__ = ["run", "spelling"]  # The public ones.
 # Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
@@ -36,12 +37,25 @@ _HELP = {"--help", "-h", "--helpshort", "--helpfull"}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
-    """Reads the flags of `cls`, a subclass of `CommandArguments`, and calls `main` with them. Exits with one line and
-    status 2 after a user's mistake, 130 after Ctrl-C and 143 after SIGTERM.
+    """Reads the flags of a command and calls its `main` with them.
 
-    `check` raises an error for mistakes, before TensorFlow starts, besides those that `find_mistakes` finds.
-    `positional` arguments are not flags. `tensorflow` tells whether the command needs it, or is a function of the
-    arguments that does. A command that `resumes` continues what was interrupted; one at a time writes to `output_dir`.
+    Exits with one line and status 2 after a user's mistake, 130 after Ctrl-C and 143 after SIGTERM.
+
+    Args:
+        document: str, the documentation of the command, for `--help`.
+        cls: subclass of `CommandArguments`.
+        main: function of the arguments.
+        check: function of the arguments that raises an error for mistakes, before TensorFlow starts, besides those that
+            `find_mistakes` finds. Defaults to `None`.
+        positional: bool, whether the command takes arguments that are not flags. Defaults to `False`.
+        tensorflow: bool, whether the command needs TensorFlow, or a function of the arguments that tells it. Defaults
+            to `True`.
+        resumes: bool, whether the command continues what was interrupted; one at a time writes to `output_dir`.
+            Defaults to `False`.
+
+    Example:
+        if __name__ == "__main__":
+            run(__doc__, Arguments, main)
     """
     if _HELP & set(sys.argv[1:]):
         with ignoring_closed_pipes():

@@ -18,6 +18,18 @@ from keras_bert.runs.hyperparameters import Hyperparameters
 from .arguments import CommandArguments, flag
 from .command import spelling
 
+# The public ones.
+__all__ = [
+    "Distillation",
+    "Files",
+    "FinetuningFlags",
+    "PredictFile",
+    "TaskFlags",
+    "Training",
+    "check_task",
+    "finetune",
+    "phases",
+]
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
 _ADAPTED = "lora_rank, whose adapter needs the whole model"
 

@@ -122,7 +122,8 @@ class Arguments(
 
     def _read(self, name):
         if name in _GLUE:
-            return glue.read_all(glue.TASKS[name], self.data_dir, self.skip_bad_rows, self.diagnostics)
+            options = {"skip_bad_rows": self.skip_bad_rows, "diagnostics": self.diagnostics}
+            return glue.read_all(glue.TASKS[name], self.data_dir, **options)
         if self.train_file is None or sum(getattr(self, name) is not None for name in _DEV) != 1:
             received = " ".join(self.given[name] for name in _FILES if name in self.given) or "none of them"
             raise ValueError(

@@ -142,13 +142,21 @@ def _create_run(arguments, strategy):
         config=arguments.new_model(),
         add_words=common_flags.words(arguments.add_words),
     )
-    options = arguments.vocab, arguments.seed, arguments.pack
-    records = pretraining.open_phases(phases, arguments.data, objective, *options)
+    known = {"vocabulary": arguments.vocab}
+    options = {**known, "seed": arguments.seed, "pack": arguments.pack}
+    records = pretraining.open_phases(phases, arguments.data, objective, **options)
     if arguments.eval_data:
-        options = objective, arguments.vocab, arguments.eval_examples
-        held_out = pretraining.open_held_out(arguments.eval_data, records[0], *options)
-    options = arguments.report_to, arguments.lowercase
-    return pretraining.PretrainingRun(settings, records, arguments.output, held_out, strategy, *options)
+        options = {**known, "examples": arguments.eval_examples}
+        held_out = pretraining.open_held_out(arguments.eval_data, records[0], objective, **options)
+    return pretraining.PretrainingRun(
+        settings,
+        records,
+        arguments.output,
+        held_out=held_out,
+        strategy=strategy,
+        report_to=arguments.report_to,
+        lowercase=arguments.lowercase,
+    )
 
 
 def _backend():

@@ -19,9 +19,7 @@ import pathlib
 import re
 import unicodedata
 
-from keras_bert.data import sources as files
-from keras_bert.data.squad import checked_object, field
-from keras_bert.files import json_text, replacing
+from keras_bert.files import json_text, read_object, replacing
 from pipelines import command
 from pipelines.arguments import CommandArguments, flag
 
@@ -150,7 +148,9 @@ def _check(qa, evidence, output, max_words, sources):
 
 def _collect(path, sources, documents, counts):
     """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
-    content = checked_object(path, files.source(path).document, "TriviaQA", "Data")
+    content = read_object(path)
+    if not isinstance(content.get("Data"), list):
+        raise ValueError(f"{path}: expected TriviaQA's format, an object with a list `Data`")
     domain = content.get("Domain")
     if sources is None and domain not in list(_SOURCES):
         raise ValueError(
@@ -158,9 +158,9 @@ def _collect(path, sources, documents, counts):
         )
     sources = sources or _SOURCES[domain]
     for number, entry in enumerate(content["Data"]):
-        name = field(f"{path}: question {number}", entry, "QuestionId", str)
+        name = _field(f"{path}: question {number}", entry, "QuestionId", str)
         place = f"{path}: {name}"
-        question = name, field(place, entry, "Question", str), _aliases(place, entry)
+        question = name, _field(place, entry, "Question", str), _aliases(place, entry)
         counts.questions += 1
         for source, page in _pages(place, entry, sources):
             counts.pairs += 1
@@ -179,13 +179,22 @@ def _collect(path, sources, documents, counts):
                     questions[f"{name}--{filename}"] = question
 
 
+def _field(place, entry, name, kind, default=None):
+    """Returns a value of a JSON object, or raises an error with its place in the file if the type is wrong."""
+    value = entry.get(name, default) if isinstance(entry, dict) else None
+    if not isinstance(value, kind):
+        expected = {str: "a string", list: "a list", dict: "an object"}[kind]
+        raise ValueError(f"{place}: `{name}` must be {expected}. Received: {value!r:.80}")
+    return value
+
+
 def _aliases(place, entry):
     """Returns all unique answers; not TriviaQA's normalized ones, which lack significant articles."""
     if "Answer" not in entry:
         raise ValueError(f"{place} has no `Answer`. Expected the questions of train or dev, not of test")
-    answer = field(place, entry, "Answer", dict)
-    aliases = [field(place, answer, "Value", str), *field(place, answer, "Aliases", list)]
-    aliases += field(place, answer, "HumanAnswers", list, [])
+    answer = _field(place, entry, "Answer", dict)
+    aliases = [_field(place, answer, "Value", str), *_field(place, answer, "Aliases", list)]
+    aliases += _field(place, answer, "HumanAnswers", list, [])
     if wrong := [alias for alias in aliases if not isinstance(alias, str)]:
         raise ValueError(f"{place}: the answers must be strings. Received: {wrong[0]!r:.80}")
     return list(dict.fromkeys(aliases))
@@ -193,14 +202,14 @@ def _aliases(place, entry):
 
 def _pages(place, entry, sources):
     for source in [source for source in _PAGES if source in sources]:
-        for page in field(place, entry, _PAGES[source], list, []):
+        for page in _field(place, entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
                 raise ValueError(f"{place}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
             yield source, page
 
 
 def _filename(place, page):
-    filename = field(place, page, "Filename", str)
+    filename = _field(place, page, "Filename", str)
     if not filename or filename.startswith("/") or ".." in filename.split("/"):
         raise ValueError(f"{place}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
     return filename

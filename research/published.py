@@ -70,7 +70,7 @@ def compare(task, scores, test_scores=None):
 
 def glue(scores, config):
     """Returns entries and the table for the dev scores of GLUE tasks: a BERT of the same size, or BASE and LARGE."""
-    from keras_bert.tasks.classification.leaderboard import table
+    from keras_bert.tasks import leaderboard
 
     if any(name not in _GLUE_TASKS for name in scores):
         return {}, []
@@ -81,7 +81,7 @@ def glue(scores, config):
         rows[f"{name}, test"] = known = dict(zip(_GLUE_TASKS, numbers, strict=True))
         if shown := ", ".join(f"{task}: {known[task]}%" for task in scores if known[task] is not None):
             facts[f"{name}, test"] = shown
-    return facts, [table(scores, rows)]
+    return facts, [leaderboard.table(scores, rows)]
 
 
 def squad(scores):

@@ -294,7 +294,15 @@ def _check(checkpoint):
 
 
 def model_identity(metadata, config, arrays):
-    """Returns what training from a model depends on, JSON values without defaults; `arrays` are its weights."""
+    """Returns what training from a model depends on, JSON values without defaults: the `identity` of a loaded model.
+
+    Runs that resume compare it with that of the model which they started from.
+
+    Args:
+        metadata: a `Metadata`.
+        config: dataclass of the sizes of the model.
+        arrays: iterable of the weights, NumPy arrays in a fixed order.
+    """
     vocabulary, digest = metadata.vocabulary, hashlib.sha256()
     tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
     tokenizer = tokenizer if isinstance(tokenizer, dict) else {}

@@ -37,7 +37,19 @@ def places(name):
 
 
 def find(path_or_name):
-    """Returns the path of a checkpoint, or `None` for a name without one; raises an error for a missing path."""
+    """Returns where a checkpoint is on this machine, as `keras_bert.load` finds it. Nothing is downloaded.
+
+    Args:
+        path_or_name: a path, or the name of a folder in `$KERAS_BERT_MODELS`, of a bundled checkpoint, or a handle of
+            TensorFlow Hub or Kaggle that is in the cache of its program.
+
+    Returns:
+        A `pathlib.Path`, or `None` for a name that has no folder here. A path that does not exist raises a
+        `FileNotFoundError`, and so does any `pathlib.Path`.
+
+    Example:
+        find("bert_tiny_books")
+    """
     name = str(path_or_name)
     for path in places(name):
         if path.exists():

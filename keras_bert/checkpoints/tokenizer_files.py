@@ -84,6 +84,19 @@ def read(folder, metadata, longest_word=None, words=False):
     )
 
 
+def read_tokenizer(directory, metadata):
+    """Returns a `Metadata` with the vocabulary and the casing of a directory that `keras_bert.save` wrote.
+
+    Args:
+        directory: path of the directory. Without a vocabulary in it, the metadata are returned as they are.
+        metadata: a `Metadata`.
+
+    Example:
+        read_tokenizer("runs/reviews/model", Metadata()).vocabulary
+    """
+    return read(Folder(directory), metadata, LONGEST_WORD)
+
+
 def _vocabulary_file(folder, settings, name):
     """Returns the path of the file with the vocabulary, or `None`."""
     files = (_TOKENIZER, *_OF_ALGORITHMS)

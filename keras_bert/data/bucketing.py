@@ -174,12 +174,19 @@ def planned_dataset(batches, plan, batch, start):
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def token_batches(make, batch_size: int, grouped: bool = True):
+def token_batches(make, batch_size: int, *, grouped: bool = True):
     """Returns batches with equal numbers of tokens, for losses that are means over tokens.
 
-    With equal numbers of rows, the tokens in batches of short rows would weigh more. `make` takes the options of
-    `Batches` and returns the batches; `batch_size` is the mean number of rows. Batches that are not grouped have equal
-    numbers of rows.
+    With equal numbers of rows, the tokens in batches of short rows would weigh more.
+
+    Args:
+        make: function of options of `Batches`: `batch_size` and `grouped`, or `tokens_per_batch`. It returns batches of
+            them, `Batches` or a subclass.
+        batch_size: int, the mean number of rows of a batch.
+        grouped: bool, see `Batches`. Batches that are not grouped have equal numbers of rows. Defaults to `True`.
+
+    Example:
+        batches = token_batches(functools.partial(Batches, inputs, targets, seed=1), 32)
     """
     batches = make(batch_size=batch_size, grouped=grouped)
     if not grouped:

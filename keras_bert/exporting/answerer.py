@@ -52,14 +52,26 @@ _DESCRIPTIONS = {
 
 
 class Answerer:
-    """Answers texts with a `LoadedBert`. Its signatures are traced once for each set of options."""
+    """Answers texts with a loaded model, by the signatures that `export` writes.
+
+    The signatures are traced once for each set of options, so keep the `Answerer`.
+
+    Args:
+        bert: a `LoadedBert`, or what loads models of your own, see `register_models`: an object with the methods
+            `model()` and `preprocessor(sequence_length, **options)`, a `config` with `max_position_embeddings`, and
+            the fields of a `keras_bert.checkpoints.Metadata` as attributes. `describe` must know the model.
+
+    Example:
+        answerer = Answerer(keras_bert.load("runs/reviews/model"))
+        answerer.predict(["A charming film.", "A dull film."], batch_size=2)
+    """
 
     def __init__(self, bert):
         quiet_integers()
         self._bert, self._signatures, self._head = bert, {}, answering(bert.head)
 
     @quiet_tensorflow()
-    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+    def predict(self, texts, *, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         bert, head = self._bert, self._head
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
@@ -81,7 +93,7 @@ class Answerer:
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
+    def zero_shot(self, texts, candidate_labels, *, batch_size=32, sequence_length=None, **settings):
         """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
         known = [field.name for field in dataclasses.fields(ZeroShot)]
         if unknown := ", ".join(settings.keys() - set(known)):
@@ -103,7 +115,7 @@ class Answerer:
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
+    def encode(self, texts, *, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
@@ -115,7 +127,7 @@ class Answerer:
             vectors[numbers] = found["embedding"]
         return vectors[0] if is_single else vectors
 
-    def export(self, directory, sequence_length=None, **options):
+    def export(self, directory, *, sequence_length=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
         preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")

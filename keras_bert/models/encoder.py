@@ -133,12 +133,26 @@ def _block(config, remat, dtype, name):
     )
 
 
-def run_encoder(layers, inputs, mask=None, last=None, inference=False, return_attention_scores=False):
-    """Runs the embeddings and the blocks of an encoder; `inference` does so without dropout, also in training.
+def run_encoder(layers, inputs, *, mask=None, last=None, inference=False, return_attention_scores=False):
+    """Runs the embeddings and the blocks of an encoder, for heads that read more than its output.
 
-    `layers` are those of a `Description`, by name; `inputs` may have `position_ids`, if they are not 0, 1, ...; the
-    attention mask is by default that of `padding_mask`; `last` has arguments of the last block alone, such as
-    `positions`. Returns two lists: the outputs of the embeddings and of all blocks; the attention scores.
+    Args:
+        layers: dict of the layers of the encoder by name, those of `describe(encoder).layers`.
+        inputs: dict of the inputs of the encoder, see `build_encoder`; it may have `position_ids`, if they are not
+            0, 1, ...
+        mask: attention mask. Defaults to that of `padding_mask`.
+        last: dict, arguments of the last block alone, such as `positions`. Defaults to `None`.
+        inference: bool, whether to run without dropout, also in training. Defaults to `False`.
+        return_attention_scores: bool, whether to return the attention scores, too. Defaults to `False`.
+
+    Returns:
+        Two lists: the outputs of the embeddings and of all blocks, `(batch, length, width)`; the attention scores of
+        the blocks, empty unless asked for.
+
+    Example:
+        encoder = keras_bert.build_encoder(keras_bert.named_config("tiny"))
+        states, _ = run_encoder(keras_bert.describe(encoder).layers, encoder.input)
+        model = keras.Model(encoder.input, {"sum_output": keras.layers.add(states[-2:])})
     """
     options = {"inference": True} if inference else {}
     positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}

@@ -55,11 +55,23 @@ def scale(low, high, start, end):
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
-def lines(series, name: str, x_name: str, height: int = _HEIGHT):
-    """Draws curves over steps, `height` pixels high at a width of 470; `name` and `x_name` are those of the axes.
+def line_chart(series, name: str, x_name: str, *, height: int = _HEIGHT):
+    """Draws curves over steps, at a width of 470 pixels.
 
-    `series` is a list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
-    `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
+    Args:
+        series: list of `(style, title, [(step, value), ...])`, at least one, the last one on top. A style consists of
+            classes of the page: a colour, "best" or "h0" to "h7", and optionally "training" (thin) or "dev" (with
+            dots).
+        name: str, what the values are.
+        x_name: str, what the steps are.
+        height: int, pixels. Defaults to 280.
+
+    Returns:
+        A string, an SVG that a template takes.
+
+    Example:
+        points = curve_points(keras_bert.files.read_lines("runs/tiny/metrics.jsonl"), "evaluation", "mlm_loss")
+        chart = line_chart([("best dev", "tiny", points)], "held-out loss", "steps")
     """
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
@@ -145,7 +157,7 @@ def learning_curves(metric: str, unit: int, curves: dict, losses: list, best):
     def chart(name, *kinds, **size):
         series = [(run, kind) for kind in kinds for run in ordered if drawn[run][kind]]
         series = [(f"{styles[run]} {kind}", f"{texts[run]}, {kind}", drawn[run][kind]) for run, kind in series]
-        return name, lines(series, name, "steps", **size) if series else ""
+        return name, line_chart(series, name, "steps", **size) if series else ""
 
     missing = [name for name in curves if name not in seen]
     return {
@@ -166,12 +178,20 @@ def _curves(lines, metric, unit, losses):
     return {
         "training": curve_points(lines, "train", loss),
         "dev": curve_points(lines, "evaluation", loss),
-        "score": curve_points(lines, "evaluation", metric, unit),
+        "score": curve_points(lines, "evaluation", metric, unit=unit),
         "rate": curve_points(lines, "train", "learning_rate"),
     }
 
 
-def curve_points(lines, kind, name, unit=1):
+def curve_points(lines, kind, name, *, unit=1):
+    """Returns the points `(step, value)` of a curve, at most 1,000: of more, the extremes of each part are kept.
+
+    Args:
+        lines: list of dicts, the lines of a run's `metrics.jsonl`, see `keras_bert.files.read_lines`.
+        kind: str, "train" or "evaluation".
+        name: str, the number in the lines, such as "loss".
+        unit: factor of the values, such as 100 for percent. Defaults to 1.
+    """
     found = [(line.get("step"), line.get(name)) for line in lines if line.get("kind") == kind]
     found = [(step, unit * value) for step, value in found if drawable(step) and drawable(value)]
     return _thinned(found) if len(found) > _POINTS else found

@@ -85,7 +85,21 @@ _ENVIRONMENT.globals["nothing"] = NOTHING
 
 
 def render(template, **values):
-    """Renders a template, by its name or absolute path, as HTML."""
+    """Renders a template of Jinja as HTML.
+
+    Args:
+        template: str, the absolute path of a file. It may extend `base.html`, which takes a `head`, a `Head`, and has a
+            block `body`; `{% import "macros.html" as m %}` has what reports consist of, such as `m.head(head)`,
+            `m.section(title, text)`, `m.table(titles, rows, numeric)` and `m.notes(sentences)`.
+        **values: what the template takes.
+
+    Returns:
+        A string, safe to be inserted into another template. Texts in the values are escaped.
+
+    Example:
+        head = Head("Study", {"rows": "8"}, environment(seconds=0))
+        keras_bert.files.write_text("report.html", render(str(path_of_template), head=head))
+    """
     return markupsafe.Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
@@ -148,14 +162,24 @@ class Headline:
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """The head of a report."""
+    """The head of a report.
 
-    title: str  # Such as "MRPC - bert-base-uncased".
-    facts: dict  # Texts about data, model and scores.
-    run: dict = dataclasses.field(default_factory=dict)  # Texts about date, machine and versions.
+    Args:
+        title: str, such as "MRPC - bert-base-uncased".
+        facts: dict of texts about data, model and scores.
+        run: dict of texts about date, machine and versions, see `environment`.
+        settings: dict.
+        warnings: list of sentences to show first.
+        headline: a `Headline`, shown before all else. Defaults to `None`.
+    """
+
+    title: str
+    facts: dict
+    _: dataclasses.KW_ONLY
+    run: dict = dataclasses.field(default_factory=dict)
     settings: dict = dataclasses.field(default_factory=dict)
-    warnings: list = dataclasses.field(default_factory=list)  # Sentences to show first.
-    headline: Headline | None = None  # Shown before all else.
+    warnings: list = dataclasses.field(default_factory=list)
+    headline: Headline | None = None
 
 
 def short_name(model):

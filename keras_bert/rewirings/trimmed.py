@@ -65,11 +65,11 @@ def run_trimmed(layers, inputs, mask, first=None, masked=None):
     """
     parts = [part for part in (first, masked) if part is not None]
     if not parts:
-        return run_encoder(layers, inputs, mask)[0][-1], None, None
+        return run_encoder(layers, inputs, mask=mask)[0][-1], None, None
     places = [ops.cumsum(ops.ones_like(part), 1) - 1 for part in parts]
     if len(parts) == 2:
         places[1] += ops.sum(ops.ones_like(first), 1, keepdims=True)
-    hidden = run_encoder(layers, inputs, mask, last={"positions": ops.concatenate(parts, 1)})[0][-1]
+    hidden = run_encoder(layers, inputs, mask=mask, last={"positions": ops.concatenate(parts, 1)})[0][-1]
     return hidden, places[0] if first is not None else None, places[-1] if masked is not None else None
 
 

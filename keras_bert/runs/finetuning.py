@@ -297,6 +297,8 @@ class Finetuning:
 
     Attributes:
         plan: the `Plan`.
+        settings: list of dicts, the settings of the grid.
+        grid_runs: the finished runs of the folder; `grid_runs.results` has a dict with `setting` and `scores` of each.
         run_class: the class of a run, `Run` or a subclass.
         results: the content of `results.json`, set by `finish`.
         evaluated_on: string, what the scores are from. Defaults to "dev".
@@ -304,6 +306,15 @@ class Finetuning:
         keeps_best: bool, whether the model of the best run is saved. Defaults to `True`.
         before: dict, the scores of the model that runs start from, if the task asks for them.
         programs: `Programs`, those of the runs: runs of the same graph are traced once.
+
+    Example:
+        bert = keras_bert.load("google-bert/bert-base-uncased")
+        settings = TaggingTask.Settings()
+        task = TaggingTask(settings.read("train.txt", "dev.txt"), Start(bert.name, bert), settings)
+        choices = {"learning_rate": [3e-5, 5e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
+        finetuning = Finetuning(Plan(task, choices, Hyperparameters(), "runs/tags"))
+        finetuning.run()
+        print(finetuning.finish())
     """
 
     run_class, results_class, evaluated_on, keeps_best = Run, Results, "dev", True
@@ -376,7 +387,7 @@ class Finetuning:
         self._describe()
         if is_own(self.task):
             rehearse(self.task)
-        check_unchanged(self.output / "runs", self.origins, self.grid_runs.write)
+        check_unchanged(self.output / "runs", self.origins, write=self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):
             with self.grid_runs.started(setting) as folder:
                 result = self._run(setting, folder)

@@ -64,6 +64,10 @@ def _descending(score):
 def seed_statistics(results, metric):
     """Computes statistics of the metric over the seeds of each setting.
 
+    Args:
+        results: list of dicts with `setting` and `scores`, such as the `runs` of `results.json`.
+        metric: str, the name of a score.
+
     Returns:
         A list of dicts, the best mean first: the setting without its seed, `mean`, `deviation` (sample standard
         deviation; 0 for one run), `lowest`, `highest` and `runs`. If a run's score is NaN, the statistics are NaN.

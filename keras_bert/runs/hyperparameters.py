@@ -9,7 +9,7 @@ PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the comm
 _WHOLE, _PACKED = "lora_rank, which freezes the whole encoder", "pack, whose rows have one length"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
     """Hyperparameters shared by all runs of a grid.
 

@@ -42,11 +42,18 @@ EXTENDABLE = ("phases", "examples")  # Settings that an extension adds to.
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`."""
+    """Pre-training objective. A subclass for a model of another kind has a subclass of `Records` as its `records`.
 
-    next_sentence: bool = True  # Whether to train next sentence prediction.
-    causal: bool = False  # Whether to train a left-to-right language model instead of a masked one.
-    masking: Masking | None = None  # Of records without masks, by default that of their settings.
+    Args:
+        next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
+        causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
+        masking: the `Masking` of records without masks. Defaults to that of their settings.
+    """
+
+    next_sentence: bool = True
+    causal: bool = False
+    _: dataclasses.KW_ONLY
+    masking: Masking | None = None
 
     records: ClassVar[type | None] = None
 
@@ -58,18 +65,30 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(PretrainingHyperparameters):
-    """Settings of a pre-training run."""
+    """Settings of a pre-training run, besides those of `PretrainingHyperparameters`, such as `learning_rate`.
 
-    phases: list  # Dicts with `length`, `steps` and `batch`.
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        objective: the `Objective`.
+        config: str, the name of a size or a config file, or `None` to start from `model`. For another model than a
+            BERT, an object whose methods `config` and `build` take the size of the vocabulary.
+        model: str, directory or name of a model to start from, or `None` for new weights.
+        add_words: list of words to add to `model`, see `LoadedBert.add_words`; those it has are skipped.
+        student_layers: int, number of evenly spaced layers of `model` to start from. Defaults to all.
+        teacher: str, a checkpoint with a masked-LM head, whose predictions the model learns. Defaults to `None`.
+        temperature: float, see `distillation_loss`. Defaults to 2.
+        alpha: float, see `distillation_loss`. Defaults to 0.5.
+    """
+
+    phases: list
     objective: Objective
-    # The name of a size or a config file, or `None` to start from `model`, a directory or a name. For another model
-    # than a BERT, an object whose methods `config` and `build` take the size of the vocabulary.
+    _: dataclasses.KW_ONLY
     config: Any = None
     model: str | None = None
-    add_words: list | None = None  # Words to add to `model`, see `LoadedBert.add_words`; those it has are skipped.
-    student_layers: int | None = None  # Number of evenly spaced layers of `model` to start from; `None` for all.
-    teacher: str | None = None  # A checkpoint with a masked-LM head, whose predictions the model learns.
-    temperature: float = 2.0  # These two: see `distillation_loss`.
+    add_words: list | None = None
+    student_layers: int | None = None
+    teacher: str | None = None
+    temperature: float = 2.0
     alpha: float = 0.5
 
     @property
@@ -78,11 +97,19 @@ class PretrainingSettings(PretrainingHyperparameters):
         return sum(phase["steps"] for phase in self.phases)
 
 
-def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False):
+def open_phases(phases, sources, objective, *, vocabulary=None, seed=1, pack=False):
     """Opens the records of each phase, from the source with the phase's sequence length.
 
-    A phase has `length`, `steps` and `batch`; there is a source for each sequence length. A source used by several
-    phases gets a different seed in each. `vocabulary` is the `vocab.txt` for records without one.
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        sources: list of folders of `generate` or glob patterns of records, one for each sequence length.
+        objective: the `Objective`.
+        vocabulary: path of the `vocab.txt` for records without one. Defaults to `None`.
+        seed: int, shuffle seed; a source used by several phases gets a different one in each. Defaults to 1.
+        pack: bool, whether each row of a batch contains several examples. Defaults to `False`.
+
+    Returns:
+        A list of `Records`, one for each phase.
     """
     wanted, lengths = [phase["length"] for phase in phases], list(map(sequence_length, sources))
     if sorted(lengths) != sorted(set(wanted)):
@@ -100,8 +127,16 @@ def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False)
     return records
 
 
-def open_held_out(source, records, objective, vocabulary=None, examples=2000):
-    """Opens the records to evaluate on, with the batch size and the vocabulary of `records`."""
+def open_held_out(source, records, objective, *, vocabulary=None, examples=2000):
+    """Opens the records to evaluate on, with the batch size and the vocabulary of the records to train on.
+
+    Args:
+        source: folder of `generate` or glob pattern of records.
+        records: `Records`, those of the first phase.
+        objective: the `Objective`.
+        vocabulary: path of the `vocab.txt` for records without one. Defaults to `None`.
+        examples: int, the most examples to evaluate on. Defaults to 2,000.
+    """
     options = {"batch_size": records.batch_size, "shuffle": False, "limit": examples}
     held_out = open_source(source, objective, vocabulary, **options)
     if held_out.vocabulary != records.vocabulary:
@@ -125,7 +160,15 @@ def located(error, sources):
 
 
 def open_config(config, vocabulary=None):
-    """Returns the config of a file, of a named size or of another model, for a vocabulary."""
+    """Returns the config of a new model for a vocabulary.
+
+    Args:
+        config: str, the name of a size or a config file; for another model than a BERT, see `PretrainingSettings`.
+        vocabulary: the `Vocabulary`, whose size the config of a named size gets. Defaults to `None`.
+
+    Example:
+        open_config("L-4_H-256").hidden_size
+    """
     if not isinstance(config, str):
         return config.config(1 if vocabulary is None else len(vocabulary))
     if pathlib.Path(config).is_file():
@@ -140,12 +183,28 @@ def open_config(config, vocabulary=None):
 class PretrainingRun:
     """Pre-trains a model. Interrupted runs resume, and finished ones can be extended, see `extended_schedule`.
 
-    There are `Records` for each phase and, to evaluate on, those held out. The model is saved to `model/` in the
-    directory; `None` writes nothing. `lowercase` tells whether the vocabulary is uncased, if the records do not say.
+    Args:
+        settings: the `PretrainingSettings`.
+        records: list of `Records`, one for each phase, see `open_phases`.
+        directory: path of the folder of the results, in which the model is saved to `model/`; `None` writes nothing.
+        held_out: `Records` to evaluate on, see `open_held_out`. Defaults to `None`.
+        strategy: a `tf.distribute.Strategy`. Defaults to `None`, one device.
+        report_to: where to log: "tensorboard", "wandb", "mlflow". Defaults to TensorBoard.
+        lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
+
+    Attributes:
+        trainer: the `Trainer` with the model and its optimizer.
+
+    Example:
+        phases, objective = [{"length": 128, "steps": 1000, "batch": 64}], Objective()
+        records = open_phases(phases, ["data/128"], objective)
+        run = PretrainingRun(PretrainingSettings(phases, objective, config="tiny"), records, "runs/tiny")
+        run.fit()
+        run.save()
     """
 
     def __init__(
-        self, settings, records, directory, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
+        self, settings, records, directory, *, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
     ):
         self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
         if settings.pack and settings.teacher:
@@ -169,7 +228,7 @@ class PretrainingRun:
         else:
             self.trainer = FitTrainer(*build, [phase["batch"] for phase in settings.phases], **options)
         if self._directory:
-            check_unchanged(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
+            check_unchanged(self._directory / "snapshots", self._origins, write=is_chief(self.trainer.strategy))
 
     def _stored_settings(self):
         """Returns settings that must match on resume."""
@@ -277,9 +336,9 @@ class PretrainingRun:
         return optimizer
 
     def fit(self, after_save=None):
-        """Trains the remaining steps and returns the last results.
+        """Trains the remaining steps and returns the last results, a dict.
 
-        `after_save` is called with the step, on the chief worker, after each snapshot and the saved model.
+        `after_save` is called without arguments, on the chief worker, after each snapshot and the saved model.
         """
         steps, every = self.settings.steps, self.settings.save_every
         _LOG.info("%s weights, %s steps", f"{self.trainer.model.count_params():,}", f"{steps:,}")

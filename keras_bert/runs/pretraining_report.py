@@ -9,8 +9,8 @@ from keras_bert.files import read_lines, write_text
 from keras_bert.heads.registry import describe
 from keras_bert.pretraining.inspection import sample_fills
 from keras_bert.reports import charts, page
-from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
+from keras_bert.reports.provenance import environment
 from keras_bert.rewirings.joined import without_teacher
 from keras_bert.runs.pretraining import open_source
 from keras_bert.training.callbacks import flat_settings
@@ -70,7 +70,7 @@ def _head(run, results):
     settings = flat_settings(settings) | {name: settings[name] for name in ("phases", "examples")}  # Not as JSON.
     settings = {name.replace("_", " "): value for name, value in settings.items()}
     machine = environment(0, trainer.strategy.num_replicas_in_sync)
-    return Head(f"Pre-training, {trainer.directory.name}", facts, machine, settings)
+    return Head(f"Pre-training, {trainer.directory.name}", facts, run=machine, settings=settings)
 
 
 def _result(name, value):
@@ -81,9 +81,9 @@ def _result(name, value):
 def _figure(name, lines):
     unit, series = 100 if is_share(name) else 1, []
     for style, kind in (("training", "train"), ("dev", "evaluation")):
-        if points := charts.curve_points(lines, kind, name, unit):
+        if points := charts.curve_points(lines, kind, name, unit=unit):
             series.append((f"best {style}", style, points))
-    return charts.lines(series, _NAMES[name], "steps") if series else ""
+    return charts.line_chart(series, _NAMES[name], "steps") if series else ""
 
 
 def _guesses(fill):

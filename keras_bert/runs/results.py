@@ -7,8 +7,8 @@ from keras_bert.checkpoints.load import load_models
 from keras_bert.exporting.export import export
 from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
-from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head, short_name
+from keras_bert.reports.provenance import environment
 from keras_bert.runs import grid, model_card
 from keras_bert.runs.report import write_report
 from keras_bert.tasks import summary as data_summary
@@ -135,10 +135,10 @@ class Results:
         head = Head(
             f"{self.task.title} - {short_name(model)}",
             {name: text for name, text in facts.items() if name not in _WARNINGS},
-            environment(grid_runs.seconds(), replicas),
-            {**settings, **finetuning.common()},
-            [f"Warning: {warning}." for warning in warnings],
-            data_summary.headline(self.task.report, self.measured(findings), finetuning.evaluated_on),
+            run=environment(grid_runs.seconds(), replicas),
+            settings={**settings, **finetuning.common()},
+            warnings=[f"Warning: {warning}." for warning in warnings],
+            headline=data_summary.headline(self.task.report, self.measured(findings), finetuning.evaluated_on),
         )
         path, runs = self.output / "report.html", grid_runs.results
         write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)

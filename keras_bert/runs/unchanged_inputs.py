@@ -13,10 +13,16 @@ _FILE = "origins.json"
 _HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
 
 
-def check_unchanged(folder, origins, write=True):
+def check_unchanged(folder, origins, *, write=True):
     """Raises an error if models or data differ from those that the runs of a folder started from, stored there.
 
-    `origins` has by name facts such as `LoadedBert.identity`; `write` tells whether this process writes files.
+    Args:
+        folder: path of the folder; the facts of the first call for a name are stored in it.
+        origins: dict of facts by name, JSON values such as `LoadedBert.identity`, or `{"content": hash}` of a file.
+        write: bool, whether this process writes files. Defaults to `True`.
+
+    Example:
+        check_unchanged("runs/study", {"train.csv": {"content": keras_bert.files.file_hash("train.csv")}})
     """
     path = pathlib.Path(folder, _FILE)
     before = read_json(path) if path.exists() else {}

@@ -183,7 +183,7 @@ class Writer:
     def write(self):
         self._begin()
         parts = sum(-(-new.added // PART) for new in self._plan.new_blocks if not self._is_written(new))
-        for _ in track(self._write_blocks(), f"embedding, parts of {PART}", parts, show=parts > 0):
+        for _ in track(self._write_blocks(), f"embedding, parts of {PART}", total=parts, show=parts > 0):
             pass
         if self._is_trained_later:
             with announced("converting the vectors to int8"):
@@ -268,7 +268,7 @@ class Writer:
             missing -= self._plan.before.passages
         total = -(-missing // vector_files.GRAPH_PART)
         work = vector_files.grow_graph(self._directory, self._facts, blocks, before)
-        for _ in track(work, f"graph, parts of {vector_files.GRAPH_PART} vectors", total):
+        for _ in track(work, f"graph, parts of {vector_files.GRAPH_PART} vectors", total=total):
             pass
 
     def _finish(self):

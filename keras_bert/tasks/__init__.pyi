@@ -2,6 +2,8 @@ from keras_bert.reports.judged import Judged as Judged
 from keras_bert.tasks.base import Split as Split
 from keras_bert.tasks.base import Start as Start
 from keras_bert.tasks.base import Task as Task
+from keras_bert.tasks.classification import glue as glue
+from keras_bert.tasks.classification import leaderboard as leaderboard
 from keras_bert.tasks.classification.multi_label_task import MultiLabelReport as MultiLabelReport
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask as MultiLabelTask
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTraining as MultiLabelTraining

@@ -56,7 +56,7 @@ class Evaluator:
             self._source = batches
         graph = self._graph(self._dataset.element_spec[:-1], keep, with_losses)
         what = "evaluating, batches" if with_losses else "predicting, batches"
-        for *batch, _ in track(self._dataset, what, batches.steps, self._show):
+        for *batch, _ in track(self._dataset, what, total=batches.steps, show=self._show):
             check()
             rows, batch_sums = graph(*batch)
             sums += batch_sums.numpy()
@@ -178,7 +178,15 @@ def _read(path, keys):
 
 
 def weights_fingerprint(model, **settings):
-    """Returns a hash of the weights of a model and of further settings, JSON values."""
+    """Returns a hash of the weights of a model and of further settings, to know its stored outputs again.
+
+    Args:
+        model: a `keras.Model`.
+        **settings: JSON values, what else the outputs depend on.
+
+    Example:
+        key = weights_fingerprint(bert.encoder, layer=-2)
+    """
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, allow_nan=False).encode())
     for weight in model.weights:
         if not weight.path.endswith("seed_generator_state"):
@@ -187,7 +195,7 @@ def weights_fingerprint(model, **settings):
 
 
 def rows_fingerprint(inputs):
-    """Returns a hash of a dict of ragged model inputs."""
+    """Returns a hash of a dict of ragged model inputs, `(rows, length)`, to know their stored outputs again."""
     digest = hashlib.sha256()
     for name in sorted(inputs):
         digest.update(name.encode())

@@ -127,8 +127,19 @@ class Progress:
         return [f"{tqdm.tqdm.format_interval(left)} left", *all_runs]
 
 
-def track(items, what: str, total: int | None = None, show: bool = True):
-    """Yields the items and shows their number and `what` is done, such as "tokenizing", after two seconds."""
+def track(items, what: str, *, total: int | None = None, show: bool = True):
+    """Yields items and shows how many of them are done, after two seconds: on a terminal in one line.
+
+    Args:
+        items: iterable.
+        what: str, what is done, such as "tokenizing".
+        total: int, the number of items. Defaults to their length, if they have one.
+        show: bool, whether to show anything. Defaults to `True`.
+
+    Example:
+        for text in track(texts, "tokenizing"):
+            tokenizer(text)
+    """
     if not show or _TRACKED:
         yield from items
         return
@@ -154,7 +165,12 @@ def track(items, what: str, total: int | None = None, show: bool = True):
 
 @contextlib.contextmanager
 def messages():
-    """Yields a function that shows a message in place of the last one, if the block takes more than two seconds."""
+    """Yields a function that shows a message in place of the last one, if the block takes more than two seconds.
+
+    Example:
+        with messages() as show:
+            keras_bert.pretraining.generate("corpus/*.txt", "data", "vocab.txt", settings, progress=show)
+    """
     last = []
     with contextlib.closing(_Line(lambda _: last, sys.stderr, leave=False, delay=_DELAY)) as line:
 

@@ -88,6 +88,16 @@ class Snapshots:
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
+def newest_step(directory):
+    """Returns the step of the newest snapshot of a run, 0 without one: where the run resumes.
+
+    Args:
+        directory: path of the folder of the run, which has `snapshots/`.
+    """
+    newest = Snapshots(pathlib.Path(directory) / "snapshots", write=False).newest()
+    return 0 if newest is None else newest["step"]
+
+
 def _whole(variables):
     """Returns the names and slices of whole tensors, for TensorFlow's ops."""
     return {"tensor_names": list(variables), "shape_and_slices": [""] * len(variables)}

@@ -130,7 +130,7 @@ def translation(translator, show=True):
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         batches = [order[first : first + _ROWS] for first in range(0, len(order), _ROWS)]
         translations, cut = [""] * len(texts), []
-        for batch in track(batches, f"translating {name}, batches", len(batches), show):
+        for batch in track(batches, f"translating {name}, batches", total=len(batches), show=show):
             outputs = graph(tf.constant([texts[index] for index in batch]))
             cut += [index for index, truncated in zip(batch, outputs["truncated"].numpy(), strict=True) if truncated]
             for index, text in zip(batch, outputs["translation"].numpy(), strict=True):

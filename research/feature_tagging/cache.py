@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from keras_bert.data import Batches
 from keras_bert.files import read_json, replacing, write_json
-from keras_bert.training.evaluation import rows_fingerprint
-from keras_bert.training.progress import track
+from keras_bert.runs import rows_fingerprint, track
 
 
 class FeatureCache:
@@ -90,9 +89,8 @@ class FeatureCache:
 
         array = np.lib.format.open_memmap(path, "w+", self.dtype, (self.tokens, self.width))
         batches = Batches(self._inputs, batch_size=batch_size, shuffle=False)
-        for (inputs, _, _), rows in zip(
-            track(batches.dataset(), "computing features, batches", batches.steps), batches.row_indices(), strict=True
-        ):
+        tracked = track(batches.dataset(), "computing features, batches", total=batches.steps)
+        for (inputs, _, _), rows in zip(tracked, batches.row_indices(), strict=True):
             features = run(inputs).numpy()
             for row, values in zip(rows[rows >= 0], features, strict=False):
                 values = values[: self.lengths[row]]

@@ -5,7 +5,7 @@ import keras
 import keras_bert
 from keras_bert.heads import TokenClassification
 from keras_bert.layers import Dense, Dropout
-from keras_bert.models.encoder import run_encoder
+from keras_bert.models import run_encoder
 from research.recurrent import BiLSTM, EncoderFeatures, WeightedSum
 
 _MOST_LAYERS = 8

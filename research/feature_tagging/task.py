@@ -6,9 +6,9 @@ import logging
 import pathlib
 
 import keras_bert
-from keras_bert.data.bucketing import token_batches
+from keras_bert.data import token_batches
+from keras_bert.runs import weights_fingerprint
 from keras_bert.tasks import TaggingReport, TaggingTask, TaggingTraining
-from keras_bert.training.evaluation import weights_fingerprint
 from research.feature_tagging.cache import FeatureBatches, FeatureCache
 from research.feature_tagging.head import build_bilstm_tagger, split_bilstm_tagger
 
@@ -70,7 +70,7 @@ class FeatureTraining(TaggingTraining):
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         make = functools.partial(FeatureBatches, self._caches["train"], targets, seed=seed)
-        return token_batches(make, batch_size, grouped)
+        return token_batches(make, batch_size, grouped=grouped)
 
     def _tagger(self, bert):
         sizes = {name: value for name, value in vars(self.task.bilstm).items() if name != "feature_dtype"}

@@ -2,7 +2,7 @@
 
 import typing
 
-from keras_bert.checkpoints import locations
+from keras_bert import checkpoints
 from pipelines.arguments import CommandArguments, flag
 from research.rivals.config import explain_names, is_name, named_rival
 
@@ -23,7 +23,7 @@ class NewModels(CommandArguments):
         """Returns options of `load`. Raises if new models and others are mixed, or for one of another kind."""
         flags = {"vocabulary": "vocab", "lowercase": "lowercase", "language_model": "language_model"}
         options = {option: value for option, name in flags.items() if (value := getattr(self, name)) is not None}
-        missing = [model for model in models if not locations.find(model)]
+        missing = [model for model in models if not checkpoints.find(model)]
         new = [model for model in missing if is_name(model)]
         for model in missing:
             if model not in new and (sentence := explain_names(model)):
@@ -35,7 +35,7 @@ class NewModels(CommandArguments):
             raise ValueError(f"--model must be {expected}. Received: --model={wrong[0]}")
         if new:
             if self.language_model:
-                locations.find(self.language_model)
+                checkpoints.find(self.language_model)
             if not (self.vocab or self.language_model):
                 raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
         elif options:

@@ -4,22 +4,19 @@ import dataclasses
 import functools
 import logging
 import os
+import pathlib
 from typing import Any
 
 import keras
 
-from keras_bert import Vocabulary
-from keras_bert.checkpoints import keras_file, locations, tokenizer_files
-from keras_bert.checkpoints.folder import Folder
-from keras_bert.checkpoints.loaded import model_identity
-from keras_bert.metadata import Metadata
-from keras_bert.text.answer_settings import checked_labels
-from keras_bert.text.tokenizer_options import LONGEST_WORD
+from keras_bert import Vocabulary, checkpoints
+from keras_bert.checkpoints import Metadata, model_identity, read_tokenizer
+from keras_bert.files import read_object
 from research.rivals.config import explain_names, named_rival
 from research.rivals.models import build_rival, describe
 
 _LOG = logging.getLogger("keras_bert")
-
+_KERAS_FILE = "model.keras"  # In a folder that `keras_bert.save` wrote.
 _PURPOSES = {
     "bilm": "A bilm serves as `language_model` (--language_model) of a bilstm or a bidaf",
     "bilstm": "A bilstm only classifies texts or pairs of texts",
@@ -101,10 +98,11 @@ class LoadedRival:
         if self.config.kind == "bilm":
             raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")
         if self._answerer is None:
-            from keras_bert.exporting.answerer import Answerer  # Needs TensorFlow, unlike the models.
+            from keras_bert.exporting import Answerer  # Needs TensorFlow, unlike the models.
 
             self._answerer = Answerer(self)
-        return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)
+        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
+        return self._answerer.predict(texts, n_best=n_best, **lengths, **options)
 
 
 def load(
@@ -132,19 +130,20 @@ def load(
         baseline = research.rivals.load("bilstm_H-256", vocabulary="vocab.txt")
         model = baseline.classifier(num_classes=2)
     """
-    path = locations.find(path_or_name)
+    path = checkpoints.find(path_or_name)
     new = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
     if path is None:
         if not named_rival(path_or_name, 1):
-            hint = explain_names(path_or_name) or locations.hint(str(path_or_name))
-            raise ValueError(f"{path_or_name}: no such model{hint}")
+            if names := explain_names(path_or_name):
+                raise ValueError(f"{path_or_name}: no such model{names}")
+            checkpoints.find(pathlib.Path(path_or_name))  # Raises an error with the most similar name.
         return _new(path_or_name, dtype, **new)
     if given := [name for name, value in new.items() if value is not None]:
         raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
-    file = path / keras_file.KERAS_FILE if path.is_dir() else path
+    file = path / _KERAS_FILE if path.is_dir() else path
     if not file.is_file():
         raise FileNotFoundError(
-            f"{path}: expected a folder with {keras_file.KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
+            f"{path}: expected a folder with {_KERAS_FILE}, or a .keras file. keras_bert.load opens a BERT"
         )
     return _open_file(file, dtype)
 
@@ -174,26 +173,44 @@ def _new(name, dtype, vocabulary, lowercase, language_model):
 
 def _open_file(file, dtype):
     """Returns a `LoadedRival` for the model of a `.keras` file, with the metadata in its directory, if any."""
-    model, folder, metadata = keras_file.open_keras(file), Folder(file.parent), Metadata()
+    model, path, metadata = _open_keras(file), file.parent / "config.json", Metadata()
     description = describe(model)
     config = description.config
-    if folder.has("config.json"):
-        path, values = folder / "config.json", folder.config
+    if path.is_file():
+        values = read_object(path)
         if values.get("model_type") != config.to_huggingface()["model_type"]:
             raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
         try:
-            labels = checked_labels(values.get("labels"), description.num_classes)
+            labels = _checked_labels(values.get("labels"), description.num_classes)
             metadata = Metadata.from_json(values.get("keras_bert") or {}).replace(labels=labels)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
-    metadata = tokenizer_files.read(folder, metadata, LONGEST_WORD)
+    metadata = read_tokenizer(file.parent, metadata)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     if policy.name != description.dtype:
         other = build_rival(config, description.num_classes, description.pair, dtype=policy)
         _copy_weights(model, other)
         model = other
     return LoadedRival(str(file), config, metadata, model, dtype=policy)
+
+
+def _open_keras(file):
+    """Returns the model of a `.keras` file."""
+    try:
+        return keras.saving.load_model(file, compile=False)
+    except (ValueError, OSError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{file}: Keras cannot load this file: {reason}") from error
+
+
+def _checked_labels(labels, num_classes):
+    """Returns the labels, different names in the order of the logits; or `None`."""
+    if labels is not None and not (isinstance(labels, list) and len(set(labels)) == len(labels) == num_classes):
+        raise ValueError(
+            f"`labels` must be {num_classes} different names, in the order of the logits. Received: labels={labels}"
+        )
+    return labels
 
 
 def _copy_weights(source, target, omitted=()):

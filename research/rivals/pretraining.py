@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from keras_bert.pretraining import Records
-from keras_bert.runs.pretraining import Objective
+from keras_bert.runs import Objective
 from research.rivals.config import named_rival
 from research.rivals.models import build_rival
 

@@ -4,10 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 import keras_bert
-from keras_bert.tasks import ClassificationTask, QuestionAnsweringTask, Start, TaggingTask
-from keras_bert.tasks.classification import glue
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.tagging import data as tagging
+from keras_bert.tasks import ClassificationTask, QuestionAnsweringTask, Start, TaggingTask, glue
 from research import rivals
 from research.feature_tagging.task import FeatureTaggingTask
 from research.rivals.config import is_name
@@ -86,8 +83,8 @@ def _read_glue(name, recipe, flags):
 
 def _read_squad(name, recipe, flags):
     train, dev = _required("squad", flags)
-    limits = {"max_train_examples": recipe.train_examples, "max_dev_examples": recipe.dev_examples}
-    data = squad.read_all([train], dev, version_2=False, **limits)
+    data = QuestionAnsweringTask.Settings(version_2=False).read(train, dev).first(recipe.train_examples)
+    data = dataclasses.replace(data, dev=data.dev.first(recipe.dev_examples))
     (questions,) = data.train
     texts = [*questions.questions, *(questions.contexts[number] for number in questions.context)]
     return data, _words(texts), questions, data.dev
@@ -95,9 +92,9 @@ def _read_squad(name, recipe, flags):
 
 def _read_entities(name, recipe, flags):
     train, dev = _required("ner", flags)
-    train = tagging.read(train).first(recipe.train_examples)
-    dev = tagging.read(dev, like=train).first(recipe.dev_examples)
-    return tagging.Data(train, dev), sum(map(len, train.words)), train, dev
+    data = TaggingTask.Settings().read(train, dev).first(recipe.train_examples)
+    data = dataclasses.replace(data, dev=data.dev.first(recipe.dev_examples))
+    return data, sum(map(len, data.train.words)), data.train, data.dev
 
 
 def _load(model, **options):

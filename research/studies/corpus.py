@@ -1,10 +1,11 @@
 """The text of a study: its vocabulary and the pre-training data."""
 
 import dataclasses
+import glob
+import pathlib
 
-from keras_bert.corpus import lines
 from keras_bert.pretraining import Settings, count_words, generate, learn_vocabulary
-from keras_bert.training.progress import messages
+from keras_bert.runs import messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,15 +19,23 @@ class Corpus:
 
     def files(self):
         """Returns the paths to train on, and those to evaluate on."""
-        paths = lines.find(self.text)
+        paths = _files(self.text)
         if self.held_out:
-            return paths, lines.find(self.held_out)
+            return paths, _files(self.held_out)
         if len(paths) < 2:
             raise ValueError(
                 f"--data={self.text}: a single file. Expected several files, of which the last one is held out, or "
                 "--eval_data with other text"
             )
         return paths[:-1], paths[-1:]
+
+
+def _files(pattern):
+    """Returns the paths that match a pattern."""
+    paths = [path for path in map(pathlib.Path, sorted(glob.glob(pattern, recursive=True))) if path.is_file()]
+    if not paths:
+        raise FileNotFoundError(f"{pattern}: no file matches")
+    return paths
 
 
 class StudyData:

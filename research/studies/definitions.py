@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_bert.tasks.classification import glue
+from keras_bert.tasks import glue
 
 # What rows are fine-tuned on.
 TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")), "squad", "ner", "ner_features")

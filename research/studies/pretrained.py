@@ -6,10 +6,15 @@ import shutil
 
 from keras_bert.files import file_hash, read_json, read_lines, replacing, write_json
 from keras_bert.pretraining import Masking
-from keras_bert.runs.grid import remove_snapshots
-from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings, open_held_out, open_phases
-from keras_bert.runs.unchanged_inputs import check_unchanged
-from keras_bert.training.run_state import Snapshots
+from keras_bert.runs import (
+    Objective,
+    PretrainingRun,
+    PretrainingSettings,
+    check_unchanged,
+    newest_step,
+    open_held_out,
+    open_phases,
+)
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
 
 _LOG = logging.getLogger("keras_bert")
@@ -47,7 +52,7 @@ class PretrainedModels:
         masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
         masking = None if recipe.causal or recipe.bilm or masking == Masking() else masking
         kind = LanguageModelObjective if recipe.bilm else Objective
-        objective = kind(recipe.next_sentence, recipe.causal, masking)
+        objective = kind(recipe.next_sentence, recipe.causal, masking=masking)
         phases = [{**phase, "batch": batch or phase["batch"]} for phase in self._scale.phases]
         settings = PretrainingSettings(
             phases,
@@ -63,7 +68,8 @@ class PretrainedModels:
         *sources, held_out = [self._data.records(name, recipe.special_tokens) for name in names]
         records = open_phases(phases, sources, objective)
         held_out = open_held_out(held_out, records[0], objective, examples=self._scale.eval_examples)
-        return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
+        options = {"held_out": held_out, "strategy": self._strategy, "report_to": []}
+        return PretrainingRun(settings, records, directory, **options)
 
     def pretrain(self, recipe):
         """Pre-trains a recipe, unless it is finished."""
@@ -80,14 +86,14 @@ class PretrainedModels:
 
         results = run.fit(after_save=keep)
         run.save()
-        remove_snapshots(folder)
+        shutil.rmtree(folder / "snapshots")
         self.check_unchanged(recipe)
         write_json(self._result(recipe), results, measured=True)
 
     def _check_kept(self, folder, kept):
         """Starts again if a model to keep is missing, since the process was killed while it was written."""
-        newest = Snapshots(folder / "snapshots", write=False).newest() if folder.exists() else None
-        lost = [step for step in kept if newest and step <= newest["step"] and not (folder / f"model-{step}").exists()]
+        newest = newest_step(folder)
+        lost = [step for step in kept if step <= newest and not (folder / f"model-{step}").exists()]
         if lost:
             _LOG.warning("%s lacks the model of step %d: its pre-training starts again", folder, lost[0])
             shutil.rmtree(folder)

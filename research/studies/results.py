@@ -4,9 +4,7 @@ import math
 import pathlib
 
 from keras_bert.files import write_json, write_text
-from keras_bert.reports import charts, page
-from keras_bert.reports.environment import environment
-from keras_bert.runs import grid
+from keras_bert.reports import Head, curve_points, environment, line_chart, render
 from research.studies import tables
 
 
@@ -31,9 +29,10 @@ def write_results(runner, output, seconds=0.0):
     settings = {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup}
     for row in definition.rows:
         for score in list(scores.get(row.key, {}).values())[:1]:  # Of the first task.
-            settings[row.title] = grid.setting_text(score["setting"])
-    head = page.Head(definition.title, {"models": models, "pre-training": phases}, environment(seconds), settings)
-    report = page.render(
+            settings[row.title] = ", ".join(f"{name}={value}" for name, value in score["setting"].items())
+    facts = {"models": models, "pre-training": phases}
+    head = Head(definition.title, facts, run=environment(seconds), settings=settings)
+    report = render(
         str(pathlib.Path(__file__).with_name("report.html")),
         head=head,
         heads=heads,
@@ -62,7 +61,7 @@ def _models(runner):
 def _figures(runner, columns, scores):
     """Yields figures of the held-out losses, and of each column over pre-training steps, unless all rows have all."""
     runs = runner.models.curves()
-    losses = {name: charts.curve_points(lines, "evaluation", "mlm_loss") for name, lines in runs.items()}
+    losses = {name: curve_points(lines, "evaluation", "mlm_loss") for name, lines in runs.items()}
     yield _figure("held-out loss of the language model", losses)
     rows = [row for row in runner.definition.rows if row.key in scores]
     for column in columns if any(row.share < 1 for row in rows) else ():
@@ -80,4 +79,4 @@ def _figure(title, points):
     known = [(f"h{number % 8}", name, found) for number, (name, found) in enumerate(points.items()) if found]
     series = [(f"{style} dev", name, found) for style, name, found in known]
     key = [(style, name) for style, name, _ in known]
-    return (charts.lines(series, title, "pre-training steps"), key) if series else None
+    return (line_chart(series, title, "pre-training steps"), key) if series else None

@@ -6,10 +6,7 @@ import math
 import pathlib
 
 from keras_bert.files import as_numbers, difference, file_hash, read_json, write_json
-from keras_bert.runs import grid
-from keras_bert.runs.finetuning import Finetuning, Plan
-from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.pretraining import open_config
+from keras_bert.runs import Finetuning, Hyperparameters, Plan, open_config, seed_statistics
 from research.studies.columns import Heading
 from research.studies.corpus import StudyData
 from research.studies.definitions import TASKS
@@ -17,6 +14,7 @@ from research.studies.pretrained import PretrainedModels
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
+_STATISTICS = ("mean", "deviation", "lowest", "highest")  # Of the scores over the seeds.
 # Settings of `Scale` that pre-trained models depend on.
 _PRETRAINING = ("config", "bilm", "vocab_size", "phases", "learning_rate", "warmup", "eval_examples")
 
@@ -113,11 +111,11 @@ class StudyRunner:
             if not finetuning.grid_runs.results:
                 raise
             _LOG.warning("%s", error)
-        asked = grid.settings(**choices)  # The folder may have runs with other settings.
-        results = [result for result in finetuning.grid_runs.results if result["setting"] in asked]
+        # The folder may have runs with other settings.
+        results = [result for result in finetuning.grid_runs.results if result["setting"] in finetuning.settings]
         for result in results:
             result["scores"].setdefault(column.metric, math.nan)  # A run that diverged has only the task's metric.
-        best = grid.seed_statistics(results, column.metric)[0]
+        best = seed_statistics(results, column.metric)[0]
         facts = {
             "asked": self._asked(row, column),
             "heading": column.heading(),
@@ -140,7 +138,7 @@ class StudyRunner:
 
     def runs(self, row, column):
         """Returns the number of runs of a row and a task."""
-        return len(grid.settings(**self._choices(row, column)))
+        return math.prod(map(len, self._choices(row, column).values()))
 
     def _choices(self, row, column):
         """Returns the grid of a row and a task."""
@@ -195,7 +193,7 @@ class StudyRunner:
 def _read_scores(path):
     """Returns the scores of a row and a task; of runs that diverged they are NaN, which JSON does not have."""
     scores = read_json(path)
-    statistics = {name: scores[name] for name in grid.STATISTICS if name in scores}
+    statistics = {name: scores[name] for name in _STATISTICS if name in scores}
     return {**scores, **as_numbers(statistics)}
 
 

@@ -133,7 +133,7 @@ def test_token_budget():
 def test_batches_of_as_many_tokens():
     """Half of the rows have 5 tokens, half 20: batches of 8 rows have 100 tokens on average, 5 or 20 rows."""
     for grouped, expected in ((True, {(20, 5), (5, 20)}), (False, {(8, 20)})):
-        batches = token_batches(functools.partial(Batches, ragged([5, 20] * 100)), 8, grouped)
+        batches = token_batches(functools.partial(Batches, ragged([5, 20] * 100)), 8, grouped=grouped)
         assert {tuple(part.shape) for part, _, _ in arrays(batches.dataset())} == expected
         assert batches.steps == 25
     # One long row gets a batch of its own, and does not change the others much.

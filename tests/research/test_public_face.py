@@ -1,69 +1,75 @@
-"""Research is a guest: it imports what any user can import, besides the names in a list, which only gets shorter."""
+"""Research is a guest: it imports what any user can import, and nothing else, of the package and of its commands."""
 
 import ast
+import importlib
 
-import keras_bert
+import pytest
+
+import pipelines
+from pipelines.__main__ import commands
 from tests.documents import ROOT
+from tests.test_face import public_names
 
-MODULES = ("data", "heads", "layers", "losses", "models", "pretraining", "search", "serving", "tasks", "translation")
-PUBLIC = {f"keras_bert.{name}" for name in keras_bert.__all__}
-PUBLIC |= {f"keras_bert.{module}.{name}" for module in MODULES for name in getattr(keras_bert, module).__all__}
-PRIVATE = {
-    "keras_bert.data.squad": "checked_object field",
-    "keras_bert.exporting.answerer": "Answerer",
-    "keras_bert.checkpoints.loaded": "model_identity",
-    "keras_bert.checkpoints.folder": "Folder",
-    "keras_bert.checkpoints": "keras_file locations tokenizer_files",
-    "keras_bert.corpus": "lines",
-    "keras_bert.data.bucketing": "token_batches",
-    "keras_bert.data": "sources",
-    "keras_bert.runs.finetuning": "Finetuning Plan",
-    "keras_bert.runs": "grid",
-    "keras_bert.runs.grid": "remove_snapshots",
-    "keras_bert.runs.hyperparameters": "Hyperparameters",
-    "keras_bert.runs.pretraining": "Objective PretrainingRun PretrainingSettings open_config open_held_out open_phases",
-    "keras_bert.runs.unchanged_inputs": "check_unchanged",
-    "keras_bert.files": "as_numbers difference file_hash json_text read_json read_lines replacing write_json"
-    " write_text",
-    "keras_bert.metadata": "Metadata",
-    "keras_bert.models.encoder": "run_encoder",
-    "keras_bert.reports": "charts page",
-    "keras_bert.reports.environment": "environment",
-    "keras_bert.tasks.classification": "glue",
-    "keras_bert.tasks.classification.leaderboard": "table",
-    "keras_bert.tasks.questions": "data",
-    "keras_bert.tasks.tagging": "data",
-    "keras_bert.text.answer_settings": "checked_labels",
-    "keras_bert.text.tokenizer_options": "LONGEST_WORD",
-    "keras_bert.training.evaluation": "rows_fingerprint weights_fingerprint",
-    "keras_bert.training.progress": "messages track",
-    "keras_bert.training.run_state": "Snapshots",
-    "pipelines.arguments": "CommandArguments flag",
-    "pipelines": "command common_flags run_glue run_pretraining run_squad run_tagging",
-    "pipelines.run_glue": "check main",
-    "pipelines.run_pretraining": "main",
-    "pipelines.run_squad": "check main",
-    "pipelines.run_tagging": "main",
+PUBLIC = {f"keras_bert.{name}" for name in public_names()}
+PUBLIC |= {f"pipelines.{module}" for module in (*pipelines.__all__, *commands())}
+PUBLIC |= {
+    f"pipelines.{module}.{name}"
+    for module in pipelines.__all__
+    for name in importlib.import_module(f"pipelines.{module}").__all__
 }
-PRIVATE = {f"{module}.{name}" for module, names in PRIVATE.items() for name in names.split()}
+PUBLIC |= {f"pipelines.{command}.{name}" for command in commands() for name in ("Arguments", "check", "main")}
+PUBLIC_MODULES = {name.rpartition(".")[0] for name in PUBLIC} - {"keras_bert", "pipelines"}
 
 
-def imported():
-    """Returns the names that research imports from the package and its commands, also as attributes of `keras_bert`."""
-    found = set()
-    for path in (ROOT / "research").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                found |= {f"{node.module}.{name.name}" for name in node.names}
-            elif isinstance(node, ast.Import):
-                found |= {name.name for name in node.names if "." in name.name}
-            elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("keras_bert."):
-                module, _, name = ast.unparse(node).removeprefix("keras_bert.").partition(".")
-                found.add(f"keras_bert.{module}.{name}" if name and module in MODULES else f"keras_bert.{module}")
-    return {name for name in found if name.startswith(("keras_bert.", "pipelines."))}
+def used(source):
+    """Returns the names of the package that a file imports, and those that it takes from imported modules."""
+    tree, names, modules = ast.parse(source), set(), {"keras_bert": "keras_bert"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found = {part.asname or part.name: f"{node.module}.{part.name}" for part in node.names}
+            names |= set(found.values())
+            modules |= {name: place for name, place in found.items() if place in PUBLIC_MODULES}
+        elif isinstance(node, ast.Import):
+            names |= {part.name for part in node.names if "." in part.name}
+    for node in ast.walk(tree):
+        first, *parts = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else [""]
+        place = modules.get(first)
+        while parts and place in {"keras_bert", *PUBLIC_MODULES}:
+            place = f"{place}.{parts.pop(0)}"
+            names.add(place)
+    return {name for name in names if name.startswith(("keras_bert.", "pipelines."))}
 
 
-def test_research_imports_the_public_face():
-    found = imported() - PUBLIC
-    assert sorted(found - PRIVATE) == [], "not public: use a public name, or make this one public"
-    assert sorted(PRIVATE - found) == [], "no longer imported: remove it from `PRIVATE`"
+def private(source):
+    return sorted(used(source) - PUBLIC)
+
+
+@pytest.mark.parametrize("path", (ROOT / "research").rglob("*.py"), ids=lambda path: path.stem)
+def test_research_uses_public_names_alone(path):
+    assert private(path.read_text(encoding="utf-8")) == [], "use a public name, or make this one public"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import keras_bert\nkeras_bert.tasks.Start('bert')\nkeras_bert.tasks.glue.TASKS", []),
+        ("import keras_bert.bert", ["keras_bert.bert"]),
+        ("import keras_bert\nkeras_bert.bert.load('bert')", ["keras_bert.bert"]),
+        ("import keras_bert\nkeras_bert.tasks.base", ["keras_bert.tasks.base"]),
+        ("from keras_bert.runs import grid", ["keras_bert.runs.grid"]),
+        ("from keras_bert.tasks import glue\nglue.read_tfds", ["keras_bert.tasks.glue.read_tfds"]),
+        ("from pipelines import run_glue\nrun_glue._GLUE", ["pipelines.run_glue._GLUE"]),
+        ("from pipelines import early_checks", ["pipelines.early_checks"]),
+        ("from pipelines.command import run, show_messages", ["pipelines.command.show_messages"]),
+    ],
+)
+def test_only_private_names_are_found(source, names):
+    assert private(source) == names
+
+
+def test_the_guide_names_what_commands_of_ones_own_use():
+    page = (ROOT / "docs" / "guides" / "commands.md").read_text(encoding="utf-8")
+    section = page.partition("## A command of your own")[2].partition("\n## ")[0]
+    for module in pipelines.__all__:
+        for name in importlib.import_module(f"pipelines.{module}").__all__:
+            assert f"`{module}.{name}`" in section

@@ -67,9 +67,9 @@ def start(folder):
         settings = PretrainingSettings(phases, objective, **{**options, **changes})
         sources = [f"{folder}/{length}.tfrecord" for length in dict.fromkeys(phase["length"] for phase in phases)]
         vocabulary = folder / "vocab.txt"
-        records = pretraining.open_phases(phases, sources, objective, vocabulary, pack=settings.pack)
-        held_out = pretraining.open_held_out(sources[0], records[0], objective, vocabulary, 21)
-        return PretrainingRun(settings, records, folder / name, held_out, report_to=())
+        records = pretraining.open_phases(phases, sources, objective, vocabulary=vocabulary, pack=settings.pack)
+        held_out = pretraining.open_held_out(sources[0], records[0], objective, vocabulary=vocabulary, examples=21)
+        return PretrainingRun(settings, records, folder / name, held_out=held_out, report_to=())
 
     return started
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
 
-from keras_bert.reports.environment import command, duration, environment
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.page import NOTHING, Head, Headline, short_name
+from keras_bert.reports.provenance import command, duration, environment
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
 from keras_bert.tasks.classification.multi_label_task import judge_sets
@@ -240,7 +240,9 @@ def test_head(write, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-bert run_glue", "--model=my model"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     settings = {"warmup": 0.1, "dev": {"x": 96, "y": [1, 2]}, "test": {}, "best": True}
-    page = write(head=Head("a", {"truncated": "none"}, environment(187), settings, ["Warning: no better."]))
+    page = write(
+        head=Head("a", {"truncated": "none"}, run=environment(187), settings=settings, warnings=["Warning: no better."])
+    )
     first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
     assert (first, settings[::2]) == (["truncated", "none"], ["warmup", "dev", "test", "best"])
     assert settings[1::2] == ["0.1", "x: 96, y: 1; 2", "none", "yes"]
@@ -414,7 +416,7 @@ TEXTS = ["<script>alert('x')</script> & \"quotes\"", "w" * 5000, "\u0645\u0631 <
 def test_text_is_escaped_and_truncated(write):
     dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
     texts = {"<i>name": "x\" onclick='y"}
-    head = Head(TEXTS[0], texts, {"command": "--a=<i> '"}, texts, [TEXTS[0]])
+    head = Head(TEXTS[0], texts, run={"command": "--a=<i> '"}, settings=texts, warnings=[TEXTS[0]])
     page = write(head=head, labels=["<script>no", '" onload="x'], dev=dev, run_curves={TEXTS[0]: curve()})
     assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
     assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]

@@ -20,6 +20,7 @@ from keras_bert.tasks.classification.data import Data, Examples, Task
 from keras_bert.tasks.classification.predictions import predict
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 
+__all__ = ["TASKS", "GlueTask", "read_all"]  # The public ones.
 _SOURCE = "https://dl.fbaipublicfiles.com"  # From where TensorFlow Datasets download GLUE.
 _ANSWER_S = 10  # Seconds in which it must answer.
 _BY_HAND = "Download the official files and pass their folder as `data_dir`"
@@ -117,12 +118,21 @@ _TASKS = (
 TASKS = {task.name: task for task in _TASKS}
 
 
-def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
-    """Reads the `Data` of a GLUE task. MNLI includes the mismatched genres and the diagnostics.
+def read_all(task, data_dir=None, *, skip_bad_rows=0, diagnostics=None):
+    """Reads the data of a GLUE task. MNLI includes the mismatched genres and the diagnostics.
 
-    Files are the official ones of `data_dir`, by default those of TensorFlow Datasets; missing test files are logged.
-    At most `skip_bad_rows` rows with a wrong number of columns are skipped per file. `diagnostics` is the path of
-    `diagnostic-full.tsv`, an additional dev set of MNLI.
+    Args:
+        task: a `GlueTask`, one of `TASKS`.
+        data_dir: path of the folder of the official files, of which missing test files are logged. Defaults to those of
+            TensorFlow Datasets.
+        skip_bad_rows: int, the most rows with a wrong number of columns to skip per file. Defaults to 0.
+        diagnostics: path of `diagnostic-full.tsv`, an additional dev set of MNLI. Defaults to `None`.
+
+    Returns:
+        Data for a `ClassificationTask`, with `train`, and dicts `dev` and `test` by name of the data set.
+
+    Example:
+        data = read_all(TASKS["mrpc"], "glue_data")
     """
     tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
 

@@ -11,6 +11,7 @@ from keras_bert.data.text_files import split_tabs
 from keras_bert.files import replacing, write_text
 from keras_bert.tasks.classification.glue import TASKS
 
+__all__ = ["averages", "table"]  # The public ones.
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"
 _COLUMNS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax")

@@ -42,7 +42,7 @@ class TaggingTraining(Training):
 
     # Differs from BERT: batches have equal numbers of tokens instead of sentences.
     def batches(self, inputs, targets, batch_size, seed, grouped):
-        return token_batches(functools.partial(Batches, inputs, targets, seed=seed), batch_size, grouped)
+        return token_batches(functools.partial(Batches, inputs, targets, seed=seed), batch_size, grouped=grouped)
 
 
 class TaggingReport(Report):

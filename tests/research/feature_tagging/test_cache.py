@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.training.evaluation import weights_fingerprint
+from keras_bert.runs import weights_fingerprint
 from research.feature_tagging.cache import FeatureBatches, FeatureCache
 
 LENGTHS = [4, 1, 7, 3, 7]

@@ -14,7 +14,12 @@ from keras_bert.version import __version__
 
 
 def environment(seconds: float, replicas: int = 1):
-    """Returns a dict of texts; `seconds` is the duration of all runs, 0 if unknown."""
+    """Returns date, machine, versions and command of this process as a dict of texts, for the `Head` of a report.
+
+    Args:
+        seconds: float, the duration of all runs, 0 if unknown.
+        replicas: int, the number of replicas that the runs were distributed over. Defaults to 1.
+    """
     now = datetime.datetime.now().astimezone()
     facts = {
         "date": f"{now:%Y-%m-%d %H:%M %Z}",

@@ -1,0 +1,16 @@
+from keras_bert.runs.finetuning import Finetuning as Finetuning
+from keras_bert.runs.finetuning import Plan as Plan
+from keras_bert.runs.grid import seed_statistics as seed_statistics
+from keras_bert.runs.hyperparameters import Hyperparameters as Hyperparameters
+from keras_bert.runs.pretraining import Objective as Objective
+from keras_bert.runs.pretraining import PretrainingRun as PretrainingRun
+from keras_bert.runs.pretraining import PretrainingSettings as PretrainingSettings
+from keras_bert.runs.pretraining import open_config as open_config
+from keras_bert.runs.pretraining import open_held_out as open_held_out
+from keras_bert.runs.pretraining import open_phases as open_phases
+from keras_bert.runs.unchanged_inputs import check_unchanged as check_unchanged
+from keras_bert.training.evaluation import rows_fingerprint as rows_fingerprint
+from keras_bert.training.evaluation import weights_fingerprint as weights_fingerprint
+from keras_bert.training.progress import messages as messages
+from keras_bert.training.progress import track as track
+from keras_bert.training.run_state import newest_step as newest_step
