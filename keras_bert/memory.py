@@ -86,7 +86,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(batch_size=None, length=None, parameters=None):
+def explain_out_of_memory(*, batch_size=None, length=None, parameters=None):
     """Turns an out-of-memory error of any backend into a `MemoryError` with a one-line message.
 
     Args:

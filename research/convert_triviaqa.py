@@ -171,7 +171,7 @@ def _collect(path, sources, documents, counts):
                 counts.dropped["unnamed"] += 1
             else:
                 filename = _filename(place, page)
-                title = str(page.get("Title") or filename)
+                title = _encodable(str(page.get("Title") or filename))
                 _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
                 if f"{name}--{filename}" in questions:
                     counts.dropped["repeated"] += 1
@@ -185,7 +185,12 @@ def _field(place, entry, name, kind, default=None):
     if not isinstance(value, kind):
         expected = {str: "a string", list: "a list", dict: "an object"}[kind]
         raise ValueError(f"{place}: `{name}` must be {expected}. Received: {value!r:.80}")
-    return value
+    return _encodable(value) if kind is str else value
+
+
+def _encodable(text):
+    """Replaces characters that UTF-8 cannot encode, such as lone surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _aliases(place, entry):

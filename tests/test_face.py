@@ -75,6 +75,11 @@ RECORDS = {
     "losses.Loss",
     "models.Family",
     "serving.RequestError",
+    "tasks.Findings",
+    "tasks.Split",
+    "tasks.Stage",
+    "tasks.Start",
+    "tasks.glue.GlueTask",
     "translation.TransformerConfig",
 }
 

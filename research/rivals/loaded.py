@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import logging
 import os
-import pathlib
 from typing import Any
 
 import keras
@@ -134,9 +133,7 @@ def load(
     new = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
     if path is None:
         if not named_rival(path_or_name, 1):
-            if names := explain_names(path_or_name):
-                raise ValueError(f"{path_or_name}: no such model{names}")
-            checkpoints.find(pathlib.Path(path_or_name))  # Raises an error with the most similar name.
+            raise ValueError(f"{path_or_name}: no such model{explain_names(path_or_name)}")
         return _new(path_or_name, dtype, **new)
     if given := [name for name, value in new.items() if value is not None]:
         raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")

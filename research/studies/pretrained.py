@@ -93,7 +93,7 @@ class PretrainedModels:
     def _check_kept(self, folder, kept):
         """Starts again if a model to keep is missing, since the process was killed while it was written."""
         newest = newest_step(folder)
-        lost = [step for step in kept if step <= newest and not (folder / f"model-{step}").exists()]
+        lost = [step for step in kept if newest and step <= newest and not (folder / f"model-{step}").exists()]
         if lost:
             _LOG.warning("%s lacks the model of step %d: its pre-training starts again", folder, lost[0])
             shutil.rmtree(folder)

@@ -2,11 +2,13 @@
 
 import ast
 import importlib
+import re
 
 import pytest
 
 import pipelines
 from pipelines.__main__ import commands
+from tests import documents
 from tests.documents import ROOT
 from tests.test_face import public_names
 
@@ -32,7 +34,8 @@ def used(source):
         elif isinstance(node, ast.Import):
             names |= {part.name for part in node.names if "." in part.name}
     for node in ast.walk(tree):
-        first, *parts = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else [""]
+        text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        first, *parts = text.split(".") if re.fullmatch(r"[\w.]+", text) else [""]
         place = modules.get(first)
         while parts and place in {"keras_bert", *PUBLIC_MODULES}:
             place = f"{place}.{parts.pop(0)}"
@@ -44,7 +47,7 @@ def private(source):
     return sorted(used(source) - PUBLIC)
 
 
-@pytest.mark.parametrize("path", (ROOT / "research").rglob("*.py"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "research").rglob("*.py")), ids=documents.name)
 def test_research_uses_public_names_alone(path):
     assert private(path.read_text(encoding="utf-8")) == [], "use a public name, or make this one public"
 
