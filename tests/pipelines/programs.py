@@ -156,7 +156,7 @@ def signatures_into(found):
     """Returns a replacement for `export` that only builds the signatures, which run in Python, into a dict."""
     from keras_bert.exporting.export import build_signatures
 
-    unused = ("example", "score_range", "columns", "precision", "calibration", "overwrite", "add_signatures")
+    unused = ("example", "score_range", "columns", "task", "precision", "calibration", "overwrite", "add_signatures")
 
     def build(model, preprocessor, directory, **options):
         options = {name: value for name, value in options.items() if name not in unused}
