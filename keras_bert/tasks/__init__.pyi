@@ -1,5 +1,4 @@
 from keras_bert.reports.judged import Judged as Judged
-from keras_bert.tasks.base import Split as Split
 from keras_bert.tasks.base import Start as Start
 from keras_bert.tasks.base import Task as Task
 from keras_bert.tasks.classification import glue as glue
@@ -29,6 +28,7 @@ from keras_bert.tasks.reporting import Findings as Findings
 from keras_bert.tasks.reporting import Report as Report
 from keras_bert.tasks.rows import RowFormat as RowFormat
 from keras_bert.tasks.settings import setting as setting
+from keras_bert.tasks.stages import Split as Split
 from keras_bert.tasks.stages import Stage as Stage
 from keras_bert.tasks.stages import Training as Training
 from keras_bert.tasks.summary import Summary as Summary

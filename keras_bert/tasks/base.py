@@ -7,8 +7,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from keras_bert.data.bucketing import Batches
-from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
 from keras_bert.tasks.reporting import Report
@@ -18,31 +16,6 @@ from keras_bert.training.loss_names import total
 
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
 _FEWEST = 10  # Values of the loss, below which nothing is said.
-
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """The rows of a file, as they were read and as a model takes them."""
-
-    name: str  # The key of the kept outputs and of scores.
-    examples: Any  # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
-    inputs: Any  # Dict of ragged model inputs, compact ones where tokens are many, see `data/token_rows.py`.
-    targets: Any  # What the loss of the task takes.
-    batch_size: int = 64  # Rows to evaluate at a time.
-
-    @functools.cached_property
-    def batches(self):
-        """`Batches` to evaluate on."""
-        return Batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
-
-    @property
-    def lengths(self):
-        """The number of tokens of each row."""
-        return sequence_lengths(self.inputs["token_ids"])
-
-    def pair(self):
-        """Returns inputs and targets."""
-        return self.inputs, self.targets
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a task trains: stages, each with its model, its loss and its batches."""
+"""What a task trains: splits of its rows as models take them, and stages, each with model, loss and batches."""
 
 import abc
 import dataclasses
@@ -8,12 +8,38 @@ from typing import Any
 
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
+from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.registry import describe, head_named
 
 _NEW_MODEL_RATE = 1e-3
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
 # measurements see benchmarks/README.md.
 _RATE_FACTORS = {256: 10, 512: 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The rows of a file, as they were read and as a model takes them."""
+
+    name: str  # The key of the kept outputs and of scores.
+    examples: Any  # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
+    inputs: Any  # Dict of ragged model inputs, compact ones where tokens are many, see `data/token_rows.py`.
+    targets: Any  # What the loss of the task takes.
+    batch_size: int = 64  # Rows to evaluate at a time.
+
+    @functools.cached_property
+    def batches(self):
+        """`Batches` to evaluate on."""
+        return Batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
+
+    @property
+    def lengths(self):
+        """The number of tokens of each row."""
+        return sequence_lengths(self.inputs["token_ids"])
+
+    def pair(self):
+        """Returns inputs and targets."""
+        return self.inputs, self.targets
 
 
 @dataclasses.dataclass(frozen=True)

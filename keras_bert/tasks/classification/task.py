@@ -14,7 +14,7 @@ from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Split, Task
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
@@ -29,7 +29,7 @@ from keras_bert.tasks.classification.predictions import (
 )
 from keras_bert.tasks.classification.rows import NumberRows, TextRows
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
-from keras_bert.tasks.stages import Training
+from keras_bert.tasks.stages import Split, Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
 

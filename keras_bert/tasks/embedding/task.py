@@ -15,12 +15,12 @@ from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Split, Task
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
 from keras_bert.tasks.embedding.rows import EmbeddingRows
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
-from keras_bert.tasks.stages import Training
+from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss

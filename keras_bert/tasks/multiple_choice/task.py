@@ -15,14 +15,14 @@ from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import share_bar
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Split, Task
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.multiple_choice.data import ChoiceSettings
 from keras_bert.tasks.multiple_choice.rows import ChoiceRows
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
-from keras_bert.tasks.stages import Training
+from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.text.packing import unpadded
 from keras_bert.training.losses import classification_loss

@@ -12,7 +12,7 @@ from keras_bert.data.bucketing import Batches
 from keras_bert.heads.question_answering import QuestionAnswering
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Split, Task
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import metrics, predictions
 from keras_bert.tasks.questions.data import QuestionSettings
@@ -20,7 +20,7 @@ from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.tasks.questions.report import judge_answers
 from keras_bert.tasks.questions.rows import QuestionRows
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
-from keras_bert.tasks.stages import Training
+from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced

@@ -13,11 +13,11 @@ from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Split, Task
+from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
-from keras_bert.tasks.stages import Training
+from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.tasks.tagging import features, metrics, schemes
 from keras_bert.tasks.tagging.data import TaggingSettings
