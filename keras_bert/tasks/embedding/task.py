@@ -16,8 +16,7 @@ from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
-from keras_bert.tasks.embedding.data import EmbeddingSettings, loss_name
-from keras_bert.tasks.embedding.rows import EmbeddingRows
+from keras_bert.tasks.embedding.data import EmbeddingRows, EmbeddingSettings, loss_name
 from keras_bert.tasks.logits import finite
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training

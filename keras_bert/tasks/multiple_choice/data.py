@@ -1,9 +1,10 @@
-"""Questions with choices to train and evaluate on, in the layouts of `data.choices`, and their settings."""
+"""Questions with choices to train and evaluate on, rows in the layouts of `data.choices`, and their settings."""
 
 import dataclasses
 
-from keras_bert.data.choices import ChoiceExamples, key_names, read, tell_aside
+from keras_bert.data.choices import COLUMNS, INDEX, TARGETS, ChoiceExamples, key_names, read, tell_aside
 from keras_bert.data.sources import TaskData, source
+from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.settings import setting
 
 
@@ -54,6 +55,22 @@ class Data(TaskData):
         """The labels of all choices, in the style of the training data: letters, or numbers from 0 or 1."""
         width = max(len(row) for part in self.parts.values() for row in part.choices)
         return key_names(self.train.first_key, width)
+
+
+class ChoiceRows(RowFormat):
+    """Rows with a text and choices, in one of several layouts."""
+
+    expects = "dicts with text and choices, with the index of the right choice"
+    columns = COLUMNS
+    target_columns = TARGETS
+
+    def row(self, place, text, target):
+        if not self.recognizes(text, None):
+            raise ValueError(f"{place} must be a dict with `text` and `choices`. Received: {text!r:.100}")
+        choices = text.get("choices")
+        if isinstance(target, str) and isinstance(choices, list) and target in choices:
+            target = choices.index(target)
+        return {**self.without_targets(text), INDEX: target}
 
 
 def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=None):

@@ -19,8 +19,7 @@ from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.classification.predictions import with_columns
 from keras_bert.tasks.logits import finite, softmax
-from keras_bert.tasks.multiple_choice.data import ChoiceSettings
-from keras_bert.tasks.multiple_choice.rows import ChoiceRows
+from keras_bert.tasks.multiple_choice.data import ChoiceRows, ChoiceSettings
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary

@@ -1,10 +1,12 @@
-"""Questions about contexts to train and evaluate on, in the layouts of `data.squad`, and their settings."""
+"""Questions about contexts to train and evaluate on, as rows or in the layouts of `data.squad`; their settings."""
 
 import dataclasses
 
 from keras_bert.data.sources import Source
 from keras_bert.data.splits import split_numbers
-from keras_bert.data.squad import Questions, read
+from keras_bert.data.squad import ANSWERS, START, Questions, read
+from keras_bert.tasks.questions import metrics
+from keras_bert.tasks.rows import Labelled, RowFormat
 from keras_bert.tasks.settings import setting
 
 
@@ -55,6 +57,42 @@ class Data:
         """Returns the same data whose dev is what is trained on."""
         files = {**self.files, "dev": self.files["train"][-1]}
         return dataclasses.replace(self, dev=self.train[-1], files=files)
+
+
+class QuestionRows(RowFormat):
+    """Rows with `question`, `context` and `answers`."""
+
+    expects = "dicts with question and context, with answers"
+    columns = ({"question", "context"},)
+    target_columns = ANSWERS
+
+    def row(self, place, text, target):
+        if not self.recognizes(text, None):
+            raise ValueError(f"{place} must be a dict with `question` and `context`. Received: {text!r:.100}")
+        return self.with_target(text, target)
+
+    def with_named_target(self, row, column):
+        if column not in self.target_columns and any(name in row for name in self.target_columns):
+            row = {name: value for name, value in row.items() if name != START}  # Where the other answer is.
+        return super().with_named_target(row, column)
+
+    def read(self, train, dev, settings, labels=None, name=None):
+        return read_all([train], dev)
+
+    def labelled(self, name, directory, facts, path, *, settings=None, **options):
+        questions = read(path)
+        contexts = [questions.contexts[index] for index in questions.context]
+
+        def score(texts):
+            answers = dict(zip(questions.ids, texts, strict=True))
+            scores = metrics.score(questions, answers)
+            return {metric: scores[metric] for metric in ("f1", "exact" if questions.version_2 else "exact_match")}
+
+        def predictions(outputs):
+            return [text.decode() for text in outputs["answer"]]
+
+        inputs = {"question": questions.questions, "context": contexts}
+        return Labelled(inputs, predictions, score)
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):

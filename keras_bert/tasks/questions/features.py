@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_bert.data.token_rows import compact_parts, take
-from keras_bert.tasks.questions.contexts import Contexts
 from keras_bert.text import packing
 from keras_bert.text.spans import span_probabilities
 from keras_bert.text.viewed_texts import ViewedTexts, tokenized
@@ -14,6 +13,48 @@ from keras_bert.text.views import SlidingWindows
 _WINDOWS = 2048  # Windows to predict, or to search for answers, at a time.
 _NO_TOKEN = -1
 _NO_ANSWER = 0  # The position of `[CLS]`.
+
+
+class _TokenSpan(NamedTuple):
+    """The smallest span of tokens that covers some bytes of a context."""
+
+    first: int  # Token, counted from the start of the context.
+    last: int
+    is_exact: bool  # Whether it covers no other bytes.
+
+
+class _Contexts:
+    """The tokens of contexts, a list of strings, each of which is tokenized once.
+
+    `ids` are ragged token ids `(contexts, tokens)`. Spans of bytes are the first one and the last + 1.
+    """
+
+    def __init__(self, texts, tokenizer):
+        self.ids, starts, ends = tokenized(tokenizer.with_offsets, texts)
+        self._bytes = [text.encode() for text in texts]
+        self._splits = self.ids.row_splits.numpy()
+        self._first_byte = starts.values.numpy()
+        self._last_byte = ends.values.numpy()
+
+    def tokens(self, context, begin, end):
+        """Returns the `_TokenSpan` of bytes of a context, `None` if they have no token."""
+        here = slice(self._splits[context], self._splits[context + 1])
+        starts = self._first_byte[here]
+        ends = self._last_byte[here]
+        first = int(np.searchsorted(ends, begin, "right"))
+        last = int(np.searchsorted(starts, end)) - 1
+        if first > last:
+            return None
+        return _TokenSpan(first, last, is_exact=(starts[first], ends[last]) == (begin, end))
+
+    def bytes(self, context, first, last):
+        """Returns the bytes of a context that tokens from `first` to `last` cover."""
+        before = int(self._splits[context])
+        return int(self._first_byte[before + first]), int(self._last_byte[before + last])
+
+    def text(self, context, begin, end):
+        """Returns bytes of a context as a string."""
+        return self._bytes[context][begin:end].decode("utf-8")
 
 
 class QuestionWindows:
@@ -33,7 +74,7 @@ class QuestionWindows:
     def __init__(self, questions, preprocessor, stride: int = 128, max_question_length: int = 64):
         self.questions = questions
         tokenizer = preprocessor.tokenizer
-        self._contexts = Contexts(questions.contexts, tokenizer)
+        self._contexts = _Contexts(questions.contexts, tokenizer)
         (asked,) = tokenized(lambda texts: [tokenizer(texts)], questions.questions)
         # Not the rule for pairs: as in Google's program, only the question is truncated, the context is split.
         most = min(max_question_length, preprocessor.room(pair=True) // 2)
@@ -67,7 +108,7 @@ class QuestionWindows:
                 self.unmapped.append(name)
 
     def _first_mapped(self, row):
-        """Returns the `TokenSpan` of the first answer to a question that maps to tokens, or `None`."""
+        """Returns the `_TokenSpan` of the first answer to a question that maps to tokens, or `None`."""
         context = self.questions.context[row]
         for begin, end in self.questions.spans[row]:
             tokens = self._contexts.tokens(context, begin, end)

@@ -20,10 +20,9 @@ from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.tasks.tagging import features, metrics, schemes
-from keras_bert.tasks.tagging.data import TaggingSettings
+from keras_bert.tasks.tagging.data import TaggingRows, TaggingSettings
 from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
-from keras_bert.tasks.tagging.rows import TaggingRows
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
