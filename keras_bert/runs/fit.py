@@ -259,7 +259,7 @@ def _of_rows(rows, targets, task, validation, split, seed):
         if dev is None or (own is None and targets is not None):
             kind = type(validation).__name__
             raise ValueError(f"`validation` must have rows with targets, like `texts`. Received: {kind}")
-        dev = _with_targets(task, "validation", dev, own)
+        dev = list(_with_targets(task, "validation", dev, own))  # Held out, even if it is the list to train on.
     elif split is not None:
         (train, _), (dev, _) = _split(train, None, split, seed)
     source = Memory("texts", train)

@@ -73,6 +73,12 @@ def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):
         assert found["accuracy"] == pytest.approx(100 * scores["accuracy"])
 
 
+def test_rows_that_are_their_own_validation(checkpoint):
+    bert = keras_bert.load(checkpoint).fit(ROWS, validation=ROWS, **OPTIONS)
+    (line,) = bert.results["history"]
+    assert line["val_accuracy"] == bert.evaluate(ROWS, verbose=False)["accuracy"]
+
+
 def test_what_is_no_conversation(bert, checkpoint):
     with pytest.raises(ValueError, match=r"texts\[1\]: `turns` must be a list of strings. Received: \[\]"):
         bert.predict([turns(ROWS)[0], {"turns": []}])

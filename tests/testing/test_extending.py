@@ -107,3 +107,13 @@ def test_a_task_with_a_head_of_its_own():
         only = [*promised(TaskChecks, "topics"), "labelled"]
         checked = check_task(module.TopicTask, texts, topics, settings={"sequence_length": 8}, only=only)
     assert {"epochs", "results", "report", "model_card", "labelled"} <= set(checked.promises)
+
+
+def test_a_task_whose_rows_have_their_targets():
+    rows = []
+    for number, word in enumerate("abcdefgh"):
+        rows.append({"turns": [f"i {word}", f"{word} j k"], "intent": ("lost", "found")[number % 2]})
+    with registered("intents_task") as module:
+        only = [*promised(TaskChecks, "intents"), "labelled"]
+        checked = check_task(module.Intents, rows, settings={"sequence_length": 12}, only=only)
+    assert {"recognized", "epochs", "labelled", "folds", "resume"} <= set(checked.promises)
