@@ -11,7 +11,7 @@ from keras_bert.text.spans import best_spans
 from keras_bert.text.views import max_context
 
 _TEXTS = 512  # Texts to tokenize at a time.
-_PACKED = 2048  # Views to pack at a time.
+_PACKED = 4096  # Views to pack at a time; each time costs as much as some thousand views.
 _ROWS = 32  # Views per model call; more would only need more memory.
 
 
