@@ -3,6 +3,7 @@
 A new format is a file with the functions `fits` and `read`, and its line in `FORMATS`.
 """
 
+import logging
 import os
 
 from keras_bert import other_models
@@ -20,10 +21,12 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.folder import CONFIG, Folder, Options
 from keras_bert.checkpoints.loaded import LoadedModels
-from keras_bert.checkpoints.tensors import Checkpoint, with_head
+from keras_bert.checkpoints.tensors import Checkpoint, is_of_head
 from keras_bert.checks import explaining
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import NO_HEAD, head_named
 
+_LOG = logging.getLogger("keras_bert")
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.
 # The first one that fits a folder, or a name without one, reads it.
 FORMATS = (peft, other_models, model_garden, google, keras_file, keras_hub, sentence_transformers, huggingface)
 
@@ -34,7 +37,7 @@ def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer
         head_named(head)  # Raises an error.
     if keras_hub.is_model(path_or_name):
         _check_no_revision(path_or_name, revision)
-        checkpoint = with_head(keras_hub.read_model(path_or_name), head)
+        checkpoint = _with_head(keras_hub.read_model(path_or_name), head)
     elif isinstance(path_or_name, str | os.PathLike) and str(path_or_name):
         checkpoint = _open(path_or_name, revision, Options(head, base, tokenizer, _open))
     else:
@@ -66,7 +69,24 @@ def _open(path_or_name, revision, options):
         )
     if found is None:
         _refuse(folder.path)
-    return with_head(explaining(found.read)(folder, options), options.head)
+    return _with_head(explaining(found.read)(folder, options), options.head)
+
+
+def _with_head(checkpoint, head):
+    """Returns a checkpoint with the head that `load` was asked for, if any.
+
+    `NO_HEAD` leaves out all tensors of heads, and names unknown ones.
+    """
+    if head is None:
+        return checkpoint
+    if head != checkpoint.metadata.head:
+        checkpoint = checkpoint.replace(metadata=checkpoint.metadata.replace(head=head, head_options=None))
+    if head != NO_HEAD:
+        return checkpoint
+    tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
+    if unknown := sorted(name for name in checkpoint.tensors if name not in tensors and not is_of_head(name)):
+        _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
+    return checkpoint.replace(tensors=tensors)
 
 
 @explaining

@@ -6,7 +6,6 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 
 import dataclasses
 import itertools
-import logging
 import re
 from collections.abc import Callable
 
@@ -14,14 +13,12 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
+from keras_bert.heads.registry import HEADS, head_named
 from keras_bert.imports import naming_extras
 from keras_bert.layers.positions import TABLE as POSITION_TABLE
 from keras_bert.layers.registry import positions_named
 from keras_bert.metadata import Metadata
 
-_LOG = logging.getLogger("keras_bert")
-_ENCODER = ("embeddings.", "encoder.", "pooler.")  # Prefixes of the encoder's tensors.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 _SELF = "attention.self"  # A layer whose columns are those of query, key and value.
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
@@ -192,21 +189,6 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
     for size, (expected, reason) in found.items():
         if (value := config[size]) != expected:
             raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}")
-
-
-def with_head(checkpoint, head):
-    """Returns a checkpoint with the head that `load` was asked for, if any; `NO_HEAD` leaves out all tensors of heads,
-    and names unknown ones."""
-    if head is None:
-        return checkpoint
-    if head != checkpoint.metadata.head:
-        checkpoint = checkpoint.replace(metadata=checkpoint.metadata.replace(head=head, head_options=None))
-    if head != NO_HEAD:
-        return checkpoint
-    tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(_ENCODER)}
-    if unknown := sorted(name for name in checkpoint.tensors if name not in tensors and not is_of_head(name)):
-        _LOG.warning("%s: left out, as they are not of the encoder: %s", checkpoint.name, ", ".join(unknown))
-    return checkpoint.replace(tensors=tensors)
 
 
 def check_known(checkpoint, description):
