@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from keras_bert.heads.answers import each_text, flat, of_outputs
 from keras_bert.heads.registry import HEADS
 from keras_bert.tasks import prediction_files
 from keras_bert.text.token_counts import with_counts
+from tests import documents
 from tests.conftest import to_numpy
 from tests.extending.conftest import registered
 from tests.pipelines.programs import call
@@ -22,7 +24,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.exporting.verification import verify  # noqa: E402
-from keras_bert.tasks import Start  # noqa: E402
+from keras_bert.tasks import Start, Task  # noqa: E402
 
 LABELS = ["sport/tennis", "art/film", "sport/golf"]
 CATEGORIES = ["art", "sport"]
@@ -328,6 +330,35 @@ def test_weights_of_classes(user, start):
     right, wrong = np.log1p(np.exp(-1)) + np.log(2), np.log1p(np.exp(1)) + np.log(2)
     assert float(weight) == pytest.approx(2 + 3 * 2 / 3)
     assert float(loss) == pytest.approx(2 * right + 2 / 3 * (2 * right + wrong), abs=1e-5)
+
+
+def test_what_a_task_offers_when(user, start, monkeypatch):
+    """As the table of the guide says: where the loss is made, the classes are known, and no rows are tokenized."""
+    page = (documents.ROOT / "docs" / "guides" / "extending.md").read_text()
+    moments = {}
+    for names, moment in re.findall(r"^\| (`[^|]+`) \|[^|]+\| (2|3, [^|]+) \|$", page, re.MULTILINE):
+        moments.update(dict.fromkeys(re.findall(r"`(\w+)`", names), moment))
+    assert {"settings", "bert", "labels", "splits"} <= set(moments)
+    known = {}
+
+    def before(self, data, start, settings):
+        made(self, data, start, settings)
+        known["2"] = {name for name in moments if name in vars(self)}
+
+    def head_loss(self, class_weights):
+        known["loss"] = {
+            name for name in moments if name in vars(self.task) or name == "report"
+        }  # Made on its first use.
+        return keras_bert.losses.classification_loss()
+
+    made = Task.__init__
+    monkeypatch.setattr(Task, "__init__", before)
+    monkeypatch.setattr(user.TopicTraining, "head_loss", head_loss)
+    data = user.TopicTask.rows.read(*[Memory("texts", rows(TEXTS, LABELS))] * 2, None, name="topics")
+    task = user.TopicTask(data, Start("start", keras_bert.load(start)), user.TopicTask.Settings(sequence_length=6))
+    assert known["2"] == {name for name, moment in moments.items() if moment == "2"}
+    assert known["loss"] == {name for name, moment in moments.items() if moment != "3, after the loss"}
+    assert all(hasattr(task, name) for name in moments)
 
 
 def rows(texts, labels):
