@@ -479,27 +479,30 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         if validation is not None and validation_data is not None:
             raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
         validation = validation_data if validation is None else validation
-        choices = fit.choices(learning_rate=learning_rate, batch_size=batch_size, epochs=epochs, seed=seed)
-        first_seed = (choices["seed"] or [1])[0]
-        texts, groups = fit.without_groups(texts, groups)
-        given = fit.FitOptions(
-            output_dir=output_dir,
-            sequence_length=sequence_length,
-            patience=patience,
-            callbacks=callbacks,
-            strategy=strategy,
-            teacher=teacher,
-            folds=folds,
-            groups=groups,
-            verbose=verbose,
-        )
         return fit.fit(
             self,
-            fit.read_data(texts, targets, task, validation, validation_split, first_seed),
-            choices,
-            options,
-            given,
-            fit.read_intermediate(intermediate),
+            fit.FitArguments(
+                texts=texts,
+                targets=targets,
+                validation=validation,
+                validation_split=validation_split,
+                task=task,
+                output_dir=output_dir,
+                learning_rate=learning_rate,
+                batch_size=batch_size,
+                epochs=epochs,
+                seed=seed,
+                sequence_length=sequence_length,
+                patience=patience,
+                callbacks=callbacks,
+                strategy=strategy,
+                teacher=teacher,
+                intermediate=intermediate,
+                folds=folds,
+                groups=groups,
+                verbose=verbose,
+                options=options,
+            ),
         )
 
     def evaluate(

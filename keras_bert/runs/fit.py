@@ -286,25 +286,46 @@ def _split(rows, targets, share, seed):
     return parts
 
 
-@dataclasses.dataclass(frozen=True)
-class FitOptions:
-    """Arguments of `LoadedBert.fit` besides the data and the grid."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitArguments:
+    """The arguments of `LoadedBert.fit`."""
 
-    output_dir: Any = None
-    sequence_length: int | None = None
-    patience: int | None = None
-    callbacks: Any = ()
-    strategy: Any = None
-    teacher: Any = None
-    folds: int | None = None
-    groups: Any = None
-    verbose: bool = True
+    texts: Any
+    targets: Any
+    validation: Any
+    validation_split: float | None
+    task: str | None
+    output_dir: Any
+    learning_rate: Any
+    batch_size: Any
+    epochs: Any
+    seed: Any
+    sequence_length: int | None
+    patience: int | None
+    callbacks: Any
+    strategy: Any
+    teacher: Any
+    intermediate: Any
+    folds: int | None
+    groups: Any
+    verbose: bool
+    options: dict  # Those of `Hyperparameters`, of the task and of a teacher.
 
 
-def fit(bert, data, choices, options, given, intermediate=()):
-    """See `LoadedBert.fit`; `data` is a `FitData`, `given` the `FitOptions`, `intermediate` a list of `FitData`."""
+def fit(bert, given):
+    """Returns the trained model, see `LoadedBert.fit`; `given` are the `FitArguments`."""
+    grid = choices(learning_rate=given.learning_rate, batch_size=given.batch_size, epochs=given.epochs, seed=given.seed)
+    texts, groups = without_groups(given.texts, given.groups)
+    first_seed = (grid["seed"] or [1])[0]
+    data = read_data(texts, given.targets, given.task, given.validation, given.validation_split, first_seed)
+    intermediate = read_intermediate(given.intermediate)
+    return _train(bert, data, intermediate, grid, dataclasses.replace(given, groups=groups))
+
+
+def _train(bert, data, intermediate, grid, given):
+    """Returns the model trained on a `FitData`, before on a list of others, with the best setting of a grid."""
     output_dir, patience, strategy = given.output_dir, given.patience, given.strategy
-    sequence_length = given.sequence_length
+    sequence_length, options = given.sequence_length, given.options
     callbacks = keras.tree.flatten(given.callbacks or [])
     check_callbacks(callbacks)
     _check_trainable(bert)
@@ -347,7 +368,7 @@ def fit(bert, data, choices, options, given, intermediate=()):
             teacher = _teacher(made, given.teacher, output / "teacher", distillation)
         plan = Plan(
             made,
-            made.training.choices(**choices),
+            made.training.choices(**grid),
             hyperparameters,
             output,
             strategy=strategy,
