@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from keras_bert.text.literals import Literals, join
 
+_TEXTS = 512  # Texts to tokenize at a time.
+
 
 class Tokenizer:
     """Extracts added tokens and kept special tokens; a subclass splits the rest: `_create_kernels`, `_pieces_of_rest`.
@@ -78,6 +80,14 @@ class Tokenizer:
         # The splitting kernel ends a text at NUL. Clean-up removes both characters.
         parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
+
+
+def tokenized(tokenize, texts):
+    """Applies a function from strings to ragged tensors, such as a tokenizer, to a list of any number of texts."""
+    parts = []
+    for first in range(0, len(texts), _TEXTS):
+        parts.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
+    return [tf.concat(tensors, 0) for tensors in zip(*parts, strict=True)]
 
 
 def constant(values, dtype):

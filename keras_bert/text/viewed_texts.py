@@ -10,17 +10,8 @@ from keras_bert.text.packing import unpadded
 from keras_bert.text.spans import best_spans
 from keras_bert.text.views import max_context
 
-_TEXTS = 512  # Texts to tokenize at a time.
 _PACKED = 4096  # Views to pack at a time; each time costs as much as some thousand views.
 _ROWS = 32  # Views per model call; more would only need more memory.
-
-
-def tokenized(tokenize, texts):
-    """Applies a function from strings to ragged tensors, such as a tokenizer, to a list of any number of texts."""
-    parts = []
-    for first in range(0, len(texts), _TEXTS):
-        parts.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
-    return [tf.concat(tensors, 0) for tensors in zip(*parts, strict=True)]
 
 
 class ViewedTexts:

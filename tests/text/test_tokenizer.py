@@ -15,6 +15,7 @@ from keras_bert import AddedToken, BertTokenizer, Vocabulary
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
+from keras_bert.text import base_tokenizer  # noqa: E402
 from keras_bert.text.wordpiece_tokenizer import WordSplitter  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -379,3 +380,13 @@ def test_input_shapes_and_lengths(eager):
     assert ids.dtype == starts.dtype == tf.int32
     assert tokenizer(["a b! " * 200_000]).row_lengths().numpy().tolist() == [600_000]
     assert tokenizer(["b" * 1_000_000]).to_list() == [[1]]
+
+
+def test_texts_are_tokenized_in_parts(monkeypatch):
+    def split(texts):
+        return tf.strings.split(texts), tf.strings.bytes_split(texts)
+
+    texts = ["a b", "", "cd", "e f g", "h"]
+    whole = [values.to_list() for values in split(tf.constant(texts))]
+    monkeypatch.setattr(base_tokenizer, "_TEXTS", 2)
+    assert [values.to_list() for values in base_tokenizer.tokenized(split, texts)] == whole

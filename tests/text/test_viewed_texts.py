@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.text import viewed_texts  # noqa: E402
-from keras_bert.text.viewed_texts import ViewedTexts, tokenized  # noqa: E402
+from keras_bert.text.viewed_texts import ViewedTexts  # noqa: E402
 from keras_bert.text.views import READINGS, HeadOnly, SlidingWindows  # noqa: E402
 from tests.text.test_views import slow_max_context, slow_windows  # noqa: E402
 
@@ -176,13 +176,3 @@ def test_a_model_runs_on_some_views_at_a_time(preprocessor, monkeypatch):
             np.testing.assert_allclose(values, expected[name], atol=1e-6)
     none = ViewedTexts(preprocessor, SlidingWindows(), ragged([[], []])[:0])
     assert none.outputs(model)["start_logits"].shape[0] == 0
-
-
-def test_texts_are_tokenized_in_parts(monkeypatch):
-    def split(texts):
-        return tf.strings.split(texts), tf.strings.bytes_split(texts)
-
-    texts = ["a b", "", "cd", "e f g", "h"]
-    whole = [values.to_list() for values in split(tf.constant(texts))]
-    monkeypatch.setattr(viewed_texts, "_TEXTS", 2)
-    assert [values.to_list() for values in tokenized(split, texts)] == whole
