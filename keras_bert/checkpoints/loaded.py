@@ -24,7 +24,7 @@ from keras_bert.layers.quantization import undrawn_weights
 from keras_bert.layers.registry import positions_named
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.encoder import build_encoder, describe_encoder
+from keras_bert.models.encoder import build_encoder
 from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
 from keras_bert.text.vocabulary import Vocabulary
@@ -258,7 +258,7 @@ class LoadedModels:
 
     def _fill_head(self, model):
         """Loads the weights that a model has besides the encoder's."""
-        filled = {slot.name for slot in slots(describe_encoder(self.encoder))}
+        filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
 
@@ -267,7 +267,7 @@ def _filled_encoder(checkpoint, options):
     """Returns an encoder with the weights of a checkpoint, new ones for a pooler that it lacks."""
     with explain_out_of_memory(parameters=_parameters(checkpoint)), undrawn_weights():
         encoder = build_encoder(checkpoint.config, **options)
-        description = describe_encoder(encoder)
+        description = describe(encoder)
         check_known(checkpoint, description)
         pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
         fill(checkpoint, slots(description), optional=pooler)
