@@ -57,7 +57,7 @@ def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
 def test_encoder_options_in_bfloat16(export, given):
     export(call, "encoder", "--layers=0,-1", "--pooling=cls", "--normalize", "--precision=bfloat16")
     expected = {"layers": [0, -1], "pooling": "cls", "normalize": True, "labels": None, "pair": False}
-    expected |= {"precision": None, "calibration": None, "columns": None, "overwrite": False}
+    expected |= {"precision": None, "calibration": None, "columns": None, "task": None, "overwrite": False}
     assert given == {**expected, "dtype": "bfloat16", "length": 40}
 
 
