@@ -118,29 +118,49 @@ class FinetuningFlags(Hyperparameters, Training):
             log_every=self.log_every,
             report_to=self.report_to,
             teacher=teacher,
-            folds=self.create_folds(),
+            folds=self.create_folds(task.splits["dev"][0].examples) if self.divides else None,
         )
         return Finetuning(plan) if plan.folds is None else CrossValidation(plan)
 
     @property
+    def divides(self):
+        """Whether the rows to train on are divided into folds."""
+        return bool(getattr(self, "folds", None))
+
+    @property
     def changes(self):
         """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
-        return {"best": False} if getattr(self, "folds", None) else {}
+        return {"best": False} if self.divides else {}
 
-    def create_folds(self):
-        """Returns the `Folds` of cross-validation, `None` without them."""
-        if not getattr(self, "folds", None):
-            return None
-        groups = None
-        if self.group_column is not None:
-            groups = read_column(self.train_file, self.group_column)[: self.max_train_examples]
+    def create_folds(self, rows, is_whole=None):
+        """Returns the `Folds` of rows to train on: all of their file, or the first ones without `is_whole`."""
+        if self.group_column is None:
+            return Folds(self.folds)
+        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
+        groups = read_column(path, self.group_column)
+        if is_whole is None:
+            is_whole = self.max_train_examples is None
+        if rows.numbers is not None:
+            groups = [groups[number] for number in rows.numbers]
+        elif is_whole and len(groups) != len(rows):
+            raise ValueError(
+                f"--group_column: only for files with a row for each example. Received: {path} with {len(groups):,} "
+                f"rows, which make {len(rows):,} examples"
+            )
+        groups = groups[: len(rows)]
+        for group in groups:
+            if isinstance(group, ValueError):
+                raise group
         return Folds(self.folds, groups)
 
-    def check_folds(self, rows):
-        """Raises an error if `--folds` cannot divide the rows to train on."""
-        folds = self.create_folds()
-        if folds is not None:
-            folds.check(rows)
+    def divided(self, data):
+        """Returns the first rows of data; with folds, dev is what is trained on, after a check that they divide it."""
+        first = data.first(self.max_train_examples)
+        if not self.divides:
+            return first
+        self.create_folds(data.divided, is_whole=True)
+        self.create_folds(first.divided).check(first.divided)
+        return first.on_train()
 
 
 class CrossValidationFlags(CommandArguments):
@@ -231,7 +251,7 @@ class TaskFlags(FinetuningFlags):
 
     def train_and_dev(self):
         """Returns the files of both, the same one if it is to be split or divided into folds."""
-        if self.validation_split is None and not getattr(self, "folds", None):
+        if self.validation_split is None and not self.divides:
             return [self.train_file, self.dev_file]
         train = self.open(self.train_file)
         return [train, train]
@@ -240,9 +260,7 @@ class TaskFlags(FinetuningFlags):
         """Returns the rows to train on, the first of those that are not held out, and those to select on."""
         if self.validation_split is not None:
             data = data.split(self.validation_split, self.seed[0])
-        data = data.first(self.max_train_examples)
-        self.check_folds(data.train)
-        return data.on_train() if getattr(self, "folds", None) else data
+        return self.divided(data)
 
     def known_settings(self):
         """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
@@ -367,13 +385,8 @@ def print_next(output, texts, predictions=None, more=()):
 
 
 def read_column(path, name):
-    """Returns the values of a column of a file of rows."""
-    values = []
-    for _, row in source(path).stream([name]):
-        if isinstance(row, ValueError):
-            raise row
-        values.append(row[name])
-    return values
+    """Returns the values of a column of a file of rows, a ValueError for rows that cannot be read."""
+    return [row if isinstance(row, ValueError) else row[name] for _, row in source(path).stream([name])]
 
 
 def text_lines(content, name):

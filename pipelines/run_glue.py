@@ -115,10 +115,7 @@ class Arguments(
     @functools.cached_property
     def data(self):
         """The data of all tasks, read at once: missing files are reported before hours of training."""
-        everything = [self._read(name).first(self.max_train_examples) for name in self.tasks]
-        for data in everything:
-            self.check_folds(data.train)
-        return everything
+        return [self.divided(self._read(name)) for name in self.tasks]
 
     def _read(self, name):
         if name in _GLUE:

@@ -43,11 +43,11 @@ class Arguments(_Files, PredictFile, QuestionSettings, Distillation, TaskFlags):
     task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
     wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
 
-    @staticmethod
-    def open(paths):
+    def open(self, paths):
         """Returns the source of the only training file."""
         if len(paths) > 1:
-            raise ValueError(f"--validation_split: only with one --train_file. Received: {','.join(paths)}")
+            flag = "--folds" if self.divides else "--validation_split"
+            raise ValueError(f"{flag}: only with one --train_file. Received: {','.join(paths)}")
         return source(paths[0])
 
     @property

@@ -79,6 +79,10 @@ class ChoiceExamples(Rows):
 
     content, places = ("text", "choices", "labels"), ("lines", "ids")
 
+    @property
+    def numbers(self):
+        return self.ids
+
     def counts(self):
         """Returns the number of choices of each row, without absent ones."""
         return [sum(map(bool, choices)) for choices in self.choices]

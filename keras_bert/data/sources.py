@@ -719,6 +719,11 @@ class Rows:
     places: ClassVar[tuple[str, ...]] = ()
     group: ClassVar[str] = "texts"  # What `groups` are, in the plural.
 
+    @property
+    def numbers(self):
+        """The number of each row in its file, from 0; `None` where rows are not skipped."""
+        return None
+
     def groups(self):
         """Returns a value for each row; rows with the same one are in the same fold of a cross-validation."""
         return getattr(self, self.content[0])
@@ -768,6 +773,11 @@ class TaskData:
     def parted(self, train, held_out):
         """Returns the same data with some of the rows to train on, by their numbers, as dev, and others to train on."""
         return dataclasses.replace(self, train=self.train.at(train), dev=self.train.at(held_out))
+
+    @property
+    def divided(self):
+        """The rows that folds divide."""
+        return self.train
 
     def on_train(self):
         """Returns the same data whose dev is what is trained on."""

@@ -82,6 +82,11 @@ def test_folds_equal_a_plain_loop(name, checkpoint, tmp_path, monkeypatch):
     rows = list(csv.DictReader(table.splitlines(), dialect="excel-tab"))
     assert [int(row["fold"]) for row in rows] == fold_of_row.tolist()
     assert len({row["row"] for row in rows}) == len(texts)
+    if name == "questions":
+        assert [row["context"] for row in rows] == TEXTS
+        assert [row["gold answers"] for row in rows] == targets
+    if name == "multiple_choice":
+        assert [row["text"] for row in rows] == TEXTS
     if name == "tagging":
         assert [row["text"] for row in rows] == TEXTS
         golds = ["; ".join(f"K: {word}" for word in words if word in "aeg") for words in WORDS]

@@ -106,6 +106,10 @@ class Examples(Rows):
 
     content, places = ("text", "pair", "labels"), ("ids",)
 
+    @property
+    def numbers(self):
+        return self.ids
+
     def groups(self):
         return whole_texts(self)
 
@@ -161,6 +165,11 @@ class Data:
     def parted(self, train, held_out):
         """Returns the same data with some of the rows to train on, by their numbers, as dev, and others to train on."""
         return dataclasses.replace(self, train=self.train.at(train), dev={self.task.name: self.train.at(held_out)})
+
+    @property
+    def divided(self):
+        """The rows that folds divide."""
+        return self.train
 
     def on_train(self):
         """Returns the same data whose dev is what is trained on."""

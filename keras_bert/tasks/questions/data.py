@@ -53,6 +53,11 @@ class Data:
         *earlier, questions = self.train
         return dataclasses.replace(self, train=[*earlier, questions.at(train)], dev=questions.at(held_out))
 
+    @property
+    def divided(self):
+        """The questions that folds divide: those of the last file."""
+        return self.train[-1]
+
     def on_train(self):
         """Returns the same data whose dev is what is trained on."""
         files = {**self.files, "dev": self.files["train"][-1]}

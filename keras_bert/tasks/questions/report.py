@@ -39,6 +39,23 @@ class JudgedAnswers(Judged):
     title, none = "Hardest questions of dev", "No answer is wrong."
     marks, once, wrong_first = ("gold answer", "prediction"), "context", False
 
+    @classmethod
+    def of_rows(cls, rows, version_2):
+        """Judges rows, see `judge_answers`, in their order."""
+        return cls(
+            gold=[row["golds"] for row in rows],
+            predicted=[row["prediction"] for row in rows],
+            loss=[1 - row["f1"] for row in rows],
+            right=[row["f1"] >= 1 for row in rows],
+            texts={"context": [row["context"] for row in rows]},
+            rows=rows,
+            version_2=version_2,
+        )
+
+    @property
+    def by_row(self):
+        return self.of_rows(sorted(self.rows, key=operator.itemgetter("number")), self.version_2)
+
     @property
     def how(self):
         return (
@@ -95,16 +112,8 @@ def judge_answers(rows, version_2=False):
     byte)` in the context's UTF-8; `prediction`, a string, "" for no answer; `place`, its span, or `None`; `probability`
     of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
     """
-    rows = sorted(rows, key=_confidence, reverse=True)
-    return JudgedAnswers(
-        gold=[row["golds"] for row in rows],
-        predicted=[row["prediction"] for row in rows],
-        loss=[1 - row["f1"] for row in rows],
-        right=[row["f1"] >= 1 for row in rows],
-        texts={"context": [row["context"] for row in rows]},
-        rows=rows,
-        version_2=version_2,
-    )
+    numbered = [{**row, "number": number} for number, row in enumerate(rows)]
+    return JudgedAnswers.of_rows(sorted(numbered, key=_confidence, reverse=True), version_2)
 
 
 def _decisions(rows):
