@@ -308,7 +308,9 @@ class Distillation(CommandArguments):
     """Flags of distillation. `wording` of a subclass describes the teacher."""
 
     teacher: str = flag(None, "Directory or name of the teacher, {teacher}.", section="distillation")
-    temperature: float = flag(2.0, "Divisor of the teacher's and the student's logits.", least=0.01, needs="teacher")
+    temperature: float = flag(
+        2.0, "Divisor of the teacher's and the student's logits.", least=0.01, most=10_000, needs="teacher"
+    )
     alpha: float = flag(
         0.5, "Weight of the teacher in the loss; the labels have the rest.", least=0, most=1, needs="teacher"
     )

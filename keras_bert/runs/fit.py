@@ -43,6 +43,7 @@ from keras_bert.tasks.teacher import Teacher
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.training import loss_names
 from keras_bert.training.callbacks import check_callbacks
+from keras_bert.training.distillation import check_distillation
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
@@ -224,7 +225,11 @@ def read_data(texts, targets, task, validation, split, seed):
 
 
 def read_intermediate(parts):
-    """Returns the `FitData` of tuples of texts and targets to train on before, of one or of a list of several."""
+    """Returns the `FitData` to train on before: of a tuple of texts and targets, of a list of them, or of `None`."""
+    parts = () if parts is None else parts
+    if not isinstance(parts, tuple | list):
+        expected = "a tuple of texts and targets, or a list of such tuples"
+        raise ValueError(f"`intermediate` must be {expected}. Received: {type(parts).__name__}")
     parts = [parts] if isinstance(parts, tuple) and parts else list(parts)
     found = []
     for number, part in enumerate(parts):
@@ -335,6 +340,8 @@ def _train(bert, data, intermediate, grid, given):
     if given.teacher is not None:
         distillation = {name: options[name] for name in _DISTILLATION if name in options}
         options = {name: value for name, value in options.items() if name not in distillation}
+        check_distillation(**distillation)
+        _check_is_model(given.teacher)
     shared, own = _split_options(data.task, options, bert)
     folds = _folds(data, given)
     shared = {
@@ -439,6 +446,12 @@ def _check_trainable(bert):
         raise ValueError("`fit` trains a new model, which does not know of `trainable`. Expected freeze_layers=...")
     if any(layer.quantization_mode for layer in bert.encoder._flatten_layers()):
         raise ValueError("`fit` trains floats. Expected a model without quantize(), and a dtype other than int8")
+
+
+def _check_is_model(teacher):
+    if not isinstance(teacher, str | os.PathLike | LoadedModels):
+        expected = "a trained model, as `fit` and `load` return it, or its directory or name"
+        raise ValueError(f"`teacher` must be {expected}. Received: teacher={teacher!r:.100}")
 
 
 def _teacher(task, teacher, folder, options):

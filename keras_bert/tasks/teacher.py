@@ -10,7 +10,7 @@ from keras_bert.data.token_rows import joined, sequence_lengths
 from keras_bert.reports.page import base_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.reporting import start_text
-from keras_bert.training.distillation import distillation_loss
+from keras_bert.training.distillation import check_distillation, with_teacher
 from keras_bert.training.evaluation import cached_outputs, weights_fingerprint
 
 
@@ -25,7 +25,7 @@ class Teacher:
         name: directory or name of the teacher.
         bert: the loaded teacher.
         folder: where its outputs are kept.
-        temperature, alpha: see `distillation_loss`.
+        temperature, alpha: see `distillation_loss`; of several losses of the task, it is that of the one with `soft`.
         unlabelled: `Examples` of which the student learns the teacher's answers. Defaults to `None`.
 
     Attributes:
@@ -33,16 +33,18 @@ class Teacher:
     """
 
     def __init__(self, task, name, bert, folder, *, temperature=2.0, alpha=0.5, unlabelled=None):
+        check_distillation(temperature, alpha)
         self._task, self._name, self._folder = task, str(name), pathlib.Path(folder)
         self._bert, self._outputs = bert, None
-        self._temperature, self._alpha = temperature, alpha
+        self._temperature, self._alpha = float(temperature), float(alpha)
         self._unlabelled = None if unlabelled is None else dataclasses.replace(unlabelled, labels=None)
         if not task.training.can_teach:
             raise ValueError(f"`teacher`: the task {task.name} has none. Received: teacher={self._name}")
+        with_teacher(task.training.loss)  # Raises an error if the losses have no part for a teacher.
         task.training.check_teacher(bert, self._name)
         self._key = weights_fingerprint(bert.model(), config=dataclasses.asdict(bert.config))
         self.origins = {self._name: bert.identity}
-        self.run_settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
+        self.run_settings = {"teacher_weights": self._key[:16], "temperature": self._temperature, "alpha": self._alpha}
         size = start_text(base_name(self._name), bert)  # The model card has no local paths.
         self.facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
         if self._unlabelled is not None:
@@ -61,7 +63,7 @@ class Teacher:
         def score(targets, outputs):
             return stage.score(targets["labels"], outputs)
 
-        loss = distillation_loss(stage.loss, temperature=self._temperature, alpha=self._alpha)
+        loss = with_teacher(stage.loss, temperature=self._temperature, alpha=self._alpha)
         return dataclasses.replace(stage, loss=loss, examples=self._examples, score=score, dev=dev)
 
     def _computed(self):

@@ -1,10 +1,14 @@
 """Losses of distillation (Hinton et al., 2015): a student learns from the logits of a teacher and from labels."""
 
-import math
+import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from keras_bert.training.losses import Loss, divergence, part, pretraining_losses
+from keras_bert.checks import is_number
+from keras_bert.training.losses import Loss, divergence, labelled, part, pretraining_losses
+
+_TEMPERATURES = (0.01, 10_000)  # The lowest and the highest one.
 
 
 def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.5) -> Loss:
@@ -21,9 +25,10 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
 
     Args:
         loss: a `Loss` with `soft`, the one with the labels, such as `classification_loss()`. Its class weights weight
-            both parts of a row; the weight of rows without a label is 1.
-        temperature: float, above 0; a higher one shows the student more of the teacher's small probabilities. Defaults
-            to 2.0.
+            both parts of a row, with several labels per text those of each label; the weight of rows without a label
+            is 1.
+        temperature: float in [0.01, 10000]; a higher one shows the student more of the teacher's small probabilities.
+            Defaults to 2.0.
         alpha: float in [0, 1], the weight of the teacher's part. Defaults to 0.5.
 
     Returns:
@@ -34,23 +39,58 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
         batches = Batches(inputs, targets, batch_size=32)
         trainer = Trainer(build, optimizer, distillation_loss(classification_loss()))
     """
-    _check(temperature, alpha)
+    check_distillation(temperature, alpha)
     if loss.soft is None:
         raise ValueError(
             f"the loss {loss.name!r} has no `soft`, the loss with the answers of a teacher. Expected "
             "Loss(..., soft=function of targets, outputs and temperature)"
         )
+    with_labels = _of_labels(loss)
 
-    def values(targets, outputs):
+    def values(targets, outputs, *row_weights):
         soft = loss.soft(targets, outputs, temperature)
-        hard = loss.values(part(targets, "labels"), outputs)
-        return alpha * soft + (1 - alpha) * hard * _labelled(targets)
+        hard = with_labels.values(targets, outputs, *row_weights)
+        return alpha * soft + (1 - alpha) * hard * labelled(targets)
 
     def weights(targets):
         row_weights = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
-        return tf.where(_labelled(targets) > 0, row_weights, 1.0)
+        return tf.where(labelled(targets) > 0, row_weights, 1.0)
 
-    return Loss(loss.name, values, loss.weights and weights)
+    return dataclasses.replace(loss, values=values, weights=loss.weights and weights, soft=None)
+
+
+def with_teacher(loss: Loss | Sequence[Loss], *, temperature: float = 2.0, alpha: float = 0.5) -> Loss | list[Loss]:
+    """Returns the losses of a student: of several, the only one with `soft` is that of `distillation_loss`.
+
+    The others stay as they are, on rows with labels. The targets are those of `distillation_loss`.
+    """
+    if isinstance(loss, Loss):
+        return distillation_loss(loss, temperature=temperature, alpha=alpha)
+    names = [each.name for each in loss if each.soft is not None]
+    if len(names) != 1:
+        raise ValueError(
+            "a student of a teacher needs one loss with `soft`, the loss with the answers of the teacher. Received: "
+            f"{', '.join(names) or 'none'}, of the losses {', '.join(each.name for each in loss)}"
+        )
+    options = {"temperature": temperature, "alpha": alpha}
+    return [_of_labels(each) if each.soft is None else distillation_loss(each, **options) for each in loss]
+
+
+def _of_labels(loss):
+    """Returns a loss of the `labels` of targets, on rows that have one."""
+
+    def values(targets, outputs, *row_weights):
+        row_weights = [weights * labelled(targets) for weights in row_weights]
+        return loss.values(part(targets, "labels"), outputs, *row_weights)
+
+    def weights(targets):
+        has_label = labelled(targets)
+        if loss.weights is None:
+            return has_label
+        own = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
+        return own * tf.reshape(has_label, [-1] + [1] * (own.shape.rank - 1))
+
+    return dataclasses.replace(loss, values=values, weights=weights)
 
 
 def pretraining_distillation_losses(
@@ -65,15 +105,15 @@ def pretraining_distillation_losses(
     Returns:
         A list of `Loss` for a model from `add_teacher`. A teacher without next sentence prediction has no part in it.
     """
-    _check(temperature, alpha)
+    check_distillation(temperature, alpha)
     heads = ("mlm_logits", "nsp_logits")
     return [
-        _with_teacher(loss, head, temperature, alpha)
+        _with_its_teacher(loss, head, temperature, alpha)
         for loss, head in zip(pretraining_losses(next_sentence), heads, strict=False)
     ]
 
 
-def _with_teacher(loss, head, temperature, alpha):
+def _with_its_teacher(loss, head, temperature, alpha):
     def values(targets, outputs):
         hard, teacher = loss.values(targets, outputs), outputs.get(f"teacher_{head}")
         if teacher is None:
@@ -83,16 +123,14 @@ def _with_teacher(loss, head, temperature, alpha):
         teacher, student = (tf.cast(logits[..., :pieces], tf.float32) for logits in (teacher, student))
         return alpha * divergence(teacher, student, temperature) + (1 - alpha) * hard
 
-    return Loss(loss.name, values, loss.weights)
+    return dataclasses.replace(loss, values=values)
 
 
-def _labelled(targets):
-    """Returns 1 for rows with a label and 0 for the others, or 1 for all."""
-    return tf.reshape(tf.cast(targets["labelled"], tf.float32), [-1]) if "labelled" in targets else tf.ones([])
-
-
-def _check(temperature, alpha):
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"`temperature` must be a number above 0. Received: temperature={temperature}")
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"`alpha` must be a number from 0 to 1. Received: alpha={alpha}")
+def check_distillation(temperature=2.0, alpha=0.5):
+    """Raises an error for a temperature or a weight of the teacher that no training can have."""
+    lowest, highest = _TEMPERATURES
+    if not is_number(temperature) or not lowest <= temperature <= highest:
+        expected = f"a number from {lowest} to {highest:,}"
+        raise ValueError(f"`temperature` must be {expected}. Received: temperature={temperature!r}")
+    if not is_number(alpha) or not 0 <= alpha <= 1:
+        raise ValueError(f"`alpha` must be a number from 0 to 1. Received: alpha={alpha!r}")

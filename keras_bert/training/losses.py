@@ -16,6 +16,7 @@ from keras_bert.checks import check_choice, check_positive, is_number
 from keras_bert.training.loss_names import NOT_LOSSES
 
 _NEVER = -1e9  # Logit of padding.
+_HIGH_TEMPERATURE = 10  # From here on, float32 does not resolve the differences of log-probabilities.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,16 +137,29 @@ def multi_label_loss(class_weights: Any = None) -> Loss:
             equal weights.
     """
 
+    def importance(targets):
+        absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
+        return tf.where(tf.convert_to_tensor(targets) > 0, present, absent)
+
     def values(targets, outputs):
         logits = tf.cast(outputs["logits"], tf.float32)
         targets = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
         if class_weights is not None:
-            absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
-            losses *= tf.where(targets > 0, present, absent)
+            losses *= importance(targets)
         return tf.reduce_mean(losses, -1)
 
-    return Loss("loss", values, soft=soft_labels)
+    def soft(targets, outputs, temperature):
+        teacher, student = _both(targets, outputs, "logits")
+        # A label is one of two classes, it and its absence, whose logit is 0.
+        teacher, student = (tf.stack([logits, tf.zeros_like(logits)], -1) for logits in (teacher, student))
+        losses = divergence(teacher, student, temperature)
+        if class_weights is not None:
+            has_label = tf.reshape(labelled(targets), [-1, 1]) > 0
+            losses *= tf.where(has_label, importance(part(targets, "labels")), 1.0)
+        return tf.reduce_mean(losses, -1)
+
+    return Loss("loss", values, soft=soft)
 
 
 def regression_loss(activation: str = "linear") -> Loss:
@@ -209,25 +223,30 @@ def span_loss() -> Loss:
 
 def divergence(teacher, student, temperature):
     """Returns `temperature**2` times the Kullback-Leibler divergence of the last axis, both at the temperature."""
-    teacher, student = teacher / temperature, student / temperature
-    logs = tf.nn.log_softmax(teacher)
-    return temperature**2 * tf.reduce_sum(tf.exp(logs) * (logs - tf.nn.log_softmax(student)), -1)
+    logs = tf.nn.log_softmax(teacher / temperature)
+    chances = tf.exp(logs)
+    found = tf.reduce_sum(chances * (logs - tf.nn.log_softmax(student / temperature)), -1)
+    if temperature >= _HIGH_TEMPERATURE:
+        # It is also the logarithm of the mean of exp(x), with the mean 0 of x over the teacher's probabilities. Where
+        # all x are small, that is log(1 + mean of exp(x) - 1 - x), whose terms are not negative.
+        x = (student - teacher) / temperature
+        x -= tf.reduce_sum(chances * x, -1, keepdims=True)
+        is_small = tf.reduce_max(tf.abs(x), -1) < 1
+        near = tf.math.log1p(tf.reduce_sum(chances * _exp_minus_line(tf.clip_by_value(x, -1, 1)), -1))
+        found = tf.where(is_small, near, found)
+    return temperature**2 * found
+
+
+def _exp_minus_line(x):
+    """Returns `exp(x) - 1 - x`, by its series around 0."""
+    series = x * x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6))))
+    return tf.where(tf.abs(x) < 0.1, series, tf.math.expm1(x) - x)
 
 
 def soft_classes(targets, outputs, temperature):
     """The loss with the teacher of classes, of rows or of tokens; see `Loss`."""
     teacher, student = _both(targets, outputs, "logits")
     return divergence(teacher, student, temperature)
-
-
-def soft_labels(targets, outputs, temperature):
-    """The loss with the teacher of several labels, the mean over the labels; see `Loss`."""
-    teacher, student = _both(targets, outputs, "logits")
-    teacher, student = teacher / temperature, student / temperature
-    chances = tf.sigmoid(teacher)
-    cross = tf.nn.sigmoid_cross_entropy_with_logits(chances, student)
-    own = tf.nn.sigmoid_cross_entropy_with_logits(chances, teacher)
-    return temperature**2 * tf.reduce_mean(cross - own, -1)
 
 
 def soft_numbers(targets, outputs, temperature):
@@ -246,6 +265,11 @@ def soft_spans(targets, outputs, temperature):
         student = tf.where(is_token, student, _NEVER)
         losses.append(divergence(teacher, student, temperature))
     return (losses[0] + losses[1]) / 2
+
+
+def labelled(targets):
+    """Returns 1 for rows with a label and 0 for the others, or 1 for all."""
+    return tf.reshape(tf.cast(targets["labelled"], tf.float32), [-1]) if "labelled" in targets else tf.ones([])
 
 
 def _both(targets, outputs, name):

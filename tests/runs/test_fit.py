@@ -363,6 +363,10 @@ def test_mistakes_that_are_found_before_data_are_read(loaded, monkeypatch):
         ({"freeze_layers": 9}, "`freeze_layers`: expected from 0 to 1, .* Received: 9"),
         ({"strategy": "mirored"}, "`strategy` must be one of auto, .* strategy='mirored'"),
         ({"output_dir": __file__}, "`output_dir` must be a folder .* Received: .*File exists"),
+        ({"teacher": 5}, "`teacher` must be a trained model, .* or its directory or name. Received: teacher=5"),
+        ({"teacher": loaded, "temperature": "2"}, "`temperature` must be a number from .* Received: temperature='2'"),
+        ({"teacher": "none", "alpha": 2}, "`alpha` must be a number from 0 to 1. Received: alpha=2"),
+        ({"intermediate": 3}, "`intermediate` must be a tuple of texts and targets, or a list .* Received: int"),
     ):
         with pytest.raises(ValueError, match=message):
             loaded.fit(["a b", "c"], ["x", "y"], verbose=False, **options)
@@ -653,6 +657,7 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
     assert "The teacher, " in (tmp_path / "run" / "model" / "README.md").read_text()
     assert (tmp_path / "run" / "teacher" / "train.npz").is_file()
     assert student.task == "classification"
+    assert fit.read_intermediate(None) == fit.read_intermediate(()) == []
     with pytest.raises(ValueError, match="`fit` has no option 'alpha'"):
         loaded.fit(TEXTS, CLASSES, alpha=0.5, **options)
     with pytest.raises(ValueError, match=r"`intermediate\[0\]` must be a tuple of texts and targets. Received: list"):

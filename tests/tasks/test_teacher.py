@@ -17,6 +17,7 @@ from keras_bert.tasks.classification.multi_label_task import MultiLabelTask  # n
 from keras_bert.tasks.classification.task import ClassificationTask, check_teacher  # noqa: E402
 from keras_bert.tasks.registry import task_named  # noqa: E402
 from keras_bert.tasks.teacher import Teacher  # noqa: E402
+from keras_bert.training.losses import Loss, classification_loss  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 TEXTS = ["a b", "c d", "e f", "g h", "a c", "b d"]
@@ -70,8 +71,9 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     elif several:
         chances = expit(logits / 2)
         entropy = -(chances * np.log(chances) + (1 - chances) * np.log(1 - chances))
-        soft = 4 * (np.log(2) - entropy).mean(-1)
-        hard = np.log(2) * (6 / 2 / np.where(SEVERAL, SEVERAL.sum(0), 6 - SEVERAL.sum(0))).mean(-1)
+        importance = 6 / 2 / np.where(SEVERAL, SEVERAL.sum(0), 6 - SEVERAL.sum(0))
+        soft = 4 * ((np.log(2) - entropy) * np.vstack([importance, np.ones([2, classes])])).mean(-1)
+        hard = np.log(2) * importance.mean(-1)
     else:
         soft, hard = logits[:, 0] ** 2, np.array(LABELS[kind], float) ** 2
     rows = soft / 2 + np.append(np.broadcast_to(hard, 6), [0, 0]) / 2
@@ -130,6 +132,28 @@ def divergence(teacher, student, real, temperature):
     with np.errstate(invalid="ignore"):
         logs, own = log_softmax(teacher / temperature, -1), log_softmax(student / temperature, -1)
         return temperature**2 * np.nansum(np.exp(logs) * (logs - own), -1)
+
+
+def test_tasks_with_several_losses(checkpoint, tmp_path):
+    """The loss with `soft` is that of the teacher; without one, the error is there before the teacher answers."""
+    bert, data = keras_bert.load(checkpoint), make_data("classification", tmp_path)
+    task = ClassificationTask(data, Start("start", bert, new_head=True), ClassificationTask.Settings(sequence_length=8))
+    teacher = types.SimpleNamespace(model=None, head="classification")  # It cannot answer.
+    own = Loss("own", lambda labels, outputs: outputs["logits"][:, 0])
+    task.training.loss = [own]
+    with pytest.raises(ValueError, match="needs one loss with `soft`, .* Received: none, of the losses own"):
+        Teacher(task, "it", teacher, tmp_path)
+    with pytest.raises(ValueError, match="`alpha` must be a number from 0 to 1. Received: alpha='x'"):
+        Teacher(task, "it", teacher, tmp_path, alpha="x")
+    task.training.loss = [own, classification_loss()]
+    model = keras_bert.build_classifier(bert.encoder, 2)
+    keras_bert.save(model, tmp_path / "teacher", bert.vocabulary, labels=["x", "y"])
+    taught = Teacher(task, "it", keras_bert.load(tmp_path / "teacher"), tmp_path / "logits").taught(
+        task.training.stages({})[0]
+    )
+    assert [loss.name for loss in taught.loss] == ["own", "loss"]
+    _, targets = taught.examples()
+    assert taught.loss[0].sums(targets, {"logits": np.ones([6, 2], "float32")}, tf.ones(6)) == (6.0, 6.0)
 
 
 def test_wrong_teachers():
