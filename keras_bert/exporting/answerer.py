@@ -142,6 +142,8 @@ class Answerer:
             texts = reader(texts, self._bert.columns)
             return in_memory.with_words(texts, task.rows.columns) if task and self._head.takes_words else texts
         settings = registry.stored_settings(task, self._bert)
+        if in_memory.is_frame(texts):
+            texts = in_memory.frame_dicts(texts)
         if isinstance(texts, str | tuple | dict) or not hasattr(texts, "__iter__"):
             return task.rows.asked("texts", texts, settings)
         return [task.rows.asked(f"texts[{number}]", text, settings) for number, text in enumerate(as_list(texts))]

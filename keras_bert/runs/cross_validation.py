@@ -67,6 +67,8 @@ class CrossValidation(Finetuning):
         return common
 
     def train_runs(self):
+        for fold in range(1, self.plan.folds.count + 1):
+            self.grid_runs.fold_task(fold, self.choices()["seed"][0])  # Raises for rows that cannot be learned from.
         super().train_runs()
         if self.strategy:
             sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
@@ -95,7 +97,7 @@ class _FoldRun(Run):
 
     def finish(self):
         task = self.runs.grid_runs.fold_task(self.setting["fold"], self.setting["seed"])
-        trainer, result = self.train(task.training.stages(self.setting))
+        trainer, result = self.train(self.runs.stages(self.setting, task))
         kept = task.report.dev_logits(trainer.fitted_outputs)
         return trainer, result, {"dev": self.task.report.of_fold(kept, task)}
 
@@ -139,19 +141,26 @@ class _FoldRuns(GridRuns):
         )
         self._task, self._folds, self.final = task, plan.folds, self.directory / "final"
         self.assigned = functools.cache(self._assigned)
+        # Settings of one seed share their rows.
+        self.fold_task = functools.lru_cache(plan.folds.count)(self._fold_task)
 
     def _assigned(self, seed):
         """Returns the fold of each row, an array."""
         return self._folds.assign(self._task.splits["dev"][0].examples, seed)
 
-    def fold_task(self, fold, seed):
+    def _fold_task(self, fold, seed):
         """Returns the `Task` of the rows of a fold as dev, and of all others to train on."""
         is_dev = self.assigned(seed) == fold
         task = self._task
-        data = task.data.parted(np.flatnonzero(~is_dev).tolist(), np.flatnonzero(is_dev).tolist())
-        if hasattr(data, "labels"):
-            data = dataclasses.replace(data, labels=task.labels)  # A fold may have no row of a rare one.
-        return type(task)(data, task.start, task.settings)
+        try:
+            data = task.data.parted(np.flatnonzero(~is_dev).tolist(), np.flatnonzero(is_dev).tolist())
+            if hasattr(data, "labels"):
+                data = dataclasses.replace(data, labels=task.labels)  # A fold may have no row of a rare one.
+            return type(task)(data, task.start, task.settings)
+        except ValueError as error:
+            raise ValueError(
+                f"fold {fold} of {self._folds.count}: {error}. Expected fewer folds, or more rows of the kind"
+            ) from error
 
     def rescore(self):
         """Updates the scores of each fold by `fold_scores` of the task, given the predictions of all folds."""

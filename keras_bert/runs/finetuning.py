@@ -72,6 +72,13 @@ def _encoder(model):
     return [(name, layer) for name, layer in layers.items() if is_encoder_layer(name) and layer.weights]
 
 
+def _has_same_head(task, other):
+    """Whether two tasks train the same head, with the same classes in the same order."""
+    if (task.head, task.labels) != (other.head, other.labels):
+        return False
+    return task.head_options() == other.head_options()
+
+
 class Run:
     """Trains a model with a setting of a grid. Interrupted, it resumes.
 
@@ -344,12 +351,16 @@ class Finetuning:
             names=plan.data_names,
         )
 
-    def stages(self, setting):
-        """Returns the stages of a run."""
+    def stages(self, setting, task=None):
+        """Returns the stages of a run; `task` is that of a fold, by default that of all rows."""
+        task = self.task if task is None else task
         earlier = []
-        for task in self.plan.intermediate:
-            earlier += [dataclasses.replace(stage, dev=None) for stage in task.training.stages(setting)]
-        stages = earlier + self.task.training.stages(setting)
+        for other in self.plan.intermediate:
+            for stage in other.training.stages(setting):
+                # Only a head with the same classes goes on to the next stage.
+                name = stage.name if _has_same_head(other, task) else f"{stage.name} before {task.name}"
+                earlier.append(dataclasses.replace(stage, name=name, dev=None))
+        stages = earlier + task.training.stages(setting)
         if self.plan.teacher is not None:
             stages[-1] = self.plan.teacher.taught(stages[-1])
         return stages

@@ -110,12 +110,21 @@ def task_rows(task, place, texts, targets):
 
 def _data_set(texts, targets):
     """Returns the rows of a data set, in the columns of any task; `None` for other data."""
+    if in_memory.is_frame(texts) and len(texts) and _is_of_own_task(texts):
+        return in_memory.frame_dicts(texts)
     columns, with_targets = [], []
     for task in registry.TASKS:
         columns += task.rows.columns
         for name in task.rows.target_columns:
             with_targets += [{*names, name} for names in task.rows.columns]
     return in_memory.data_set_rows(texts, targets, columns, with_targets)
+
+
+def _is_of_own_task(frame):
+    """Whether a data frame has the columns of a user's task, whatever else they are called."""
+    names = set(map(str, frame.columns))
+    own = [task for task in registry.TASKS if not task.__module__.startswith("keras_bert.")]
+    return any(known <= names for task in own for known in task.rows.columns)
 
 
 def _with_targets(task, place, rows, targets):
@@ -533,7 +542,9 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             "`evaluate` needs a model with the head of a task, which was fine-tuned, see `fit`. "
             f"Received: head={bert.head!r}"
         )
-    texts = in_memory.with_known_texts(in_memory.listed(texts), targets, bert.columns)
+    texts = in_memory.listed(texts)
+    if task.rows.convert is None:  # Which decides itself what it reads.
+        texts = in_memory.with_known_texts(texts, targets, bert.columns)
     rows = _data_set(texts, targets)
     if rows is None:
         texts, targets = in_memory.read(texts, targets)

@@ -70,7 +70,9 @@ class Rehearsal:
         with self._promise("the model answers dev and its loss is computed", "loss"):
             outputs, targets = self._evaluated(model)
         with self._promise("`score` returns numbers, with the metric", "score"):
-            self._check_scores(report.score(targets, outputs), "`score`")
+            scores = report.score(targets, outputs)
+            self._check_scores(scores, "`score`")
+            self._check_names(scores)
         with tempfile.TemporaryDirectory() as folder, self._promise("`conclude` reports the outputs", "conclude"):
             kept = report.dev_logits(lambda batches: _evaluator(model).outputs(as_source(batches)).outputs)
             kept = {name: np.asarray(report.combine([values])) for name, values in kept.items()}
@@ -121,6 +123,16 @@ class Rehearsal:
         for name, value in scores.items():
             if not isinstance(value, int | float | np.number):
                 raise ValueError(f"{what} must be numbers. Received: {name}={value!r:.100}")
+
+    def _check_names(self, scores):
+        """Raises an error for a loss with the name of a score: both are in the lines of the epochs."""
+        loss = self.task.training.loss
+        for each in loss if isinstance(loss, list) else [loss]:
+            if each.name in scores:
+                raise ValueError(
+                    "a loss and a score must have different names. "
+                    f"Received: Loss({each.name!r}, ...) and the score {each.name!r}"
+                )
 
     def _check_saved(self, model, kept, folder):
         """Saves the model, opens it again, compares the outputs, and answers the example of the export."""

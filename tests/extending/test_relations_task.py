@@ -81,6 +81,22 @@ def test_fit_evaluate_save_and_export(user, checkpoint, tmp_path, monkeypatch):
         keras_bert.register_task(user.Relations)
 
 
+def test_frames_and_named_columns(user, checkpoint):
+    """The columns of the task are read whatever else a data frame may look like, and also those of predictions."""
+    pandas = pytest.importorskip("pandas")
+    rows = [{**row, "label": label, "author": "a"} for row, label in zip(ROWS, LABELS, strict=True)]
+    frame = pandas.DataFrame(rows)
+    options = {"epochs": 1, "markers": "!?", "sequence_length": 24, "verbose": False}
+    start = keras_bert.load(checkpoint)
+    bert = start.fit(frame, "label", **options)
+    assert bert.task == "relations"
+    answers = bert.predict(frame[["text", "subject", "object"]])
+    assert answers == bert.predict(ROWS)
+    scores = bert.evaluate(ROWS, LABELS, verbose=False)
+    assert bert.evaluate(frame, "label", verbose=False) == scores
+    assert bert.evaluate(rows, "label", verbose=False) == scores
+
+
 @pytest.mark.slow
 def test_the_command(checkpoint, tmp_path):
     for name in ("train", "dev"):

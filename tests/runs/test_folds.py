@@ -148,3 +148,20 @@ def test_a_document_is_in_one_fold(tmp_path, checkpoint):
         with pytest.raises(ValueError) as error:
             bert.fit(rows, **options, **OPTIONS)
         assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("classes", [["x", "y"], ["a", "b", "c"], ["x", "z"]], ids="-".join)
+def test_folds_of_models_that_learn_other_rows_before(classes, checkpoint, tmp_path):
+    """Each fold does; a head with other classes does not go on."""
+    texts, targets = DATA["classification"]
+    before = [f"{text} k" for text in texts], [classes[row % len(classes)] for row in range(len(texts))]
+    bert = keras_bert.load(checkpoint).fit(texts, targets, folds=2, intermediate=before, output_dir=tmp_path, **OPTIONS)
+    assert len([*tmp_path.rglob("before_1")]) == 3  # Of two folds, and of the model to keep.
+    assert bert.labels == ["x", "y"]
+
+
+def test_folds_are_checked_before_the_first_one(checkpoint, tmp_path):
+    tags = [["B-K", *["O"] * (len(words) - 1)] if not row else ["O"] * len(words) for row, words in enumerate(WORDS)]
+    with pytest.raises(ValueError, match=r"fold \d of 2: .*nothing to learn.*Expected fewer folds, or more rows"):
+        keras_bert.load(checkpoint).fit(WORDS, tags, folds=2, output_dir=tmp_path, **OPTIONS)
+    assert not [*tmp_path.rglob("metrics.jsonl")]

@@ -157,6 +157,13 @@ def a_loss_of_another_output(user):
     return wrong_task(user, "Training", head_loss=head_loss)
 
 
+def a_loss_named_like_a_score(user):
+    def head_loss(self, class_weights):
+        return keras_bert.losses.Loss("accuracy", user.TopicTraining.head_loss(self, class_weights).values)
+
+    return wrong_task(user, "Training", head_loss=head_loss)
+
+
 def a_metric_that_is_no_score(user):
     return wrong_task(user, "Report", score=lambda self, targets, outputs: {"accuracy": 1.0})
 
@@ -217,6 +224,7 @@ WRONG_TASKS = [
     (another_option, "build", "num_parents"),
     (an_infinite_loss, "loss", "must be a finite number"),
     (a_loss_of_another_output, "loss", "subcategory"),
+    (a_loss_named_like_a_score, "score", "a loss and a score must have different names"),
     (a_metric_that_is_no_score, "score", "`score` must have the metric 'joint_accuracy'. Received: accuracy"),
     (a_score_that_is_no_number, "score", "`score` must be numbers. Received: joint_accuracy=array"),
     (concludes_nothing, "conclude", "measured"),
