@@ -140,8 +140,8 @@ class FinetuningFlags(Hyperparameters, Training):
         groups = read_column(path, self.group_column)
         if is_whole is None:
             is_whole = self.max_train_examples is None
-        if rows.numbers is not None:
-            groups = [groups[number] for number in rows.numbers]
+        if rows.file_rows is not None:
+            groups = [groups[number] for number in rows.file_rows]
         elif is_whole and len(groups) != len(rows):
             raise ValueError(
                 f"--group_column: only for files with a row for each example. Received: {path} with {len(groups):,} "

@@ -80,7 +80,7 @@ class ChoiceExamples(Rows):
     content, places = ("text", "choices", "labels"), ("lines", "ids")
 
     @property
-    def numbers(self):
+    def file_rows(self):
         return self.ids
 
     def counts(self):

@@ -720,7 +720,7 @@ class Rows:
     group: ClassVar[str] = "texts"  # What `groups` are, in the plural.
 
     @property
-    def numbers(self):
+    def file_rows(self):
         """The number of each row in its file, from 0; `None` where rows are not skipped."""
         return None
 

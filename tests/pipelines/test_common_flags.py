@@ -140,3 +140,47 @@ def test_a_flag_that_a_message_proposes_can_be_pasted(column, tmp_path):
     flags += [f"--text_column={column[:-1].upper()}", "--validation_split=0.5", "--model=bert_tiny_books"]
     proposed = mistake("pipelines.run_glue", *flags).partition("Did you mean ")[2].removesuffix("?")
     assert shlex.split(proposed) == [f"--text_column={column}"]
+
+
+def write_rows(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_groups_of_a_column(tmp_path, name):
+    """Each row has its own group, also where rows before it cannot be read."""
+    command, rows, texts = COMMANDS[name]
+    rows = [{**row, "author": f"author {number // 2}"} for number, row in enumerate(rows)]
+    skips = command in ("run_glue", "run_multiple_choice")
+    if skips:
+        rows[2] = {**rows[2], "text": ""}
+    write_rows(tmp_path / "train.jsonl", rows)
+    flags = {"train_file": tmp_path / "train.jsonl", "model": "bert_tiny_books", "output_dir": tmp_path / "out"}
+    flags |= {"folds": 2, "group_column": "author", "max_train_examples": 9}
+    flags |= {"skip_bad_rows": 1} if skips else {}
+    flags |= {"task": name} if command == "run_glue" else {}
+    _, arguments = parsed(f"pipelines.{command}", *flags_of(flags))
+    data = arguments.data[0] if command == "run_glue" else arguments.data
+    divided = data.divided
+    numbers = [number for number in range(COUNT) if not (skips and number == 2)][:9]
+    assert len(divided) == 9
+    assert [text.split()[-1].strip("?word") for text in texts(divided)] == list(map(str, numbers))
+    assert arguments.create_folds(divided).groups == [f"author {number // 2}" for number in numbers]
+
+
+def test_groups_of_rows_that_are_joined(tmp_path):
+    rows = [{"premise": "a", "hypothesis": "b", "label": label} for label in ("entailment", "contradiction")]
+    write_rows(tmp_path / "train.jsonl", [{**row, "author": "c"} for row in rows])
+    flags = {"train_file": tmp_path / "train.jsonl", "model": "bert_tiny_books", "output_dir": tmp_path / "out"}
+    _, arguments = parsed("pipelines.run_embedding", *flags_of({**flags, "folds": 2, "group_column": "author"}))
+    with pytest.raises(ValueError, match=r"--group_column: only for files with a row for each example. .* 2 rows"):
+        _ = arguments.data
+
+
+def test_folds_of_several_files(tmp_path):
+    for name in ("a", "b"):
+        write_rows(tmp_path / f"{name}.jsonl", QUESTIONS)
+    flags = {"train_file": f"{tmp_path}/a.jsonl,{tmp_path}/b.jsonl", "model": "bert_tiny_books", "folds": 2}
+    _, arguments = parsed("pipelines.run_squad", *flags_of({**flags, "output_dir": tmp_path / "out"}))
+    with pytest.raises(ValueError, match="--folds: only with one --train_file"):
+        _ = arguments.data

@@ -107,7 +107,7 @@ class Examples(Rows):
     content, places = ("text", "pair", "labels"), ("ids",)
 
     @property
-    def numbers(self):
+    def file_rows(self):
         return self.ids
 
     def groups(self):
