@@ -459,7 +459,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 not trained on it, see `out_of_fold.tsv` in `output_dir`, and the returned model is trained on all
                 rows. Rows of a document, or with the same text, are in the same fold. Defaults to `None`.
             groups: list with a value for each text, or the name of a column of `texts`; rows of a group, such as those
-                of an author, are in the same fold instead.
+                of an author, are in the same fold instead. A column is left out of the texts, unless it has a usual
+                name of texts, such as `premise` or `context`, or is the only one besides the targets.
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,

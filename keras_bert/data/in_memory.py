@@ -1,5 +1,6 @@
 """Data given in Python: lists, arrays, Series, data frames, and datasets of strings."""
 
+import itertools
 import json
 import math
 
@@ -25,6 +26,7 @@ QUERIES = ("query", "question", "anchor", "premise", "sentence1", "text")
 PASSAGES = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
 _INPUTS = {"text", "pair"}
 WORDS = ("tokens", "words", "text")  # Columns of the words, or of the texts, of taggers.
+TEXTS = {*itertools.chain(*CLASSIFIED_PAIRS), *QUERIES, *PASSAGES, *WORDS}  # Usual names of columns of texts.
 
 
 def listed(values):
@@ -40,9 +42,9 @@ def data_set_rows(texts, targets=None, columns=(), with_targets=()):
     `targets` may be a list, or the column of the targets, which the rows must have. Numbers of classes become their
     names.
     """
-    if hasattr(texts, "to_pylist") and hasattr(texts, "schema"):
+    if _is_arrow(texts):
         rows = sources.arrow_rows(texts)
-    elif hasattr(texts, "features") and hasattr(texts, "column_names"):
+    elif _is_data_set(texts):
         names = sources.class_names({"info": {"features": texts.features.to_dict()}})
         rows = [sources.named(row, names) for row in texts]
     elif (
@@ -59,6 +61,43 @@ def data_set_rows(texts, targets=None, columns=(), with_targets=()):
     if rows and isinstance(targets, str) and targets not in rows[0]:
         raise ValueError(f"the rows have no column {targets!r}. They have: {', '.join(map(repr, rows[0]))}")
     return rows
+
+
+def _is_arrow(texts):
+    """Whether texts are a `pyarrow.Table`."""
+    return hasattr(texts, "to_pylist") and hasattr(texts, "schema")
+
+
+def _is_data_set(texts):
+    """Whether texts are a `datasets.Dataset`."""
+    return hasattr(texts, "features") and hasattr(texts, "column_names")
+
+
+def column_names(texts):
+    """Returns the columns that all rows of a data frame, a data set or a list of dicts have; none of other data."""
+    if _is_arrow(texts) or _is_data_set(texts):
+        return list(texts.column_names)
+    if is_frame(texts):
+        return list(texts.columns)
+    if not isinstance(texts, list) or not texts or not all(isinstance(row, dict) for row in texts):
+        return []
+    return [name for name in texts[0] if all(name in row for row in texts)]
+
+
+def column(texts, name):
+    """Returns the values of a column of texts that have `column_names`."""
+    return [row[name] for row in texts] if isinstance(texts, list) else texts[name]
+
+
+def without_column(texts, name):
+    """Returns texts that have `column_names` without one of these columns."""
+    if _is_arrow(texts):
+        return texts.drop_columns([name])
+    if _is_data_set(texts):
+        return texts.remove_columns([name])
+    if is_frame(texts):
+        return texts[[other for other in texts.columns if other != name]]
+    return [{other: value for other, value in row.items() if other != name} for row in texts]
 
 
 def _has_targets(row, targets, columns):

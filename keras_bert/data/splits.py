@@ -3,10 +3,13 @@
 import collections
 import dataclasses
 import itertools
+import math
+import numbers
 
 import numpy as np
 
-from keras_bert.checks import check_count, is_number
+from keras_bert.checks import check_count, is_number, with_plain_numbers
+from keras_bert.data.text_files import valid_text
 
 
 def split_numbers(count, share, seed):
@@ -31,6 +34,7 @@ def split_numbers(count, share, seed):
     return train, held_out
 
 
+@with_plain_numbers
 @dataclasses.dataclass(frozen=True)
 class Folds:
     """The folds of a cross-validation: rows of one group are in the same fold.
@@ -64,6 +68,40 @@ class Folds:
             return deal_groups(rows.groups(), strata, self.count, seed)
         groups = rows.groups() if self.groups is None else self.groups
         return balance_groups(groups, strata, self.count, seed)
+
+
+def group_values(groups):
+    """Returns groups, a list, an array, a Series or another iterable in order, as a list of values of JSON.
+
+    Strings, integers and bools stay as they are; other values, such as dates, become their texts.
+    """
+    is_ordered = hasattr(groups, "__iter__") and not isinstance(groups, str | bytes | dict | set | frozenset)
+    if not is_ordered or hasattr(groups, "columns") or getattr(groups, "ndim", 1) != 1:
+        expected = "a list with a value for each text, or the name of a column of `texts`"
+        raise ValueError(f"`groups` must be {expected}. Received: {type(groups).__name__} {groups!r:.80}")
+    values = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)
+    return [_group(f"groups[{number}]", value) for number, value in enumerate(values)]
+
+
+def _group(place, value):
+    if hasattr(value, "numpy"):  # Of TensorFlow.
+        value = value.numpy()
+    is_date = getattr(getattr(value, "dtype", None), "kind", None) in ("M", "m")
+    if isinstance(value, np.generic) and not is_date:
+        value = value.item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or _is_nan(value):
+        raise ValueError(f"`{place}` is missing. Expected a group for each text: fill in or leave out rows without one")
+    if isinstance(value, list | dict | set | np.ndarray):
+        raise ValueError(f"`{place}` must be one value, such as a string or an integer. Received: {value!r:.80}")
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, bool | numbers.Integral) else valid_text(str(value))
+
+
+def _is_nan(value):
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return isinstance(value, numbers.Real) and math.isnan(value)
 
 
 def check_folds(groups, folds, what="groups"):

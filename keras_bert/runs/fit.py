@@ -23,8 +23,8 @@ from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checks import check_choice, check_count, check_not_negative, hint
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
-from keras_bert.data.sources import Memory, as_list
-from keras_bert.data.splits import Folds, split_numbers
+from keras_bert.data.sources import Memory
+from keras_bert.data.splits import Folds, group_values, split_numbers
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
@@ -329,9 +329,13 @@ class FitArguments:
 def fit(bert, given):
     """Returns the trained model, see `LoadedBert.fit`; `given` are the `FitArguments`."""
     grid = choices(learning_rate=given.learning_rate, batch_size=given.batch_size, epochs=given.epochs, seed=given.seed)
-    texts, groups = without_groups(given.texts, given.groups)
+    texts, groups = without_groups(given.texts, given.groups, given.targets)
     first_seed = (grid["seed"] or [1])[0]
     data = read_data(texts, given.targets, given.task, given.validation, given.validation_split, first_seed)
+    if isinstance(given.groups, str) and given.groups not in in_memory.column_names(texts):
+        data = dataclasses.replace(
+            data, facts={**data.facts, "groups": f"the column {given.groups!r}, which is no text"}
+        )
     intermediate = read_intermediate(given.intermediate)
     return _train(bert, data, intermediate, grid, dataclasses.replace(given, groups=groups))
 
@@ -427,19 +431,29 @@ def _finetuning(plan, held_out):
     return Finetuning(plan) if held_out else FinetuningOnAll(plan)
 
 
-def without_groups(texts, groups):
-    """Returns texts without the column of groups, of a data frame or of rows, and the groups as a list or `None`."""
-    if groups is None or not isinstance(groups, str):
-        return texts, groups if groups is None else in_memory.listed(as_list(groups))
+def without_groups(texts, groups, targets=None):
+    """Returns the texts, and the groups as a list of values of JSON or `None`; groups may be a column of the texts.
+
+    The column stays in the texts if it has a usual name of texts, or if it is the only one but that of the targets.
+    """
+    if not isinstance(groups, str):
+        return texts, None if groups is None else group_values(groups)
     texts = in_memory.listed(texts)
-    if in_memory.is_frame(texts):
-        if groups not in texts.columns:
-            raise ValueError(f"`groups` must be a column of `texts`, or a list. Received: groups={groups!r}")
-        return texts[[name for name in texts.columns if name != groups]], as_list(texts[groups])
-    if not isinstance(texts, list) or not all(isinstance(row, dict) and groups in row for row in texts):
+    names = in_memory.column_names(texts)
+    if groups not in names:
         raise ValueError(f"`groups` must be a column of `texts`, or a list. Received: groups={groups!r}")
-    rows = [{name: value for name, value in row.items() if name != groups} for row in texts]
-    return rows, [row[groups] for row in texts]
+    values = group_values(in_memory.column(texts, groups))
+    text_names, target_names = set(in_memory.TEXTS), set()
+    for task in registry.TASKS:
+        text_names.update(*task.rows.columns)
+        target_names.update(task.rows.target_columns)
+    text_names -= target_names
+    if targets is not None:
+        target_names = {targets} if isinstance(targets, str) else set()
+    others = set(names) - {groups} - target_names
+    if groups in text_names | target_names or not others:
+        return texts, values
+    return in_memory.without_column(texts, groups), values
 
 
 def _check_precision(precision):

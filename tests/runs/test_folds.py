@@ -1,6 +1,7 @@
 """Folds of every task: groups stay together, and what is predicted of each row equals a plain loop over the folds."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ pytest.importorskip("tensorflow")
 from sklearn.model_selection import PredefinedSplit
 
 import keras_bert
+from keras_bert.data.in_memory import column_names
 from keras_bert.data.sources import Rows
 from keras_bert.data.splits import Folds, balance_groups
-from keras_bert.runs import cross_validation
+from keras_bert.runs import cross_validation, fit
 from keras_bert.tasks.registry import TASKS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -165,3 +167,82 @@ def test_folds_are_checked_before_the_first_one(checkpoint, tmp_path):
     with pytest.raises(ValueError, match=r"fold \d of 2: .*nothing to learn.*Expected fewer folds, or more rows"):
         keras_bert.load(checkpoint).fit(WORDS, tags, folds=2, output_dir=tmp_path, **OPTIONS)
     assert not [*tmp_path.rglob("metrics.jsonl")]
+
+
+NLI = {"premise": ["a", "a", "b", "b"], "hypothesis": ["c", "d", "e", "f"], "label": ["x", "y", "x", "y"]}
+AUTHORS = {"text": ["a", "b", "c", "d"], "author": [1, 1, 2, 2], "label": ["x", "y", "x", "y"]}
+CONTEXTS = {"question": ["a", "b"], "context": ["c d", "c d"], "answers": ["c", "d"]}
+
+
+@pytest.mark.parametrize("kind", ["frame", "table", "dicts"])
+@pytest.mark.parametrize(
+    ("columns", "targets", "groups", "kept"),
+    [
+        (NLI, "label", "premise", {"premise", "hypothesis", "label"}),
+        (AUTHORS, "label", "author", {"text", "label"}),
+        (AUTHORS, "label", "text", {"text", "author", "label"}),
+        (AUTHORS, "label", "label", {"text", "author", "label"}),
+        (CONTEXTS, None, "context", {"question", "context", "answers"}),
+        ({"review": ["a", "b"], "label": ["x", "y"]}, "label", "review", {"review", "label"}),
+        ({"text": ["a", "b"], "score": [1, 2], "label": ["x", "y"]}, "label", "score", {"text", "label"}),
+    ],
+)
+def test_columns_of_groups_stay_texts_by_their_names(kind, columns, targets, groups, kept):
+    """Others are left out."""
+    if kind == "frame":
+        texts = pytest.importorskip("pandas").DataFrame(columns)
+    elif kind == "table":
+        texts = pytest.importorskip("pyarrow").table(columns)
+    else:
+        texts = iter([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+    found, values = fit.without_groups(texts, groups, targets)
+    assert set(column_names(found)) == kept
+    assert values == columns[groups]
+    if groups == "premise":
+        data = fit.read_data(found, targets, None, None, None, 1)
+        assert {len(row) for _, row in data.train.values} == {3}
+        assert data.task.name == "classification"
+
+
+def as_series(values, **options):
+    pandas = pytest.importorskip("pandas")
+    return pandas.Series(values, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: list(np.array([1, 1, 2])), [1, 1, 2]),
+        (lambda: (name for name in "aab"), ["a", "a", "b"]),
+        (lambda: np.array([b"a", b"b"]), ["a", "b"]),
+        (lambda: [True, 2.5, ("a", 1), "\ud800"], [True, "2.5", "('a', 1)", "?"]),
+        (lambda: np.array(["2020-01-01", "2020-01-02"], "datetime64[D]"), ["2020-01-01", "2020-01-02"]),
+        (lambda: as_series(["2020-01-01"], dtype="datetime64[ns]"), ["2020-01-01 00:00:00"]),
+        (lambda: as_series([1, 2], dtype="Int64", index=[7, 3]), [1, 2]),
+        (lambda: as_series([3, None], dtype="Int64"), "`groups[1]` is missing. Expected a group for each text"),
+        (lambda: ["a", "b", "c", float("nan")], "`groups[3]` is missing. Expected a group for each text"),
+        (lambda: [None], "`groups[0]` is missing."),
+        (lambda: np.array(["NaT"], "datetime64[D]"), "`groups[0]` is missing."),
+        (lambda: [[1], [2]], "`groups[0]` must be one value, such as a string or an integer. Received: [1]"),
+        (lambda: [1, {"a": 1}], "`groups[1]` must be one value, such as a string or an integer. Received: {'a': 1}"),
+        (lambda: np.ones([2, 2]), "`groups` must be a list with a value for each text, or the name of a column of"),
+        (lambda: np.array(1), "`groups` must be a list with a value for each text, or the name of a column of"),
+        (lambda: 3, "`groups` must be a list with a value for each text, or the name of a column of `texts`. Rec"),
+        (lambda: {"a"}, "`groups` must be a list with a value for each text, or the name of a column of `texts`. Rec"),
+        (lambda: {"a": 1}, "`groups` must be a list with a value for each text, or the name of a column of `texts`. R"),
+    ],
+)
+def test_values_of_groups(make, expected):
+    """They are those that the settings of a run keep as JSON."""
+    if isinstance(expected, list):
+        _, found = fit.without_groups([], make())
+        assert (found, list(map(type, found))) == (expected, list(map(type, expected)))
+        assert json.loads(json.dumps(found)) == expected
+        return
+    with pytest.raises(ValueError) as error:
+        fit.without_groups([], make())
+    assert str(error.value).startswith(expected)
+
+
+def test_numbers_of_numpy_are_folds():
+    assert type(Folds(np.int64(3)).count) is int
