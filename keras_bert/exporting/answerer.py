@@ -88,7 +88,8 @@ class Answerer:
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
-        answer = _with_options(head, bert)
+        _check_inputs(head, name, signatures[name], names)
+        answer = with_model_options(head, bert)
         answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
         return answers[0] if is_single else answers
 
@@ -208,13 +209,23 @@ def _parts(model):
     return parts
 
 
+def _check_inputs(head, name, signature, names):
+    """Raises if `inputs` of a head tell others than those of its signature."""
+    taken = [spec.name for spec in signature.input_signature]
+    if set(taken) != set(names):
+        raise ValueError(
+            f"`inputs` of the head {head.name!r} must be those of its signature {name}: {', '.join(taken)}. "
+            f"Received: {', '.join(names)}"
+        )
+
+
 def _refuse(purpose, received, **options):
     """Raises if an option is given."""
     if name := next((name for name, value in options.items() if value is not None), None):
         raise ValueError(f"`{name}` is for {purpose}. Received: {name}={options[name]} for {received}")
 
 
-def _with_options(head, bert):
+def with_model_options(head, bert):
     """Returns the `answer` of a head with the options of the model that it names."""
     if len(inspect.signature(head.answer).parameters) <= _ANSWERED:
         return head.answer

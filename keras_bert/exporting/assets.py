@@ -138,13 +138,18 @@ def write(directory, signatures, about, graphs=None):
     """
     folder = directory / FOLDER
     folder.mkdir()
-    functions = graphs or {name: function.python_function for name, function in signatures.items()}
-    probes = {name: _probe(name, function, functions[name]) for name, function in signatures.items()}
+    probes = probes_of(signatures, graphs)
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
     text = json_text(about, indent=1, default=_plain)
     (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="replace")
     (folder / PROBES).write_text(_probes_text(probes) + "\n", encoding="utf-8")
     _write_warmup(directory / WARMUP_REQUESTS, probes)
+
+
+def probes_of(signatures, graphs=None):
+    """Returns the inputs of the probes and the answers to them by the name of the signature, see `write`."""
+    functions = graphs or {name: function.python_function for name, function in signatures.items()}
+    return {name: _probe(name, function, functions[name]) for name, function in signatures.items()}
 
 
 def _plain(value):

@@ -165,10 +165,7 @@ def export(
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns, task)
     if not overwrite:
         assets.check_same_model(directory, about)
-    traced = TracedOnce(model)
-    signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
-    signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
-    _check_example(signatures["serving_default"], example)
+    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options)
     if precision is not None:
         about |= {"precision": precision, "calibrated": calibration is not None}
     module = tf.Module()
@@ -185,6 +182,33 @@ def export(
                 assets.write(temporary, signatures, about, graphs)
         if precision is None:
             assets.write(temporary, signatures, about)
+
+
+@quiet_tensorflow()
+def rehearse_export(
+    model, preprocessor, *, labels=None, pair=False, example=None, score_range=None, add_signatures=None, **options
+):
+    """Goes through what `export` does, on a model that is not written; for the arguments see there.
+
+    Returns the signatures by name, traced.
+    """
+    description = describe(model)
+    labels = _labels(description, labels)
+    _checked_range(description, score_range)
+    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options)
+    for function in signatures.values():
+        function.get_concrete_function()
+    assets.probes_of(signatures)
+    return signatures
+
+
+def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options):
+    """Returns the signatures of an export by name: those of the head, `tokens`, and those that are added."""
+    traced = TracedOnce(model)
+    signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
+    signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
+    _check_example(signatures["serving_default"], example)
+    return signatures
 
 
 def _check_precision(precision, calibration):

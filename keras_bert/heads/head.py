@@ -15,6 +15,9 @@ from keras_bert.models.encoder import describe_encoder
 from keras_bert.text.answer_settings import placeholders
 
 TEXT, PAIR = ("text",), ("text", "pair")
+# What the inputs of models are: those that signatures on texts compute from these.
+TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "mask_positions")
+_OURS = "keras_bert."
 HEAD_DROPOUT = "head_dropout"  # The layer that several heads have.
 # Values of transformers' `problem_type`.
 MULTI_LABEL, SINGLE_LABEL = "multi_label_classification", "single_label_classification"
@@ -164,6 +167,7 @@ class Head:
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""
+        check_inputs(self, model)
         build = self.signature_builder(description)
         given = {"model": model, "preprocessor": preprocessor, "labels": labels, "pair": pair}
         given["description"] = description
@@ -227,6 +231,18 @@ class Head:
         """Returns the options that are settings of the task that the model was trained on."""
         own = bert.task_settings or {}
         return {option: own[name] for name, option in self.from_task.items() if name in own}
+
+
+def check_inputs(head, model):
+    """Raises for inputs of a model that the signatures of its head cannot get from texts."""
+    own = [name for name in model.input if name not in TOKEN_INPUTS]
+    builder = type(head).signatures if type(head).signatures is not Head.signatures else type(head).signature_builder
+    if own and builder.__module__.startswith(_OURS):
+        raise ValueError(
+            f"the head {head.name!r} can read the inputs {', '.join(TOKEN_INPUTS[:3])}: metadata become part of the "
+            "text, by `convert` of the task, or the head needs a `signature_builder` that computes them. "
+            f"Received: {', '.join(own)}"
+        )
 
 
 def with_head_options(function, options, count):

@@ -18,11 +18,14 @@ from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, slots
 from keras_bert.data.batch_source import as_source
-from keras_bert.exporting.answerer import Answerer
+from keras_bert.exporting.answerer import answer_rows, with_model_options
+from keras_bert.exporting.export import rehearse_export
+from keras_bert.heads.head import check_inputs
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.runs import model_card
-from keras_bert.tasks.registry import TASKS, task_of
+from keras_bert.runs.results import export_options
+from keras_bert.tasks.registry import TASKS
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import announced, hidden
 
@@ -67,6 +70,7 @@ class Rehearsal:
         training, report = self.task.training, self.task.report
         with self._promise("`build` makes the model", "build"):
             model = training.build(self.task.bert)
+            check_inputs(head_named(self.task.head), model)
         with self._promise("the model answers dev and its loss is computed", "loss"):
             outputs, targets = self._evaluated(model)
         with self._promise("`score` returns numbers, with the metric", "score"):
@@ -80,8 +84,11 @@ class Rehearsal:
             self._check_scores(findings.measured, "the `measured` scores of `conclude`")
         with self._promise("the model card is written", "card"):
             model_card.text("model", self.task, "dev", {}, findings.measured)
-        with tempfile.TemporaryDirectory() as folder, self._promise("the model is saved, and opens again", "save"):
-            self._check_saved(training.complete(model), kept, pathlib.Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            with self._promise("the model is saved, and opens again", "save"):
+                saved = self._saved(training.complete(model), kept, pathlib.Path(folder))
+            with self._promise("the model is exported, and its SavedModel answers", "export"):
+                self._check_export(saved)
 
     @contextlib.contextmanager
     def _promise(self, text, name):
@@ -134,8 +141,8 @@ class Rehearsal:
                     f"Received: Loss({each.name!r}, ...) and the score {each.name!r}"
                 )
 
-    def _check_saved(self, model, kept, folder):
-        """Saves the model, opens it again, compares the outputs, and answers the example of the export."""
+    def _saved(self, model, kept, folder):
+        """Saves the model, opens it again, and compares the weights; returns what was opened."""
         bert = self.task.bert
         # Rows of the task are converted already: the model answers as one of no task.
         options = {**self.task.save_options(kept), "task": None}
@@ -149,11 +156,19 @@ class Rehearsal:
         )
         saved = load_models(folder / "model")
         check_equal(model, saved.model())
-        example = self.task.export_options(saved)["example"]
-        known = task_of(saved)
-        if head_named(saved.head).embeds or (known is not None and known.rows.convert is not None):
+        return saved
+
+    def _check_export(self, saved):
+        """Builds and runs the signatures of the SavedModel, and answers its example as `predict` does."""
+        options, head = export_options(self.task, saved), head_named(saved.head)
+        preprocessor = saved.preprocessor(self.task.sequence_length, padding="longest")
+        signature = rehearse_export(saved.model(), preprocessor, **options)["serving_default"]
+        example = options["example"]
+        names = [spec.name for spec in signature.input_signature]
+        if head.embeds:
+            signature(**{name: tf.constant([value]) for name, value in example.items()})
             return
-        (answer,) = Answerer(saved).predict([example])
+        (answer,) = answer_rows(with_model_options(head, saved), signature, names, [example], _ROWS)
         if not isinstance(answer, dict):
             raise ValueError(f"`answer` of the head must return a dict. Received: {answer!r:.100}")
 

@@ -159,9 +159,14 @@ class Results:
                 columns=getattr(bert, "columns", None),
                 task=task_facts(bert),
                 overwrite=True,
-                add_signatures=functools.partial(self.task.signatures, settings=self.task.settings),
-                **self.task.export_options(bert),
+                **export_options(self.task, bert),
             )
+
+
+def export_options(task, bert):
+    """Returns the arguments of `export` that a task decides, for its saved model."""
+    add_signatures = functools.partial(task.signatures, settings=task.settings)
+    return {"add_signatures": add_signatures, **task.export_options(bert)}
 
 
 def indented(text):

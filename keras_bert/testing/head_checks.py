@@ -14,11 +14,12 @@ from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
 from keras_bert.exporting.answerer import check_rows, read_rows
 from keras_bert.exporting.verification import verify
-from keras_bert.heads.head import HEAD_DROPOUT, Head
+from keras_bert.heads.head import HEAD_DROPOUT, Head, check_inputs
 from keras_bert.heads.registry import HEADS, describe, register_head
 from keras_bert.models.description import layers_of
 from keras_bert.models.tuning import enable_lora, merge_lora
 from keras_bert.runs.rehearsal import check_equal
+from keras_bert.tasks.registry import task_of
 from keras_bert.testing import processes, promises, samples
 from keras_bert.testing.promises import SkippedError, expect, promise
 
@@ -80,6 +81,7 @@ class HeadChecks:
     def model(self):
         """The model, a functional one on the encoder's graph."""
         model = self.head.build(self.encoder, **self.options)
+        check_inputs(self.head, model)
         kind = isinstance(model, keras.Model) and isinstance(model.output, dict)
         expect(kind, "`build` to return a functional keras.Model whose outputs are a dict", model)
         layers = layers_of(model)
@@ -217,7 +219,16 @@ class HeadChecks:
     def _texts(self, bert):
         if self.given_texts is not None:
             return list(self.given_texts)
-        return samples.texts_for(self.head.inputs(bert)[0])
+        names = self.head.inputs(bert)[0]
+        if other := [name for name in names if name not in samples.INPUTS]:
+            raise ValueError(
+                f"`inputs` of the head must be inputs of its signature, of {', '.join(samples.INPUTS)}, or `texts` "
+                f"must be dicts with them. Received: {', '.join(other)}"
+            )
+        task = task_of(bert)
+        if task is not None and task.rows.convert is not None:
+            raise SkippedError(f"the task {task.name} has rows of its own, which `texts` must be: see `check_task`")
+        return samples.texts_for(names)
 
     @promise("shell")
     def predict_at_the_shell(self, answers, bert, saved):

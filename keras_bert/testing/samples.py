@@ -9,6 +9,7 @@ from keras_bert.config import BertConfig
 from keras_bert.models.description import is_encoder_layer, layers_of
 from keras_bert.models.encoder import build_encoder
 
+INPUTS = ("text", "pair", "question", "context", "choices", "words")  # Those that there are texts for.
 LENGTH = 32  # Tokens of a text.
 _POSITIONS = 128
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -33,7 +33,7 @@ _SEEDS = (1, 2)
 _RATE = 1e-3
 _FOLDS = 2
 _RANK = 2
-_REHEARSED = ("rows", "build", "loss", "score", "conclude", "card", "save")  # Of `RehearsalError`.
+_REHEARSED = ("rows", "build", "loss", "score", "conclude", "card", "save", "export")  # Of `RehearsalError`.
 
 
 def check_task(task, texts, targets=None, *, settings=None, strategy=None, only=None):
@@ -267,7 +267,7 @@ class TaskChecks:
             self.task, type(self.head), self.task.Report, self.task.Training, type(self.task.rows)
         )
 
-    @promise("export")
+    @promise("saved_model")
     def exported(self, trained):
         """The SavedModel of the run."""
         folder = self.folder / "run" / "saved_model" / "1"

@@ -77,12 +77,17 @@ class TracedOnce:
 
 
 def on_ids(model, length=None):
-    """Returns a signature on token ids of a length, `None` for any: for clients that tokenize, without TF-Text."""
+    """Returns a signature on token ids of a length, `None` for any: for clients that tokenize, without TF-Text.
+
+    Inputs of a user's head that are no numbers of tokens have the shape and the type of the model's input.
+    """
     names = list(model.input)
-    specs = [tf.TensorSpec(_fixed(model.input[name], length), tf.int32, name) for name in names]
+    specs = [_spec(model.input[name], name, length) for name in names]
 
     def run(*ids):
-        with tf.control_dependencies(_checks(names, ids)):  # Otherwise an error of the model may come first.
+        of_tokens = {name: each for name, each in zip(names, ids, strict=True) if _is_of_tokens(model.input[name])}
+        # Otherwise an error of the model may come first.
+        with tf.control_dependencies(_checks(list(of_tokens), list(of_tokens.values()))):
             ids = [tf.identity(each) for each in ids]
         outputs = model(dict(zip(names, ids, strict=True)), training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
@@ -107,8 +112,17 @@ def _checks(names, ids):
     return checks
 
 
-def _fixed(tensor, length):
-    return tensor.shape if tensor.name == "mask_positions" else (*tensor.shape[:-1], length)
+def _is_of_tokens(tensor):
+    """Whether an input of a model has an integer for each token."""
+    return tensor.dtype == "int32" and len(tensor.shape) > 1 and tensor.shape[-1] is None
+
+
+def _spec(tensor, name, length):
+    """Returns the `TensorSpec` of an input of the model."""
+    if not _is_of_tokens(tensor):
+        return tf.TensorSpec(tensor.shape, tensor.dtype, name)
+    shape = tensor.shape if name == "mask_positions" else (*tensor.shape[:-1], length)
+    return tf.TensorSpec(shape, tf.int32, name)
 
 
 def readable(strings):

@@ -12,6 +12,7 @@ import scipy.special
 import keras_bert
 from keras_bert.data.sources import Memory
 from keras_bert.heads.answers import each_text, flat, of_outputs
+from keras_bert.heads.head import check_inputs
 from keras_bert.heads.registry import HEADS
 from keras_bert.tasks import prediction_files
 from keras_bert.text.token_counts import with_counts
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.exporting.verification import verify  # noqa: E402
 from keras_bert.tasks import Start, Task  # noqa: E402
+from keras_bert.text.signatures import on_ids  # noqa: E402
 
 LABELS = ["sport/tennis", "art/film", "sport/golf"]
 CATEGORIES = ["art", "sport"]
@@ -437,6 +439,36 @@ def test_probes_have_the_ranks_of_the_signature(user, model, pieces, monkeypatch
     for wrong in ({**example, "is_closed": "yes"}, {**example, "turns": "a"}):
         with pytest.raises(ValueError, match=r"`example` must be a dict of `turns` \(list\), .*`is_closed` \(Number\)"):
             keras_bert.export(model, preprocessor, tmp_path / "2", labels=LABELS, example=wrong)
+
+
+def test_an_input_that_is_no_text(user, model, pieces, monkeypatch, tmp_path):
+    """A head that computes another input itself is exported; the signature `tokens` takes it as the model does."""
+    values = keras.Input((2,), name="values")
+    outputs = {**model.output, "category_logits": model.output["category_logits"] + values}
+    wider = keras.Model({**model.input, "values": values}, outputs, name="topic_classifier")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 20)
+
+    def with_values(model, preprocessor):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
+        def answer(text):
+            count = tf.strings.length(text)
+            inputs = {**preprocessor(text), "values": tf.cast(tf.stack([count, count], 1), "float32")}
+            return {"category_logits": model(inputs, training=False)["category_logits"]}
+
+        return {"serving_default": answer}
+
+    with pytest.raises(ValueError, match="'topics' can read the inputs token_ids, .*Received: values"):
+        check_inputs(user.Topics(), wider)
+    monkeypatch.setattr(user.Topics, "signature_builder", lambda self, description: with_values)
+    check_inputs(user.Topics(), wider)
+    tokens = on_ids(wider)
+    specs = {spec.name: spec for spec in tokens.input_signature}
+    assert (specs["values"].shape.as_list(), specs["values"].dtype) == ([None, 2], tf.float32)
+    assert (specs["token_ids"].shape.as_list(), specs["token_ids"].dtype) == ([None, None], tf.int32)
+    ids = preprocessor(["a b"])
+    found = tokens(*ids.values(), tf.constant([[1.0, 2.0]]))["category_logits"]
+    expected = model(ids, training=False)["category_logits"] + [[1.0, 2.0]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [None, [], [1, None]])

@@ -93,6 +93,19 @@ def responds_less(user):
     return {"respond": respond, "answer": lambda self, output, row, n_best: {"topic": "a"}}
 
 
+def reads_metadata(user):
+    def build(self, encoder, num_classes, num_categories, dropout=0.1):
+        model = user.Topics.build(self, encoder, num_classes, num_categories, dropout)
+        values = keras.Input((4,), name="metadata_values")
+        return keras.Model({**encoder.input, "metadata_values": values}, model.output, name="topic_classifier")
+
+    return {"build": build}
+
+
+def takes_other_columns(user):
+    return {"inputs": lambda self, bert: [("text", "source", "price")]}
+
+
 def another_graph(user):
     def write(graph, layer, sequence, mask):
         return graph.add("ReduceMean", sequence, axes=[1], keepdims=0)
@@ -105,9 +118,11 @@ WRONG_HEADS = [
     (sequence_logits, "outputs", "the output logits, the `classes` of the head, to have rank 2 or 3"),
     (depends_on_other_rows, "outputs", "logits of a row not to depend on other rows"),
     (another_forward_pass, "run", "the output logits of `run` to be that of the model"),
+    (reads_metadata, "build", "can read the inputs token_ids, segment_ids, padding_mask: metadata become part of the"),
     (forgets_an_option, "describe", "num_categories"),
     (forgets_a_weight, "weights", "attention_pooling/query is another one after `save` and `load`"),
     (answers_less, "predict", "answers with the fields topic, category"),
+    (takes_other_columns, "predict", "must be inputs of its signature, of text, pair"),
     (responds_less, "export", "`respond` to return the `outputs` of the head, topic, category"),
     (another_graph, "onnx", "logits"),
 ]
@@ -190,6 +205,13 @@ def saves_other_labels(user):
     return wrong_task(user, save_options=save_options)
 
 
+def exports_a_range(user):
+    def export_options(self, bert):
+        return {**user.TopicTask.export_options(self, bert), "score_range": (0, 1)}
+
+    return wrong_task(user, export_options=export_options)
+
+
 def another_score_each_time(user):
     calls = []
 
@@ -230,6 +252,7 @@ WRONG_TASKS = [
     (concludes_nothing, "conclude", "measured"),
     (a_card_without_data, "card", "source_file"),
     (saves_other_labels, "save", "labels"),
+    (exports_a_range, "export", "is exported, and its SavedModel answers. ValueError: `score_range` must be None"),
     (another_score_each_time, "evaluate", "`evaluate` to have joint_accuracy"),
     (forgets_a_setting, "settings", "`convert` reads to be `stored`, received ending"),
 ]

@@ -9,7 +9,7 @@ import scipy.special
 from keras_bert.checks import check_not_negative
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
-from keras_bert.heads.registry import head_named
+from keras_bert.heads.registry import describe, head_named, is_regression
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
@@ -304,6 +304,8 @@ class ClassificationTask(Task):
         options = {"pair": bert.pair, "example": example}
         if self.labels:
             return {"labels": bert.labels, **options}
+        if not is_regression(describe(bert.model())):  # A head of a user's, whose numbers may be no such scores.
+            return options
         ends = self.report.summary.more["range"]
         return {"score_range": (ends["lowest"], ends["highest"]), **options}
 

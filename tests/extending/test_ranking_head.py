@@ -1,0 +1,66 @@
+"""A head that ranks, in a user's file: pairs of texts, a loss within the batch, a metric of its own."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.files import read_json
+from tests.extending.conftest import registered
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+# The best passage of each query repeats it.
+ROWS = [
+    {"query": f"{query} {end}", "passage": passage, "grade": grade}
+    for end in "lm"
+    for query in "abcd"
+    for passage, grade in ((f"{query} {query}", 2), (f"{query} i", 1), ("j k", 0))
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user():
+    """The module with the head and its task, which are registered during these tests alone."""
+    with registered("ranking_head") as module:
+        yield module
+
+
+@pytest.fixture
+def start(config, pieces, tmp_path):
+    keras_bert.save(keras_bert.build_encoder(config), tmp_path / "start", pieces)
+    return keras_bert.load(tmp_path / "start")
+
+
+def by_formula(answers, margin):
+    """The loss and the metric: over the pairs of each query, of which one passage is better."""
+    losses, ahead = [], []
+    for row, answer in zip(ROWS, answers, strict=True):
+        others = [
+            (answer["score"], other["score"])
+            for other_row, other in zip(ROWS, answers, strict=True)
+            if other_row["query"] == row["query"] and other_row["grade"] < row["grade"]
+        ]
+        missing = [max(0.0, margin - score + other) for score, other in others]
+        losses.append(np.mean(missing) if missing else 0.0)
+        ahead += [score > other for score, other in others]
+    return {"margin": np.mean(losses), "pairwise_accuracy": np.mean(ahead)}
+
+
+def test_fit_evaluate_and_export(start, tmp_path):
+    """Numbers of a head of one's own are exported without the range of scores."""
+    given = {"epochs": 1, "batch_size": 24, "sequence_length": 10, "verbose": False, "output_dir": tmp_path / "run"}
+    bert = start.fit(ROWS, validation=ROWS, margin=0.5, learning_rate=1e-3, **given)
+    assert (bert.task, bert.head, bert.pair) == ("ranking", "ranker", True)
+    answers = bert.predict(ROWS)
+    found = bert.evaluate(ROWS, verbose=False)
+    assert found == pytest.approx(by_formula(answers, 0.5), abs=1e-4)
+    facts = read_json(tmp_path / "run" / "saved_model" / "1" / "assets.extra" / "keras_bert.json")
+    assert facts["range"] is None
+    signature = tf.saved_model.load(str(tmp_path / "run" / "saved_model" / "1")).signatures["serving_default"]
+    inputs = {
+        "text": tf.constant([row["query"] for row in ROWS]),
+        "pair": tf.constant([row["passage"] for row in ROWS]),
+    }
+    served = signature(**inputs)["score"].numpy()
+    np.testing.assert_allclose(served, [answer["score"] for answer in answers], atol=1e-5)
