@@ -718,6 +718,7 @@ class Rows:
     content: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ()
     group: ClassVar[str] = "texts"  # What `groups` are, in the plural.
+    least_of_fold = 1  # Rows that the scores of a fold need.
 
     @property
     def file_rows(self):

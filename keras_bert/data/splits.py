@@ -64,10 +64,15 @@ class Folds:
         """Returns the fold of each row, from 1 on, as an integer array; `rows` are `Rows`."""
         self.check(rows)
         strata = rows.strata()
-        if self.groups is None and strata is not None:
-            return deal_groups(rows.groups(), strata, self.count, seed)
         groups = rows.groups() if self.groups is None else self.groups
-        return balance_groups(groups, strata, self.count, seed)
+        deal = deal_groups if self.groups is None and strata is not None else balance_groups
+        found = deal(groups, strata, self.count, seed)
+        if np.bincount(found)[1:].min() < rows.least_of_fold:
+            raise ValueError(
+                "`folds`: a fold of one row has no correlation. Expected fewer folds, of at least "
+                f"{rows.least_of_fold} rows each. Received: folds={self.count} of {len(rows):,} rows"
+            )
+        return found
 
 
 def group_values(groups):
@@ -109,6 +114,27 @@ def check_folds(groups, folds, what="groups"):
     count = len(set(groups))
     if count < folds or folds < 2:
         raise ValueError(f"`folds` must be from 2 to the number of different {what}, {count}. Received: folds={folds}")
+
+
+def connected(rows):
+    """Returns a number for each row, the same one for rows that share a value, also by way of others.
+
+    `rows` is an iterable of iterables of values.
+    """
+    rows = list(map(tuple, rows))
+    parents = {}
+
+    def root(value):
+        while parents[value] != value:
+            parents[value] = value = parents[parents[value]]
+        return value
+
+    for first, *others in rows:
+        parents.setdefault(first, first)
+        for value in others:
+            parents[root(parents.setdefault(value, value))] = root(first)
+    numbers = {}
+    return [numbers.setdefault(root(row[0]), len(numbers)) for row in rows]
 
 
 def deal_groups(groups, strata, folds, seed):

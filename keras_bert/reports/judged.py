@@ -200,7 +200,9 @@ def _shown(value):
 
 
 def _cell(value):
-    """Returns a value for `errors.tsv`."""
+    """Returns a value for `errors.tsv`; nothing is an empty cell."""
+    if value is None:
+        return ""
     if isinstance(value, list):
         return SEPARATOR.join(value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else value

@@ -42,7 +42,8 @@ class CrossValidation(Finetuning):
             raise ValueError("`teacher`: not with `folds`, since it may have seen the rows of every fold")
         if plan.ensemble != 1:
             raise ValueError("`ensemble`: not with `folds`, which keep one model")
-        plan.folds.check(plan.task.splits["dev"][0].examples)
+        for seed in plan.choices["seed"]:
+            plan.folds.assign(plan.task.splits["dev"][0].examples, seed)  # Raises an error for rows that have no folds.
         super().__init__(plan)
         self.evaluated_on = f"{plan.folds.count}-fold cross-validation"
         self.run_class, self.results_class = _FoldRun, _FoldResults

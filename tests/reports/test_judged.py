@@ -24,6 +24,11 @@ def test_the_least():
     assert errors == [["row", "true", "predicted", "loss"], [3, "c", "a", "nan"], [1, "b", "a", "1.5"]]
 
 
+def test_a_text_that_a_row_lacks_is_an_empty_cell():
+    judged = Judged(gold=["b", "a"], predicted=["a", "a"], loss=[1.5, 0.1], texts={"wrong": ["c", None]})
+    assert judged.table()["wrong"] == ["c", ""]
+
+
 class Rare(Judged):
     """Shows wrong rows alone, each text once."""
 

@@ -110,6 +110,11 @@ class Examples(Rows):
     def file_rows(self):
         return self.ids
 
+    @property
+    def least_of_fold(self):
+        """Rows that the scores of a fold need: a single number has no correlation."""
+        return 2 if self.labels and isinstance(self.labels[0], float) else 1
+
     def groups(self):
         return whole_texts(self)
 

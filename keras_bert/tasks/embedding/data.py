@@ -17,6 +17,7 @@ import re
 from keras_bert.data import squad
 from keras_bert.data.in_memory import PASSAGES, QUERIES
 from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_number, readable, source, text_cell
+from keras_bert.data.splits import connected
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.settings import setting
@@ -46,6 +47,17 @@ class EmbeddingExamples(Rows):
     unused: int = 0  # Rows of NLI that are part of no triplet.
 
     content = ("queries", "passages", "scores")
+    group = "groups of rows that share a text"
+
+    @property
+    def least_of_fold(self):
+        """Rows that the scores of a fold need: a single score has no correlation."""
+        return 2 if self.kind == "scored" else 1
+
+    def groups(self):
+        """Returns a number for each row: rows that share a query or a right passage have the same one."""
+        rights = [row[0] for row in self.passages]
+        return connected(zip(self.queries, rights, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -387,7 +387,7 @@ def test_folds_are_stratified():
     assert np.ptp(counts.sum(1)) == 1
     assert (folds[0] == folds[1]).all()
     assert (folds[0] != folds[2]).any()
-    twice = Examples(["a", "b", "a", "c", "a"], ["x"] * 5, [0.5, 1.0, 0.1, 2.0, 3.0], list(range(5)))
+    twice = Examples(["a", "b", "a", "c", "a"], ["x"] * 5, [0, 1, 0, 2, 1], list(range(5)))
     together = Folds(3).assign(twice, 1)
     assert len(set(together[[0, 2, 4]])) == 1
     assert set(together) == {1, 2, 3}
@@ -395,6 +395,15 @@ def test_folds_are_stratified():
         Folds(4).assign(twice, 1)
     with pytest.raises(ValueError, match="`folds` must be an integer of at least 2. Received: folds=1"):
         Folds(1)
+
+
+@pytest.mark.parametrize("groups", [None, ["a", "a", "b", "c", "c"]])
+def test_folds_of_numbers_have_two_rows(groups):
+    """A row alone has no correlation."""
+    numbers = Examples(["a", "b", "c", "d", "e"], None, [0.5, 1.0, 0.1, 2.0, 3.0], list(range(5)))
+    assert sorted(Folds(2, groups).assign(numbers, 1)) in ([1, 1, 1, 2, 2], [1, 1, 2, 2, 2])
+    with pytest.raises(ValueError, match="fold of one row has no correlation.* Received: folds=3 of 5 rows"):
+        Folds(3, groups).assign(numbers, 1)
 
 
 def test_folds_share_out_rare_labels():

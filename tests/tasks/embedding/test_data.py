@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from keras_bert.tasks.embedding.data import read
+from keras_bert.data.splits import Folds
+from keras_bert.tasks.embedding.data import EmbeddingExamples, read
 from tests.tasks.files import write
 
 QAS = [{"id": id, "question": id + "?", "answers": [{"text": "cat", "answer_start": 2}]} for id in ("x", "y")]
@@ -82,3 +83,18 @@ def test_official_sts(data):
     assert (examples.kind, len(examples), examples.score_range) == ("scored", 1500, (0.0, 5.0))
     assert examples.scores[:2] == [1.0, 0.95]
     assert np.mean(examples.scores) == pytest.approx(0.4728, abs=1e-3)
+
+
+def test_rows_that_share_a_text_are_in_one_fold():
+    """A query or a right passage, also by way of other rows; wrong passages do not count."""
+    queries, rights = ["a", "b", "c", "d", "e", "x"], ["u", "v", "v", "a", "w", "x"]
+    rows = EmbeddingExamples("triplets", queries, [[right, "n"] for right in rights])
+    assert rows.groups() == [0, 1, 1, 0, 2, 3]
+    folds = Folds(3).assign(rows, 1)
+    assert folds[0] == folds[3]
+    assert folds[1] == folds[2]
+    with pytest.raises(ValueError, match="different groups of rows that share a text, 4. Received: folds=5"):
+        Folds(5).assign(rows, 1)
+    scored = EmbeddingExamples("scored", list("abc"), [["d"], ["e"], ["f"]], [0.0, 0.5, 1.0])
+    with pytest.raises(ValueError, match="a fold of one row has no correlation"):
+        Folds(2).assign(scored, 1)
