@@ -357,9 +357,10 @@ class Finetuning:
         earlier = []
         for other in self.plan.intermediate:
             for stage in other.training.stages(setting):
-                # Only a head with the same classes goes on to the next stage.
-                name = stage.name if _has_same_head(other, task) else f"{stage.name} before {task.name}"
-                earlier.append(dataclasses.replace(stage, name=name, dev=None))
+                if other.name == task.name and not _has_same_head(other, task):
+                    # Only a head with the same classes goes on to the next stage.
+                    stage = dataclasses.replace(stage, name=f"{stage.name} of other classes")
+                earlier.append(dataclasses.replace(stage, dev=None))
         stages = earlier + task.training.stages(setting)
         if self.plan.teacher is not None:
             stages[-1] = self.plan.teacher.taught(stages[-1])
