@@ -649,7 +649,7 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
             **options,
         )
     (first, nothing, _), (second, carried, found) = started
-    assert (first, nothing, second) == ("tagging before classification", None, "classification")
+    assert (first, nothing, second) == ("tagging", None, "classification")
     assert all(np.array_equal(*pair) for pair in zip(carried, found, strict=True))
     facts = read_json(tmp_path / "run" / "results.json")["facts"]
     assert facts["trained before on"] == f"Tagging of texts, {len(TEXTS)} sentences"
