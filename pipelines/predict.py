@@ -39,6 +39,7 @@ from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving import Client
 from keras_bert.tasks.classification.data import OWN
 from keras_bert.tasks.classification.glue import TASKS
+from keras_bert.tasks.rows import not_registered
 from keras_bert.text.token_counts import CutTexts, told_once
 
 from . import command, common_flags
@@ -329,20 +330,28 @@ def _served_model(arguments):
     # The second input comes last.
     names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
     ask = functools.partial(_ask, arguments, client, names)
-    if arguments.plugins and arguments.is_table and (convert := _row_converter(client.about(model))):
+    if convert := _row_converter(arguments, client.about(model)):
         return None, lambda rows: ask([convert(row) for row in rows]), {}
     return [tuple(names)], ask, {}
 
 
-def _row_converter(about):
+def _row_converter(arguments, about):
     """Returns a function from a row of the task of a served model to the inputs of the model, `None` without one.
 
     The task is one of a plugin, which the server names; the settings are those of the model.
     """
+    stored = about.get("task") or {}
+    if not arguments.plugins:
+        if stored.get("converts"):
+            raise not_registered(stored["name"], arguments.model, stored["settings"])
+        return None
     from keras_bert.tasks.registry import TASKS
 
-    stored = about.get("task") or {}
+    if "task" not in about and arguments.is_table:
+        _check_unknown_task(arguments, [task for task in TASKS if task.rows.convert])
     task = next((task for task in TASKS if task.name == stored.get("name")), None)
+    if task is None and stored.get("converts"):
+        raise not_registered(stored["name"], arguments.model, stored["settings"])
     if task is None or task.rows.convert is None:
         return None
     settings = task.Settings(**stored["settings"])
@@ -354,6 +363,20 @@ def _row_converter(about):
         return {"text": asked} if isinstance(asked, str) else dict(zip(("text", "pair"), asked, strict=True))
 
     return convert
+
+
+def _check_unknown_task(arguments, tasks):
+    """Raises for rows of a task with rows of its own, if the server does not tell the task of its model."""
+    _, row = next(source(arguments.input).stream(), (None, None))
+    names = row.keys() if isinstance(row, dict) else set()
+    for task in tasks:
+        if any(columns <= names for columns in task.rows.columns):
+            raise ValueError(
+                f"{arguments.input} has rows of the task {task.name}, whose texts depend on the settings of the model, "
+                "which this server does not tell. Ask `keras-bert serve` over REST, or convert the rows to the inputs "
+                f"of the model first, and leave out --plugins. Received: --server={arguments.server} "
+                f"--protocol={arguments.protocol}"
+            )
 
 
 def _check_served_labels(model, labels, signatures):

@@ -141,7 +141,7 @@ def export(
         columns: dict of the columns that the model was trained on by input, such as `{"text": "review"}`, which
             `verify_saved_model --labelled` reads. It is stored in the SavedModel. Defaults to `None`.
         task: dict of the `name` and the stored `settings` of the task that the model was trained on, for the same
-            command. Defaults to `None`.
+            command and `predict --server`; with `converts`, true, these need the task. Defaults to `None`.
         precision: `"int8"` writes the weights of a float32 model in int8 and multiplies them by activations in int8:
             a quarter of the size, for TensorFlow on x86 processors, fast on those with VNNI. Defaults to `None`, the
             precision of the model.

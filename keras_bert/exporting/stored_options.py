@@ -24,9 +24,15 @@ def stored_options(bert, model=None):
 
 
 def task_facts(bert):
-    """Returns the `name` of the task that a model was trained on, and the `settings` that it keeps, or `None`."""
+    """Returns the `name` of the task that a model was trained on, and the `settings` that it keeps, or `None`.
+
+    `converts` is there and true if the task has rows of its own, so that answers to rows need the task.
+    """
     name = getattr(bert, "task", None)  # Other models have none.
-    return None if name is None else {"name": name, "settings": bert.task_settings or {}}
+    if name is None:
+        return None
+    converts = any(task.name == name and task.head == bert.head and task.rows.convert for task in registry.TASKS)
+    return {"name": name, "settings": bert.task_settings or {}, **({"converts": True} if converts else {})}
 
 
 def labels_of(bert, description):

@@ -464,7 +464,8 @@ class Finetuning:
                 strip_accents=bert.strip_accents,
                 sequence_length=self.task.sequence_length,
                 model_type=getattr(bert, "model_type", None),
-                task_settings=self.task.stored_settings or None,
+                # Empty for rows of a task's own: they tell that answers need the task.
+                task_settings=self.task.stored_settings or ({} if self.task.rows.convert else None),
                 overwrite=True,  # The best model yet replaces the one before, which the grid may have from another.
                 **{**self.task.save_options(logits), **self.plan.columns},
                 **options,

@@ -12,6 +12,7 @@ from keras_bert.exporting import assets
 from keras_bert.files import read_json
 from keras_bert.heads.registry import head_named
 from keras_bert.tasks.registry import TASKS
+from keras_bert.tasks.rows import not_registered
 
 _TOGETHER = 32  # Texts of similar length in a request.
 _OURS = "keras_bert."
@@ -156,6 +157,9 @@ def _facts(directory):
 def _read(directory, facts, path, **options):
     """Returns the `Labelled` data of the task of a SavedModel, or of the first one that such a model can be of."""
     own = _task_of(facts)
+    stored = facts.get("task") or {}
+    if own is None and stored.get("converts"):
+        raise not_registered(stored["name"], directory, stored["settings"])
     labelled = None
     if own is not None:
         settings = _settings(own, facts)

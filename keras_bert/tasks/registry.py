@@ -4,12 +4,14 @@ import dataclasses
 import functools
 
 from keras_bert.checks import similar
+from keras_bert.heads.registry import NO_HEAD
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask, RegressionTask
 from keras_bert.tasks.embedding.task import EmbeddingTask
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from keras_bert.tasks.rows import not_registered
 from keras_bert.tasks.tagging.task import TaggingTask
 
 TASKS: list[type[Task]] = [
@@ -73,15 +75,15 @@ def task_named(name):
 def task_of(bert):
     """Returns the task that a loaded model was trained on, by its stored name, or by its head; `None` for no task."""
     own = bert.task_settings or {}
+    is_known = bert.head == NO_HEAD or any(task.name == bert.task for task in TASKS)  # Encoders need no task.
     named = [task for task in TASKS if task.name == bert.task and task.head == bert.head]
+    if not is_known and bert.task_settings == {}:  # Of a task with rows of its own.
+        raise not_registered(bert.task, bert.name)
     for task in named or [task for task in TASKS if task.head == bert.head and task.fits(bert)]:
         if own.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
             return task
-    if own and all(task.name != bert.task for task in TASKS):
-        raise ValueError(
-            f"the task {bert.task!r} of {bert.name} is not registered, but its settings shape the texts: "
-            f"{', '.join(own)}. Import the module of its class, which calls `register_task`, or name it by `plugins`"
-        )
+    if own and not is_known:
+        raise not_registered(bert.task, bert.name, own)
     return None
 
 

@@ -29,6 +29,15 @@ def first_known(targets):
     return None
 
 
+def not_registered(name, model, settings=()):
+    """Returns an error for a model of a task that shapes its texts, by these stored settings, if any."""
+    reason = f"its settings shape the texts: {', '.join(settings)}" if settings else "it makes the texts of the rows"
+    return ValueError(
+        f"the task {name!r} of {model} is not registered, but {reason}. Import the module of its class, which calls "
+        "`register_task`, or name it by `plugins`"
+    )
+
+
 class RowFormat:
     """What the rows of a task mean: the first of its three parts. A subclass states what differs.
 

@@ -1,18 +1,22 @@
 """The smallest task of a user's own file: conversations as rows, whose targets have a name of their own."""
 
 import json
+import re
+import types
 
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.files import MODEL_FACTS, read_json
 from tests.extending.conftest import registered
-from tests.pipelines.programs import call
+from tests.pipelines.programs import call, mistake
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.runs.saved_model_scores import compare  # noqa: E402
+from keras_bert.tasks.registry import TASKS  # noqa: E402
 
 ROWS = [
     {"turns": ["a b", "c d"], "intent": "lost"},
@@ -51,6 +55,76 @@ def test_the_newest_turn_is_read_first(bert, tmp_path):
     cut = {"turns": ["c"] * 20 + ["a", "b"]}
     assert bert.predict({"turns": ["e", *cut["turns"]]})["scores"] == bert.predict(cut)["scores"]
     assert bert.predict({"turns": [*cut["turns"], "e"]})["scores"] != bert.predict(cut)["scores"]
+
+
+class Served:
+    """A client of a server of the SavedModel, which tells what it stores, `about`."""
+
+    about_model = types.MappingProxyType({})
+
+    def __init__(self, *_):
+        pass
+
+    def metadata(self, model):
+        outputs = {"label": {}, "labels": {}, "probabilities": {}}
+        return {"signatures": {"serving_default": {"inputs": {"text": {}}, "outputs": outputs}}}
+
+    def about(self, model):
+        return self.about_model
+
+    def predict(self, model, inputs, signature):
+        assert inputs["text"] == CONVERTED
+        rows = len(CONVERTED)
+        labels, shares = np.array([["found", "lost"]] * rows), np.array([[0.25, 0.75]] * rows)
+        return {"label": labels[:, 1], "labels": labels, "probabilities": shares}
+
+
+@pytest.fixture
+def served(monkeypatch):
+    monkeypatch.setattr("pipelines.predict.Client", Served)
+    return Served
+
+
+def test_a_model_without_its_task(user, bert, served, monkeypatch, tmp_path):
+    """Answers to rows need the task that converts them, also of a model without settings; vectors do not."""
+    bert.save(tmp_path / "model")
+    bert.export(tmp_path / "1")
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    facts = read_json(tmp_path / "1" / MODEL_FACTS)
+    assert facts["task"] == {"name": "intents", "settings": {}, "converts": True}
+    monkeypatch.setattr(served, "about_model", facts)
+    flags = ["--server=localhost:1", "--model=intents", f"--input={path}"]
+    assert call("pipelines.predict", "--plugins=intents_task", *flags).split()[-3:] == ["lost", "0.2500", "0.7500"]
+    message = "the task 'intents' of .* is not registered, but it makes the texts of the rows. Import the module"
+    assert re.match(message, mistake("pipelines.predict", *flags))
+    monkeypatch.setattr("keras_bert.tasks.registry.TASKS", [task for task in TASKS if task is not user.Intents])
+    monkeypatch.setattr("keras_bert.runs.saved_model_scores.TASKS", [])
+    loaded = keras_bert.load(tmp_path / "model")
+    with pytest.raises(ValueError, match=message):
+        loaded.predict("a b")
+    with pytest.raises(ValueError, match=message):
+        compare(tmp_path / "1", path, label="intent")
+    assert re.match(message, mistake("pipelines.predict", f"--model={tmp_path}/model", "a b"))
+    encoder = keras_bert.load(tmp_path / "model", head="encoder")
+    assert loaded.encode("a b").shape == encoder.encode("a b").shape
+    encoder.export(tmp_path / "encoder")
+    before = read_json(tmp_path / "model" / "config.json")  # As an earlier version has saved it.
+    del before["keras_bert"]["task_settings"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(before))
+    assert keras_bert.load(tmp_path / "model").predict("a b")["label"] in bert.labels
+
+
+def test_rows_for_a_server_that_does_not_tell_the_task(served, tmp_path):
+    """TensorFlow Serving, and any server over gRPC: rows would be answered as they are."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({**row, "text": "a"}) + "\n" for row in ROWS))
+    flags = ["--server=localhost:1", "--protocol=grpc", "--model=intents"]
+    message = mistake("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}")
+    assert message.startswith(f"{path} has rows of the task intents, whose texts depend on the settings of the model")
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in CONVERTED))
+    lines = call("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}").splitlines()
+    assert lines[1].split() == ["lost", "0.2500", "0.7500"]
 
 
 def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):

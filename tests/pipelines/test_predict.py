@@ -135,6 +135,9 @@ class ServedModels:
     def __init__(self, *_):
         self.requests = []
 
+    def about(self, model):
+        return {}
+
     def metadata(self, model):
         found = {"serving_default": {"inputs": ["text"], "outputs": ["embedding"]}}
         if model != "without":
