@@ -188,6 +188,12 @@ class Head:
         They are the output `classes` of the model if the signature has it, or else what tells the same classes.
         """
         if self.classes in answers:
+            if np.ndim(answers[self.classes]) < 2:
+                raise ValueError(
+                    f"`respond` of the head {self.name} must keep the shape of the output {self.classes!r} of the "
+                    "model, (batch, classes), or give another name to what it makes of it, or have `class_logits`. "
+                    f"Received: the shape {np.shape(answers[self.classes])}"
+                )
             return answers[self.classes]
         if "probabilities" in answers:
             with np.errstate(divide="ignore"):

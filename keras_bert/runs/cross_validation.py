@@ -190,10 +190,10 @@ class _FoldRuns(GridRuns):
 
     def means(self):
         """Formats mean and standard deviation of the scores over the folds and seeds of the best setting."""
-        folds = self.best()
-        texts = []
+        folds, report = self.best(), self._task.report
+        texts, known = [], report.score_names or report.summary.majority
         for name in folds[0]["scores"]:
-            if name in self._task.report.summary.majority or not self._task.report.summary.majority:
+            if name in known or not known:
                 values = [100 * fold["scores"][name] for fold in folds]
                 deviation = statistics.stdev(values)
                 texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {deviation:.2f}%")

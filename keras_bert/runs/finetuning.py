@@ -396,9 +396,9 @@ class Finetuning:
 
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
-        self._describe()
         if is_own(self.task):
-            rehearse(self.task)
+            self.task.report.score_names = rehearse(self.task)
+        self._describe()
         check_unchanged(self.output / "runs", self.origins, write=self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):
             with self.grid_runs.started(setting) as folder:

@@ -51,9 +51,12 @@ def is_own(task):
 
 
 def rehearse(task):
-    """Goes through everything that follows a training; raises an error that names the part that fails."""
+    """Goes through everything that follows a training; raises an error that names the part that fails.
+
+    Returns the names of the scores.
+    """
     with announced(f"rehearsing the task {task.name} on {_ROWS} rows"), hidden():
-        Rehearsal(task).run()
+        return Rehearsal(task).run()
 
 
 class Rehearsal:
@@ -64,7 +67,7 @@ class Rehearsal:
         self.task: Any = None
 
     def run(self):
-        """Runs all steps."""
+        """Runs all steps; returns the names of the scores."""
         with self._promise("the first rows are read", "rows"):
             self.task = self._small_task()
         training, report = self.task.training, self.task.report
@@ -89,6 +92,7 @@ class Rehearsal:
                 saved = self._saved(training.complete(model), kept, pathlib.Path(folder))
             with self._promise("the model is exported, and its SavedModel answers", "export"):
                 self._check_export(saved)
+        return list(scores)
 
     @contextlib.contextmanager
     def _promise(self, text, name):

@@ -80,17 +80,22 @@ def _scored(directory, facts, data):
     The scores are those of a user's report, if it has its own, as far as the SavedModel answers what they need.
     """
     outputs = answers(directory, data.inputs)
-    task, note = _task_of(facts), None
-    if task is not None and data.spec is not None and _has_own_scores(task.Report):
+    task = _task_of(facts)
+    if task is None or data.spec is None or not _has_own_scores(task.Report):
+        predictions = data.predictions(outputs)
+        return predictions, data.score(predictions), None
+    try:
+        return (*_own_scores(task, facts, data, outputs), None)
+    except Exception as error:
+        failure = (
+            f"the `score` of the task {task.name}, which fails for the answers {', '.join(outputs)}: "
+            f"{type(error).__name__}: {error}. See `model_outputs` of the head"
+        )
         try:
-            return (*_own_scores(task, facts, data, outputs), None)
-        except Exception as error:
-            note = (
-                f"without the `score` of the task {task.name}, which fails for the answers {', '.join(outputs)}: "
-                f"{type(error).__name__}: {error}. See `model_outputs` of the head"
-            )
-    predictions = data.predictions(outputs)
-    return predictions, data.score(predictions), note
+            predictions = data.predictions(outputs)
+            return predictions, data.score(predictions), f"without {failure}"
+        except Exception as other:
+            raise ValueError(f"{directory} has no scores: neither {failure}; nor those of classes: {other}") from error
 
 
 def _has_own_scores(report):
@@ -103,6 +108,10 @@ def _own_scores(task, facts, data, answered):
     report = task.Report(_ExportedTask(task, facts, data.spec))
     outputs = head_named(task.head).model_outputs(answered)
     logits = report.class_logits(outputs)
+    if np.ndim(logits) < 2:
+        raise ValueError(
+            f"`class_logits` must be (rows, classes), or (rows, 1) for numbers. Received: the shape {np.shape(logits)}"
+        )
     scores = report.score(data.targets, outputs)
     ordered = {report.metric: scores[report.metric], **scores}
     predictions = logits[:, 0].astype(float) if logits.shape[-1] == 1 else logits.argmax(-1)

@@ -92,6 +92,7 @@ class Report(abc.ABC):
         metric: name of the score that selects the best run.
         predictions_file: string, the file with the predictions of the data to predict.
         can_combine: bool, whether several runs can answer together, see `combine`. Defaults to `True`.
+        score_names: list of the names of the scores, which a rehearsal of a user's task sets. Defaults to `None`.
 
     Example:
         class PairReport(Report):
@@ -104,6 +105,7 @@ class Report(abc.ABC):
     metric: str
     predictions_file = "predictions.tsv"
     can_combine = True
+    score_names: list | None = None
 
     def __init__(self, task):
         self.task = task
@@ -122,6 +124,8 @@ class Report(abc.ABC):
     def summary(self):
         """What `summarize` returns; rows that are trained on and evaluated on are not told to be in both."""
         summary = self.summarize()
+        if self.score_names is not None:
+            summary = data_summary.of_scores(summary, self.score_names)
         if self.task.held_out:
             return summary
         return dataclasses.replace(summary, overlap=dict.fromkeys(summary.overlap, 0))

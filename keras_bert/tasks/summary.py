@@ -136,6 +136,16 @@ def look_alikes(classes, counts):
     return [f"{classes} that look alike are different classes: {some(same)}"] if same else []
 
 
+def of_scores(summary, names):
+    """Returns a summary whose majority baselines have scores of these names alone."""
+    majorities = {"majority": summary.majority, "dev_majority": summary.dev_majority}
+    kept = {
+        field: scores and {name: value for name, value in scores.items() if name in names}
+        for field, scores in majorities.items()
+    }
+    return dataclasses.replace(summary, **kept)
+
+
 def baselines(summary):
     """Returns what the majority baselines predict, and their scores: of train and, if it differs, of dev."""
     found = []

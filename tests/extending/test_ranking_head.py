@@ -55,6 +55,9 @@ def test_fit_evaluate_and_export(start, tmp_path):
     answers = bert.predict(ROWS)
     found = bert.evaluate(ROWS, verbose=False)
     assert found == pytest.approx(by_formula(answers, 0.5), abs=1e-4)
+    results = read_json(tmp_path / "run" / "results.json")
+    assert "majority baseline" not in results["facts"]
+    assert results["data"]["majority"] == {}
     facts = read_json(tmp_path / "run" / "saved_model" / "1" / "assets.extra" / "keras_bert.json")
     assert facts["range"] is None
     signature = tf.saved_model.load(str(tmp_path / "run" / "saved_model" / "1")).signatures["serving_default"]
@@ -64,3 +67,14 @@ def test_fit_evaluate_and_export(start, tmp_path):
     }
     served = signature(**inputs)["score"].numpy()
     np.testing.assert_allclose(served, [answer["score"] for answer in answers], atol=1e-5)
+
+
+def test_folds(start, tmp_path):
+    """The scores of folds are those of the report; rows of a query are in different folds."""
+    given = {"epochs": 1, "batch_size": 24, "sequence_length": 10, "verbose": False}
+    start.fit(ROWS, folds=2, output_dir=tmp_path / "run", **given)
+    results = read_json(tmp_path / "run" / "results.json")
+    mean = 100 * results["best"]["scores"]["pairwise_accuracy"]
+    listed = results["facts"]["scores of 2-fold cross-validation"]
+    assert listed.startswith(f"pairwise accuracy {mean:.2f}% ± ")
+    assert "margin" not in listed

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from unittest import mock
 
 import numpy as np
@@ -184,6 +185,56 @@ def test_scores_that_a_saved_model_does_not_have(save, tmp_path, monkeypatch, sc
     assert found.scores["accuracy"] == 100
     assert "(without the `score` of the task joined, which fails for the answers probabilities: " in str(found)
     assert message in found.note
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "reasons"),
+    [
+        (
+            lambda text: {"numbers": tf.strings.length(text)},
+            lambda self, targets, outputs: {"nearly": outputs["category"]},
+            ["tells no classes in its answers, numbers"],
+        ),
+        (
+            lambda text: {"logits": tf.cast(tf.strings.length(text), "float32")},
+            lambda self, targets, outputs: {"nearly": 1.0},
+            [r"must keep the shape of the output 'logits' of the model, .* Received: the shape \(1,\)"],
+        ),
+        (
+            lambda text: {"numbers": tf.strings.length(text)},
+            lambda self, targets, outputs: {"nearly": outputs["category"]},
+            ["fails for the answers numbers: KeyError: 'category'", "nor those of classes: .* no classes"],
+        ),
+    ],
+)
+def test_neither_the_scores_of_a_task_nor_of_classes(save, tmp_path, monkeypatch, answer, score, reasons):
+    """One line has both reasons."""
+    register_task(JoinedTask)
+    monkeypatch.setattr(JoinedReport, "score", score)
+    if "nor those" in reasons[-1]:
+        monkeypatch.setattr("keras_bert.heads.head.Head.model_outputs", lambda self, answers: answers)
+        monkeypatch.setattr(JoinedReport, "class_logits", lambda self, outputs: outputs["numbers"][:, None])
+    model = save("joined", answer, labels=LABELS, task={"name": "joined", "settings": {}})
+    path = write(tmp_path / "dev.jsonl", json.dumps({"words": ["a"], "label": "no"}) + "\n")
+    with pytest.raises(ValueError, match="has no scores: neither the `score` of the task joined, which fails") as found:
+        saved_model_scores.compare(model, path)
+    assert "\n" not in str(found.value)
+    for reason in reasons:
+        assert re.search(reason, str(found.value))
+
+
+def test_logits_of_a_report_without_classes(save, tmp_path, monkeypatch):
+    register_task(JoinedTask)
+    monkeypatch.setattr(JoinedReport, "class_logits", lambda self, outputs: outputs["logits"].max(-1))
+    model = save(
+        "joined",
+        lambda text: probabilities(tf.strings.length(text) // 2),
+        labels=LABELS,
+        task={"name": "joined", "settings": {}},
+    )
+    path = write(tmp_path / "dev.jsonl", json.dumps({"words": ["a"], "label": "no"}) + "\n")
+    message = r"`class_logits` must be \(rows, classes\), or \(rows, 1\) for numbers. Received: the shape \(1,\)"
+    assert re.search(message, saved_model_scores.compare(model, path).note)
 
 
 @pytest.mark.skipif("questions" not in {task.name for task in TASKS}, reason="no such task")
