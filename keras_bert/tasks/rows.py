@@ -55,6 +55,7 @@ class RowFormat:
         convert: method of the place of a row in messages, the row and the settings of the task that returns what the
             head reads of it, a dict with `text` and, for pairs, `pair`. Targets stay as they are. Defaults to `None`:
             the head reads rows as they are.
+        inputs: tuple of the keys that the dicts of `convert` may have. Defaults to none, which allows all.
 
     Example:
         class ReplyRows(RowFormat):
@@ -70,6 +71,7 @@ class RowFormat:
     target_columns: tuple = ("label",)
     needs_targets = needs_train = True
     convert: Any = None
+    inputs: tuple = ()
 
     def recognizes(self, text, targets):
         """Whether a text, the first one, and the targets of all texts, a list or `None`, are those of this task."""
@@ -112,14 +114,24 @@ class RowFormat:
 
         def convert(place, row):
             targets = {name: value for name, value in row.items() if name in self.target_columns}
-            return {**self.convert(place, row, settings), **targets}
+            return {**self.as_read(place, row, settings), **targets}
 
         return source.mapped(convert)
+
+    def as_read(self, place, row, settings):
+        """Returns what `convert` makes of a row; raises for what the head cannot read."""
+        found = self.convert(place, row, settings)
+        known = {*self.inputs, *self.target_columns}
+        if not isinstance(found, dict) or (self.inputs and not found.keys() <= known):
+            received = ", ".join(map(str, found.keys() - known)) if isinstance(found, dict) else f"{found!r:.100}"
+            expected = f"{' and '.join(self.inputs) or 'the inputs of the head'} alone"
+            raise ValueError(f"{place}: `convert` must return a dict of {expected}. Received: {received}")
+        return found
 
     def asked(self, place, text, settings):
         """Returns a text of `predict` as the head takes it: a string, a tuple of two for a pair, or a dict."""
         row = text if isinstance(text, dict) else self.without_targets(self.row(place, text, None))
-        row = self.convert(place, row, settings)
+        row = self.without_targets(self.as_read(place, row, settings))
         if not row.keys() <= {"text", "pair"}:
             return row
         if row.get("pair") is None:

@@ -164,6 +164,17 @@ def test_what_is_no_conversation(bert, checkpoint):
         keras_bert.load(checkpoint).fit([{"turns": ["a"]}, {"turns": ["b"]}], **OPTIONS)
 
 
+@pytest.mark.parametrize(("made", "received"), [({"text": "a", "price": 2.5}, "price"), ("a", "'a'")])
+def test_what_convert_returns(user, bert, checkpoint, monkeypatch, made, received):
+    """A head reads texts alone: anything else would be lost."""
+    monkeypatch.setattr(user.ConversationRows, "convert", lambda self, place, row, settings: made)
+    message = rf"0\]: `convert` must return a dict of text and pair alone. Received: {received}"
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(checkpoint).fit(ROWS, **OPTIONS)
+    with pytest.raises(ValueError, match=message):
+        bert.predict(turns(ROWS))
+
+
 @pytest.mark.slow
 def test_the_command(checkpoint, tmp_path):
     for name in ("train", "dev"):

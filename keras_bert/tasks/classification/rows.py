@@ -21,7 +21,7 @@ class TextRows(RowFormat):
     """
 
     expects = "texts or pairs with classes"
-    kind = "classification"
+    kind, inputs = "classification", ("text", "pair")
     needs_train = False
 
     def recognizes(self, text, targets):
