@@ -88,7 +88,8 @@ class Answerer:
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
         signatures = self._build(sequence_length, pair and head.takes_pair, **options)
-        _check_inputs(head, name, signatures[name], names)
+        if name != "words":  # Its input is the text of the words.
+            _check_inputs(head, name, signatures[name], names)
         answer = with_model_options(head, bert)
         answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
         return answers[0] if is_single else answers
