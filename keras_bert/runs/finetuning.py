@@ -371,11 +371,11 @@ class Finetuning:
         """Entries about the data, and about the teacher if there is one, for the head of the report."""
         facts = dict(self.task.report.facts)
         if self.plan.intermediate:
-            rows = (
-                f"{task.title}, {task.report.summary.train:,} {task.report.summary.unit}"
-                for task in self.plan.intermediate
-            )
-            facts["trained before on"] = "; ".join(rows)
+            parts = []
+            for task in self.plan.intermediate:
+                summary = task.report.summary
+                parts.append(f"{task.title}, {summary.train:,} {summary.unit}")
+            facts["trained before on"] = "; ".join(parts)
         if self.plan.teacher is not None:
             facts |= self.plan.teacher.facts
         return facts
@@ -503,12 +503,6 @@ def _collecting_new_garbage():
         yield
     finally:
         gc.unfreeze()
-
-
-def _rows_of(task):
-    """Returns the title of a task, and the number of its rows."""
-    summary = task.report.summary
-    return f"{task.title}, {summary.train:,} {summary.unit}"
 
 
 def load_compatible(models, load=load_models, **options):
