@@ -73,7 +73,7 @@ class Rehearsal:
         training, report = self.task.training, self.task.report
         with self._promise("`build` makes the model", "build"):
             model = training.build(self.task.bert)
-            check_inputs(head_named(self.task.head), model)
+            check_inputs(head_named(self.task.head), training.complete(model))
         with self._promise("the model answers dev and its loss is computed", "loss"):
             outputs, targets = self._evaluated(model)
         with self._promise("`score` returns numbers, with the metric", "score"):
