@@ -170,7 +170,7 @@ class Rehearsal:
         example = options["example"]
         names = [spec.name for spec in signature.input_signature]
         if head.embeds:
-            signature(**{name: tf.constant([value]) for name, value in example.items()})
+            signature(*[tf.constant([example[name]]) for name in names])
             return
         (answer,) = answer_rows(with_model_options(head, saved), signature, names, [example], _ROWS)
         if not isinstance(answer, dict):
