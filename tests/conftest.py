@@ -31,9 +31,10 @@ from keras_bert.heads import answers
 from keras_bert.heads.registry import HEADS as REGISTERED_HEADS
 from keras_bert.reports import comparisons
 from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START
+from pipelines import plugins
 
 # The lists that a plugin, a user's file or a page of the documentation adds to.
-REGISTRIES = [REGISTERED_HEADS, answers._BY_OUTPUTS, comparisons._REGISTERED, other_models._REGISTERED]
+REGISTRIES = [REGISTERED_HEADS, answers._BY_OUTPUTS, comparisons._REGISTERED, other_models._REGISTERED, plugins.LOADED]
 
 if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
