@@ -45,7 +45,8 @@ def public_names():
 def names_of(module):
     """The public names of a module, with those of the modules among them: "glue", "glue.TASKS"."""
     found = getattr(keras_bert, module)
-    inner = [name for name in found.__all__ if inspect.ismodule(getattr(found, name, None))]
+    # Classes begin with capitals; to get one may need a package that is not installed.
+    inner = [name for name in found.__all__ if name.islower() and inspect.ismodule(getattr(found, name, None))]
     return [*found.__all__, *(f"{name}.{part}" for name in inner for part in getattr(found, name).__all__)]
 
 
@@ -62,7 +63,8 @@ def importable():
 def test_public_names(importable):
     for name in importable:
         assert operator.attrgetter(name)(keras_bert) is not None
-    assert {name for name in keras_bert.__all__ if inspect.ismodule(getattr(keras_bert, name, None))} == set(MODULES)
+    own = [name for name in importable if "." not in name]
+    assert {name for name in own if inspect.ismodule(getattr(keras_bert, name, None))} == set(MODULES)
     assert len(keras_bert.__all__) - len(MODULES) < 46
     for module in (keras_bert, keras_bert.losses):
         assert set(module.__all__) <= set(dir(module))
