@@ -14,6 +14,11 @@ _SAME |= dict.fromkeys(["max_length", "max_len", "max_seq_length"], "sequence_le
 _SAME |= dict.fromkeys(["train_batch_size", "per_device_train_batch_size"], "batch_size")
 
 
+def is_ours(part):
+    """Returns whether a class, a method or a function is one of the package, and not a user's."""
+    return part.__module__.startswith("keras_bert.")
+
+
 def is_count(value, least=1):
     """Returns whether a value is an integer of at least `least`."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least

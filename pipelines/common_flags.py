@@ -132,12 +132,17 @@ class FinetuningFlags(Hyperparameters, Training):
         """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
         return {"best": False} if self.divides else {}
 
+    @functools.cached_property
+    def groups_of_file(self):
+        """The file whose rows are divided, and the values of `--group_column` of all its rows."""
+        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
+        return path, read_column(path, self.group_column)
+
     def create_folds(self, rows, is_whole=None):
         """Returns the `Folds` of rows to train on: all of their file, or the first ones without `is_whole`."""
         if self.group_column is None:
             return Folds(self.folds)
-        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
-        groups = read_column(path, self.group_column)
+        path, groups = self.groups_of_file
         if is_whole is None:
             is_whole = self.max_train_examples is None
         if rows.file_rows is not None:

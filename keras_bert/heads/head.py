@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checks import check_count
+from keras_bert.checks import check_count, is_ours
 from keras_bert.heads import answers
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.encoder import describe_encoder
@@ -17,7 +17,6 @@ from keras_bert.text.answer_settings import placeholders
 TEXT, PAIR = ("text",), ("text", "pair")
 # What the inputs of models are: those that signatures on texts compute from these.
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "mask_positions")
-_OURS = "keras_bert."
 HEAD_DROPOUT = "head_dropout"  # The layer that several heads have.
 # Values of transformers' `problem_type`.
 MULTI_LABEL, SINGLE_LABEL = "multi_label_classification", "single_label_classification"
@@ -243,7 +242,7 @@ def check_inputs(head, model):
     """Raises for inputs of a model that the signatures of its head cannot get from texts."""
     own = [name for name in model.input if name not in TOKEN_INPUTS]
     builder = type(head).signatures if type(head).signatures is not Head.signatures else type(head).signature_builder
-    if own and builder.__module__.startswith(_OURS):
+    if own and is_ours(builder):
         raise ValueError(
             f"the head {head.name!r} can read the inputs {', '.join(TOKEN_INPUTS[:3])}: metadata become part of the "
             "text, by `convert` of the task, or the head needs a `signature_builder` that computes them. "

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.load import load_models, open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
-from keras_bert.checks import check_choice, check_count, check_not_negative, hint
+from keras_bert.checks import check_choice, check_count, check_not_negative, hint, is_ours
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
@@ -123,7 +123,7 @@ def _data_set(texts, targets):
 def _is_of_own_task(frame):
     """Whether a data frame has the columns of a user's task, whatever else they are called."""
     names = set(map(str, frame.columns))
-    own = [task for task in registry.TASKS if not task.__module__.startswith("keras_bert.")]
+    own = [task for task in registry.TASKS if not is_ours(task)]
     return any(known <= names for task in own for known in task.rows.columns)
 
 

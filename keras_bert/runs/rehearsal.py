@@ -17,6 +17,7 @@ from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, slots
+from keras_bert.checks import is_ours
 from keras_bert.data.batch_source import as_source
 from keras_bert.exporting.answerer import answer_rows, with_model_options
 from keras_bert.exporting.export import rehearse_export
@@ -30,7 +31,6 @@ from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.progress import announced, hidden
 
 _ROWS = 2
-_OURS = "keras_bert."
 
 
 class RehearsalError(ValueError):
@@ -45,9 +45,8 @@ def is_own(task):
     """Whether a task that is registered, or the head that it trains, is a user's."""
     if type(task) not in TASKS:
         return False
-    modules = [type(task).__module__, type(head_named(task.head)).__module__]
-    modules += [type(part).__module__ for part in (task.training, task.report, task.rows)]
-    return not all(module.startswith(_OURS) for module in modules)
+    parts = [task, head_named(task.head), task.training, task.report, task.rows]
+    return not all(is_ours(type(part)) for part in parts)
 
 
 def rehearse(task):

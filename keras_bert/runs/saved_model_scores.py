@@ -8,14 +8,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
 
+from keras_bert.checks import is_ours
 from keras_bert.exporting import assets
 from keras_bert.files import read_json
 from keras_bert.heads.registry import head_named
-from keras_bert.tasks.registry import TASKS
-from keras_bert.tasks.rows import not_registered
+from keras_bert.tasks.registry import TASKS, exported_task
 
 _TOGETHER = 32  # Texts of similar length in a request.
-_OURS = "keras_bert."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +79,12 @@ def _scored(directory, facts, data):
     The scores are those of a user's report, if it has its own, as far as the SavedModel answers what they need.
     """
     outputs = answers(directory, data.inputs)
-    task = _task_of(facts)
+    task, settings = exported_task(facts, directory)
     if task is None or data.spec is None or not _has_own_scores(task.Report):
         predictions = data.predictions(outputs)
         return predictions, data.score(predictions), None
     try:
-        return (*_own_scores(task, facts, data, outputs), None)
+        return (*_own_scores(task, settings, facts, data, outputs), None)
     except Exception as error:
         failure = (
             f"the `score` of the task {task.name}, which fails for the answers {', '.join(outputs)}: "
@@ -100,12 +99,12 @@ def _scored(directory, facts, data):
 
 def _has_own_scores(report):
     """Whether the class of a report is a user's that computes scores or classes in another way."""
-    return not all(method.__module__.startswith(_OURS) for method in (report.score, report.class_logits))
+    return not all(is_ours(method) for method in (report.score, report.class_logits))
 
 
-def _own_scores(task, facts, data, answered):
+def _own_scores(task, settings, facts, data, answered):
     """Returns the predictions and the scores of a user's report for the answers of a SavedModel."""
-    report = task.Report(_ExportedTask(task, facts, data.spec))
+    report = task.Report(_ExportedTask(task, settings, facts["labels"], data.spec))
     outputs = head_named(task.head).model_outputs(answered)
     logits = report.class_logits(outputs)
     if np.ndim(logits) < 2:
@@ -121,24 +120,13 @@ def _own_scores(task, facts, data, answered):
 class _ExportedTask:
     """What a report can ask of the task of a SavedModel: there are no data and no checkpoint."""
 
-    def __init__(self, task, facts, spec):
-        self.name, self.head, self.labels = task.name, task.head, facts["labels"]
-        self.settings, self.spec = _settings(task, facts), spec
+    def __init__(self, task, settings, labels, spec):
+        self.name, self.head, self.labels = task.name, task.head, labels
+        self.settings, self.spec = settings, spec
         self.training = types.SimpleNamespace(activation="linear")  # Signatures answer after the activation.
 
     def __getattr__(self, name):
         raise AttributeError(f"a SavedModel does not tell `task.{name}`, but its name, head, labels and settings")
-
-
-def _task_of(facts):
-    """Returns the task that a SavedModel names, if it is registered, or else `None`."""
-    name = (facts.get("task") or {}).get("name")
-    return next((task for task in TASKS if task.name == name and task.head == facts["head"]), None)
-
-
-def _settings(task, facts):
-    """Returns the settings of a task, the stored ones those of a SavedModel."""
-    return task.Settings(**(facts.get("task") or {}).get("settings", {}))
 
 
 def answers(directory, inputs):
@@ -165,13 +153,9 @@ def _facts(directory):
 
 def _read(directory, facts, path, **options):
     """Returns the `Labelled` data of the task of a SavedModel, or of the first one that such a model can be of."""
-    own = _task_of(facts)
-    stored = facts.get("task") or {}
-    if own is None and stored.get("converts"):
-        raise not_registered(stored["name"], directory, stored["settings"])
+    own, settings = exported_task(facts, directory)
     labelled = None
     if own is not None:
-        settings = _settings(own, facts)
         labelled = own.rows.labelled(own.name, directory, facts, path, settings=settings, **options)
     for task in TASKS:
         if labelled is None and task.head == facts["head"] and task is not own:

@@ -92,6 +92,21 @@ def stored_settings(task, bert):
     return task.Settings(**(bert.task_settings or {}))
 
 
+def exported_task(facts, model):
+    """Returns the task that an exported model names and its stored settings, `None` twice if it is not registered.
+
+    `facts` are those that `export` stores. Raises for such a task that makes the texts of the rows; messages have the
+    name of the `model`.
+    """
+    stored = facts.get("task") or {}
+    task = next((task for task in TASKS if task.name == stored.get("name") and task.head == facts["head"]), None)
+    if task is not None:
+        return task, task.Settings(**stored["settings"])
+    if stored.get("converts"):
+        raise not_registered(stored["name"], model, stored["settings"])
+    return None, None
+
+
 def own_signatures(bert):
     """Returns the option `add_signatures` of `export` for a model of a task, no option for another one."""
     if (task := task_of(bert)) is None:

@@ -11,13 +11,13 @@ import tempfile
 import threading
 import time
 
+from keras_bert.checks import is_ours
 from keras_bert.files import json_text
 from keras_bert.heads.answers import each_text, of_outputs
 from keras_bert.serving.client import Client
 from keras_bert.testing.promises import DifferenceError, SkippedError, expect, expect_equal
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
-_OURS = "keras_bert."
 _SECONDS = 120  # Until a server has loaded a model.
 _FEWEST_LINES = 3
 _COUNTS = ("tokens", "tokens_read", "text_tokens")
@@ -30,7 +30,7 @@ def plugins_of(*classes):
     """
     plugins = {}
     for cls in classes:
-        if cls.__module__.startswith(_OURS):
+        if is_ours(cls):
             continue
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         if cls.__module__ == "__main__" or file is None or not os.path.exists(file):

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
+from keras_bert.checks import is_ours
 from keras_bert.data import in_memory
 from keras_bert.exporting.verification import verify
 from keras_bert.files import json_text, read_json, read_lines
@@ -27,7 +28,6 @@ from keras_bert.tasks.rows import RowFormat
 from keras_bert.testing import processes, promises, samples
 from keras_bert.testing.promises import SkippedError, expect, expect_equal, promise
 
-_OURS = "keras_bert."
 _EPOCHS = 2
 _SEEDS = (1, 2)
 _RATE = 1e-3
@@ -94,10 +94,10 @@ class TaskChecks:
 
     def _has_own_rows(self):
         """Whether the rows of the task are told from those of others: any built-in ones are."""
-        if self.task.__module__.startswith(_OURS):
+        if is_ours(self.task):
             return True
         for cls in type(self.task.rows).__mro__:
-            if cls.__module__.startswith(_OURS):
+            if is_ours(cls):
                 return False
             if {"columns", "recognizes"} & vars(cls).keys():
                 return True
