@@ -75,13 +75,13 @@ def _tensor(name, shapes, fetch):
 def write(description, metadata, directory):
     """Writes `bert_config.json`, `bert_model.ckpt.*` and, if there is a vocabulary, `vocab.txt`."""
     vocabulary = metadata.vocabulary
+    _check(description, vocabulary)
     try:
         import tensorflow as tf
     except ModuleNotFoundError:
         raise ValueError(
             "writing Google's checkpoints needs TensorFlow, which is not installed: pip install tensorflow"
         ) from None
-    _check(description, vocabulary)
     tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
     arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
     write_json(directory / CONFIG, description.config.to_google())
