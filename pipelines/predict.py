@@ -292,10 +292,11 @@ def _lines(arguments, table, rows, answers):
 def _loaded_model(arguments):
     """Returns the names of the inputs that the model takes, its function from rows to answers, and how to read rows.
 
-    `None` stands for the names of a task whose rows are its own. How to read rows are arguments of `stream_texts`.
+    `None` stands for the names of a task whose rows are its own. How to read rows are arguments of `stream_texts`, or
+    for such a task of `stream_own`.
     """
     from keras_bert.heads.registry import answering
-    from keras_bert.tasks.registry import task_of
+    from keras_bert.tasks.registry import stored_settings, task_of
 
     bert = common_flags.load_model(arguments.model)
     options = arguments.values("n_best", "candidate_labels", *_EXPORTED)
@@ -305,9 +306,16 @@ def _loaded_model(arguments):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates
     task = None if is_plain else task_of(bert)
-    allowed = [("text",)] if is_plain else None if task and task.rows.convert else answering(bert.head).inputs(bert)
+
+    def predict(rows):
+        return bert.predict(rows, batch_size=arguments.batch_size, **options)
+
+    if task and task.rows.convert:
+        convert = functools.partial(task.rows.asked, settings=stored_settings(task, bert))
+        return None, predict, {"convert": convert}
+    allowed = [("text",)] if is_plain else answering(bert.head).inputs(bert)
     reading = {"known": getattr(bert, "columns", None), "words": not is_plain and answering(bert.head).takes_words}
-    return allowed, lambda rows: bert.predict(rows, batch_size=arguments.batch_size, **options), reading
+    return allowed, predict, reading
 
 
 def _served_model(arguments):
@@ -331,12 +339,14 @@ def _served_model(arguments):
     names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
     ask = functools.partial(_ask, arguments, client, names)
     if convert := _row_converter(arguments, client.about(model)):
-        return None, lambda rows: ask([convert(row) for row in rows]), {}
+        return None, lambda rows: ask([convert("the row", row) for row in rows]), {"convert": convert}
     return [tuple(names)], ask, {}
 
 
 def _row_converter(arguments, about):
-    """Returns a function from a row of the task of a served model to the inputs of the model, `None` without one.
+    """Returns a function from the place of a row of the task of a served model, and the row, to the model's inputs.
+
+    Returns `None` for a model of no such task.
 
     The task is one of a plugin, which the server names; the settings are those of the model.
     """
@@ -356,8 +366,8 @@ def _row_converter(arguments, about):
         return None
     settings = task.Settings(**stored["settings"])
 
-    def convert(row):
-        asked = task.rows.asked("the row", row, settings)
+    def convert(place, row):
+        asked = task.rows.asked(place, row, settings)
         if isinstance(asked, dict):
             return asked
         return {"text": asked} if isinstance(asked, str) else dict(zip(("text", "pair"), asked, strict=True))
@@ -421,7 +431,7 @@ def _rows(arguments, allowed, reading):
         if not arguments.is_table:
             raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
         arguments.only(False, "for models without rows of their own", "text_column", "pair_column", "choice_columns")
-        return prediction_files.stream_own(arguments.input)
+        return prediction_files.stream_own(arguments.input, **reading)
     given = list(arguments.positional)
     if given and arguments.input:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")

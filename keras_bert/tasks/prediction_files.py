@@ -113,13 +113,17 @@ def _tell_others(origin, missing, columns):
     _LOG.info("%s: no %s, which the model was trained on; read as %s", origin, missing, columns)
 
 
-def stream_own(path):
-    """Yields the rows of a file as they are, dicts by column, twice: a task of its own rows takes them."""
+def stream_own(path, convert):
+    """Yields the rows of a file as they are, dicts by column, twice: a task of its own rows takes them.
+
+    `convert` is a function of the place of a row and the row, which raises for one that the task cannot read.
+    """
     origin = source(path)
     is_empty = True
-    for _, record in origin.stream():
+    for number, record in origin.stream():
         if isinstance(record, ValueError):
             raise record
+        convert(origin.place(number), record)
         yield record, record
         is_empty = False
     if is_empty:

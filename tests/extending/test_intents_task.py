@@ -127,6 +127,18 @@ def test_rows_for_a_server_that_does_not_tell_the_task(served, tmp_path):
     assert lines[1].split() == ["lost", "0.2500", "0.7500"]
 
 
+@pytest.mark.parametrize("flags", [["--server=localhost:1", "--model=intents"], ["--model={}/model"]])
+def test_a_row_of_a_file_that_is_no_conversation(bert, served, monkeypatch, tmp_path, flags):
+    """The message names the file and the line, also of a later part of the file."""
+    bert.save(tmp_path / "model")
+    monkeypatch.setattr(served, "about_model", {"task": {"name": "intents", "settings": {}, "converts": True}})
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*ROWS, {"turns": None}]))
+    flags = [flag.format(tmp_path) for flag in flags]
+    message = mistake("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}", "--batch_size=4")
+    assert message == f"{path}:5: `turns` must be a list of strings. Received: None"
+
+
 def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):
     """They are in the rows, in a list, or in a column that is named, for training, scores and the SavedModel."""
     lists = turns(ROWS), [row["intent"] for row in ROWS]
