@@ -30,8 +30,11 @@ TEXTS = {*itertools.chain(*CLASSIFIED_PAIRS), *QUERIES, *PASSAGES, *WORDS}  # Us
 
 
 def listed(values):
-    """Returns an iterator as a list; other data stay as they are."""
-    return list(values) if hasattr(values, "__next__") else values
+    """Returns an iterator, and dicts of another kind than a list, as a list; other data stay as they are."""
+    if hasattr(values, "__next__"):
+        return list(values)
+    is_column = isinstance(values, tuple) or getattr(values, "ndim", 0) == 1  # An array or a Series.
+    return list(values) if is_column and isinstance(next(iter(values), None), dict) else values
 
 
 def data_set_rows(texts, targets=None, columns=(), with_targets=()):

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from keras_bert.data.sources import check_columns
+
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
@@ -114,7 +116,10 @@ class RowFormat:
 
         def convert(place, row):
             targets = {name: value for name, value in row.items() if name in self.target_columns}
-            return {**self.as_read(place, row, settings), **targets}
+            found = {**self.as_read(place, row, settings), **targets}
+            if self.needs_targets and not found.keys() & {*self.target_columns}:
+                check_columns(place, list(row), self.target_columns[:1])  # Raises with the columns of the user.
+            return found
 
         return source.mapped(convert)
 

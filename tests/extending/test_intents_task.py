@@ -157,6 +157,22 @@ def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         found = compare(tmp_path / "served" / "1", path, label=label).scores
         assert found["accuracy"] == pytest.approx(100 * scores["accuracy"])
+    mistakes = (
+        (ROWS, "other", "`other`. It has: 'turns', 'intent'"),
+        (named, "label", "`intent`. It has: 'turns', 'w"),
+    )
+    for rows, label, message in mistakes:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with pytest.raises(ValueError, match=f"wanted.jsonl:1: no column {message}"):
+            compare(tmp_path / "served" / "1", path, label=label)
+    with pytest.raises(ValueError, match=r"texts\[0\]: no column `intent`. It has: 'turns'$"):
+        bert.evaluate(pytest.importorskip("pandas").DataFrame(turns(ROWS)), verbose=False)
+
+
+@pytest.mark.parametrize("kind", [tuple, iter, lambda rows: np.array(rows, object)])
+def test_rows_that_are_no_list(bert, kind):
+    """Their targets are found as those of a list."""
+    assert bert.evaluate(kind(ROWS), verbose=False) == bert.evaluate(ROWS, verbose=False)
 
 
 def test_rows_that_are_their_own_validation(checkpoint):

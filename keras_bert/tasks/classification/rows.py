@@ -6,12 +6,14 @@ import functools
 import numpy as np
 
 from keras_bert.checks import check_choice
-from keras_bert.data.sources import source
+from keras_bert.data.sources import check_columns, source
 from keras_bert.heads.registry import head_named
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import METRICS, Task, columns_of_model, own_data, read_kind
 from keras_bert.tasks.classification.predictions import dense
 from keras_bert.tasks.rows import Labelled, RowFormat, first_known
+
+_LABEL = "label"  # The default column of `labelled`.
 
 
 class TextRows(RowFormat):
@@ -57,7 +59,7 @@ class TextRows(RowFormat):
         )
         return dataclasses.replace(data, columns=written)
 
-    def labelled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label="label"):
+    def labelled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label=_LABEL):
         labels, several = facts["labels"], facts["multi_label"]
         kind = "multi_label" if several else "classification" if labels else "regression"
         if kind != self.kind:
@@ -98,7 +100,15 @@ class TextRows(RowFormat):
         """Returns a source whose targets are where those of the task are; they may be in the column `label`."""
         if label in self.target_columns:
             return origin
-        return origin.mapped(lambda place, row: self.with_named_target(row, label) if label in row else row)
+
+        def convert(place, row):
+            if label in row:
+                return self.with_named_target(row, label)
+            if label != _LABEL:  # Which the user has not named.
+                check_columns(place, list(row), {label: "label_column"})
+            return row
+
+        return origin.mapped(convert)
 
 
 class NumberRows(TextRows):
