@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 import statistics
 
 import numpy as np
@@ -167,7 +166,7 @@ class _FoldRuns(GridRuns):
         """Updates the scores of each fold by `fold_scores` of the task, given the predictions of all folds."""
         groups = {}
         for result in self.results:
-            if not math.isnan(result["scores"][self.metric]):
+            if "diverged" not in result:
                 groups.setdefault(grid.folder_name(_without_fold(result["setting"])), []).append(result)
         for folds in groups.values():
             if len(folds) == self._folds.count:
@@ -184,7 +183,7 @@ class _FoldRuns(GridRuns):
         if not self.results:
             return []
         row = grid.seed_statistics(self.results, self.metric)[0]
-        if math.isnan(row["mean"]):
+        if "diverged" in row:
             return []
         return [result for result in self.results if grid.without_seed(result["setting"]) == row["setting"]]
 
@@ -195,7 +194,7 @@ class _FoldRuns(GridRuns):
         for name in folds[0]["scores"]:
             if name in known or not known:
                 values = [100 * fold["scores"][name] for fold in folds]
-                deviation = statistics.stdev(values)
+                deviation = grid.deviation(values)
                 texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {deviation:.2f}%")
         return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
 

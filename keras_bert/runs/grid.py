@@ -52,7 +52,8 @@ def ranked(results, metric):
 
     def key(result):
         scores = result["scores"]
-        return *_descending(scores[metric]), loss_names.total(scores, loss_names.names_of(result, scores))
+        loss = loss_names.total(scores, loss_names.names_of(result, scores))
+        return "diverged" in result, *_descending(scores[metric]), loss
 
     return sorted(in_order(results), key=key)
 
@@ -71,22 +72,28 @@ def seed_statistics(results, metric):
     Returns:
         A list of dicts, the best mean first: the setting without its seed, `mean`, `deviation` (sample standard
         deviation; 0 for one run), `lowest`, `highest` and `runs`. If a run's score is NaN, the statistics are NaN.
+        `diverged` is there if runs diverged, and is their number.
     """
     groups = {}
     for result in results:
-        groups.setdefault(json_text(without_seed(result["setting"])), []).append(result["scores"][metric])
-    rows = [
-        {
-            "setting": json.loads(setting),
-            "mean": statistics.fmean(values),
-            "deviation": _deviation(values),
-            "lowest": float(np.min(values)),
-            "highest": float(np.max(values)),
-            "runs": len(values),
-        }
-        for setting, values in groups.items()
-    ]
+        groups.setdefault(json_text(without_seed(result["setting"])), []).append(result)
+    rows = [_statistics(json.loads(setting), of_setting, metric) for setting, of_setting in groups.items()]
     return sorted(rows, key=lambda row: _descending(row["mean"]))
+
+
+def _statistics(setting, results, metric):
+    """Returns the statistics of the runs of one setting."""
+    values = [result["scores"][metric] for result in results]
+    row = {
+        "setting": setting,
+        "mean": statistics.fmean(values),
+        "deviation": deviation(values),
+        "lowest": float(np.min(values)),
+        "highest": float(np.max(values)),
+        "runs": len(values),
+    }
+    diverged = sum("diverged" in result for result in results)
+    return {**row, "diverged": diverged} if diverged else row
 
 
 def _read_result(path):
@@ -100,7 +107,8 @@ def without_seed(setting):
     return {name: value for name, value in setting.items() if name not in ("seed", "fold")}
 
 
-def _deviation(values):
+def deviation(values):
+    """Returns the sample standard deviation of some numbers; 0 of one, NaN if one is NaN."""
     if np.isnan(values).any():  # `stdev` raises on NaN.
         return math.nan
     return statistics.stdev(values) if len(values) > 1 else 0.0
@@ -111,7 +119,7 @@ def runs_table(results, metric):
     names = list(results[0]["scores"])
     lines = [f"| run | {' | '.join(names)} |".replace("_", " "), "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
-        missing = "diverged" if math.isnan(result["scores"][metric]) else ""  # A run may lack scores of others.
+        missing = _no_number(result) if math.isnan(result["scores"][metric]) else ""  # It may lack scores of others.
         numbers = " | ".join(_cell(name, result["scores"][name], missing) for name in names)
         lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
     return "\n".join(lines) + "\n"
@@ -121,12 +129,14 @@ def statistics_table(rows, metric):
     """Returns a Markdown table of `seed_statistics`; a setting with a single run has no deviation."""
     title = metric.replace("_", " ")
     if all(row["runs"] == 1 for row in rows):
-        cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'])} |" for row in rows]
+        cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'], _no_number(row))} |" for row in rows]
         return "\n".join([f"| setting | {title} |", "|---|---|", *cells]) + "\n"
     lines = [f"| setting | runs | {title}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
         names = ("mean", "deviation", "lowest", "highest")
-        numbers = [_cell(metric, row[name]) if name == "mean" or row["runs"] > 1 else "" for name in names]
+        shown = [name == "mean" or row["runs"] > 1 for name in names]
+        missing = _no_number(row)
+        numbers = [_cell(metric, row[name], missing) if show else "" for name, show in zip(names, shown, strict=True)]
         lines.append(f"| {setting_text(row['setting'])} | {row['runs']} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"
 
@@ -136,7 +146,12 @@ def setting_text(setting):
     return folder_name(setting).replace(",", ", ")
 
 
-def _cell(name, value, missing="diverged"):
+def _no_number(result):
+    """Returns what tables show in place of the NaN of a result, or of the statistics of several."""
+    return "diverged" if "diverged" in result else "nan"
+
+
+def _cell(name, value, missing):
     return missing if math.isnan(value) else f"{100 * value:.2f}%" if is_share(name) else f"{value:.4f}"
 
 
@@ -262,11 +277,13 @@ class GridRuns:
                 f"{len(diverged)} of {len(self.results)} run(s) in {self.directory / 'runs'} diverged, which leaves no "
                 f"model to keep. Add a lower learning rate. The first one: {diverged[0]}"
             )
+        if self.best() and math.isnan(self.best()[0]["scores"][self.metric]):
+            _LOG.warning("the score %s is NaN: no run is better than another, and the first one is kept", self.metric)
 
     def best(self):
         """Returns the results of the ensemble's runs, the best first, without runs that diverged."""
         best = ranked(self.results, self.metric)[: self._ensemble]
-        return [result for result in best if not math.isnan(result["scores"][self.metric])]
+        return [result for result in best if "diverged" not in result]
 
     def logits(self, split):
         """Returns the combined logits of the ensemble as a dict of arrays."""

@@ -60,9 +60,10 @@ def test_statistics_and_best():
     ]
     assert grid.statistics_table(rows[:1], "f1").splitlines()[::2] == ["| setting | f1 |", "| rate=2 | 65.00% |"]
     # A score that only other runs have, and a run without any.
-    old, diverged = ({"setting": {"seed": 1}, "scores": {"f1": f1, "recall": np.nan}} for f1 in (0.5, np.nan))
-    assert grid.runs_table([old, diverged], "f1").splitlines()[2:] == [
+    old, other = ({"setting": {"seed": 1}, "scores": {"f1": f1, "recall": np.nan}} for f1 in (0.5, np.nan))
+    assert grid.runs_table([old, {**other, "diverged": "at step 3"}, other], "f1").splitlines()[2:] == [
         "| seed=1 | 50.00% |  |",
+        "| seed=1 | nan | nan |",
         "| seed=1 | diverged | diverged |",
     ]
 
@@ -259,3 +260,13 @@ def test_garbage_is_that_of_the_runs(tmp_path, monkeypatch, fails):
     run()
     assert frozen[1] <= of_program  # Some have been freed since.
     assert gc.get_freeze_count() > 0
+
+
+def test_a_score_that_is_nan_leaves_a_model(tmp_path, run, monkeypatch, caplog):
+    monkeypatch.setitem(SCORES, 4, float("nan"))
+    study = run([0, 4])
+    assert [result["setting"]["seed"] for result in study.best()] == [4]
+    assert (tmp_path / "model").read_text() == "4"
+    assert "the score f1 is NaN: no run is better than another, and the first one is kept" in caplog.text
+    assert run([0, 1, 4]).best()[0]["setting"] == {"seed": 1}
+    assert (tmp_path / "model").read_text() == "1"
