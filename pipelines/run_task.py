@@ -11,6 +11,7 @@ contains what other commands of fine-tuning leave: `flags.txt` (for `--flagfile`
 """
 
 import functools
+import shlex
 
 import keras_bert
 from keras_bert.data.sources import source
@@ -35,6 +36,12 @@ class Arguments(Files, Distillation, TaskFlags):
         settings = keras_bert.tasks.task_named(given["task"]).Settings
         own = {"__doc__": cls.__doc__, "Settings": settings}
         return type("Arguments", (settings, cls), own)
+
+    @property
+    def texts(self):  # type: ignore[override]
+        """Arguments of `predict`: the rows of a file, which the task reads."""
+        plugins = f"--plugins={','.join(self.plugins)} " if self.plugins else ""
+        return f"{plugins}--input={shlex.quote(self.dev_file or self.train_file)}"
 
     @functools.cached_property
     def data(self):

@@ -83,7 +83,8 @@ def _stored_head(head, architectures, wanted):
     if head is not None and wanted is None and all(row.name != head for row in HEADS):
         raise ValueError(
             f"`head` in `keras_bert` must be a registered head. Received: head={head!r}; register its class by "
-            "load(..., heads=[...]) or keras_bert.register_head, or omit the head by load(..., head='encoder')"
+            "load(..., heads=[...]) or keras_bert.register_head, or name its module by `plugins`; or omit the head by "
+            "load(..., head='encoder')"
         )
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")

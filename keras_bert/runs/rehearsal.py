@@ -166,6 +166,11 @@ class Rehearsal:
         options, head = export_options(self.task, saved), head_named(saved.head)
         preprocessor = saved.preprocessor(self.task.sequence_length, padding="longest")
         signature = rehearse_export(saved.model(), preprocessor, **options)["serving_default"]
+        outputs = signature.get_concrete_function().structured_outputs
+        absent = [name for name in head.outputs if name not in outputs]
+        if absent:
+            known = ", ".join(outputs)
+            raise ValueError(f"`outputs` of the head must be those of its signatures: {known}. Received: {absent[0]!r}")
         example = options["example"]
         names = [spec.name for spec in signature.input_signature]
         if head.embeds:

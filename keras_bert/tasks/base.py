@@ -168,6 +168,12 @@ class Task:
 
 def rate_advice(lines, loss_names, rate, defaults):
     """Returns a sentence if the loss of a run hardly fell, or else `None`; `lines` are those of its `metrics.jsonl`."""
+    norms = [line["gradient_norm"] for line in lines if "gradient_norm" in line]
+    if rate and norms and not any(norms):
+        return (
+            "nothing was learned: the gradient of the loss was zero in all steps. Does the loss depend on the outputs, "
+            "and do batches of this size have the rows that it compares?"
+        )
     losses = [total(line, loss_names) for line in lines if line["kind"] == "train"]
     tenth = math.ceil(len(losses) / 10)
     first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)

@@ -50,6 +50,10 @@ def register_task(cls):
     missing = [name for name in ("name", "head", "Settings") if not hasattr(cls, name)]
     if missing:
         raise ValueError(f"a task needs the attributes name, head and Settings. Received: no {missing[0]}")
+    if not cls.rows.target_columns:
+        raise ValueError(
+            f"`rows` of the task {cls.name!r} must have `target_columns`, such as ('label',). Received: ()"
+        )
     same = next((number for number, task in enumerate(TASKS) if task.name == cls.name), None)
     if same is None:
         TASKS.append(cls)

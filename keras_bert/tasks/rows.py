@@ -55,8 +55,8 @@ class RowFormat:
         needs_train: bool, whether the training data decide more than the classes, so that `evaluate` needs as many rows
             of them. Defaults to `True`.
         convert: method of the place of a row in messages, the row and the settings of the task that returns what the
-            head reads of it, a dict with `text` and, for pairs, `pair`. Targets stay as they are. Defaults to `None`:
-            the head reads rows as they are.
+            head reads of it, a dict with `text` and, for pairs, `pair`. The row has no targets, as in `predict`; they
+            stay as they are. Defaults to `None`: the head reads rows as they are.
         inputs: tuple of the keys that the dicts of `convert` may have. Defaults to none, which allows all.
 
     Example:
@@ -116,7 +116,7 @@ class RowFormat:
 
         def convert(place, row):
             targets = {name: value for name, value in row.items() if name in self.target_columns}
-            found = {**self.as_read(place, row, settings), **targets}
+            found = {**self.as_read(place, self.without_targets(row), settings), **targets}
             if self.needs_targets and not found.keys() & {*self.target_columns}:
                 check_columns(place, list(row), self.target_columns[:1])  # Raises with the columns of the user.
             return found
@@ -135,8 +135,8 @@ class RowFormat:
 
     def asked(self, place, text, settings):
         """Returns a text of `predict` as the head takes it: a string, a tuple of two for a pair, or a dict."""
-        row = text if isinstance(text, dict) else self.without_targets(self.row(place, text, None))
-        row = self.without_targets(self.as_read(place, row, settings))
+        row = text if isinstance(text, dict) else self.row(place, text, None)
+        row = self.without_targets(self.as_read(place, self.without_targets(row), settings))
         if not row.keys() <= {"text", "pair"}:
             return row
         if row.get("pair") is None:

@@ -175,6 +175,23 @@ def test_rows_that_are_no_list(bert, kind):
     assert bert.evaluate(kind(ROWS), verbose=False) == bert.evaluate(ROWS, verbose=False)
 
 
+def test_targets_are_not_seen_by_convert(bert, monkeypatch, user):
+    """What depends on a target would fail in `predict`, which has none."""
+    seen = []
+    convert = type(user.Intents.rows).convert
+
+    def recorded(self, place, row, settings):
+        seen.append(set(row))
+        return convert(self, place, row, settings)
+
+    monkeypatch.setattr(type(user.Intents.rows), "convert", recorded)
+    bert.evaluate(ROWS, verbose=False)
+    bert.evaluate(turns(ROWS), [row["intent"] for row in ROWS], verbose=False)
+    bert.predict(ROWS)
+    assert len(seen) >= 3 * len(ROWS)
+    assert all(names == {"turns"} for names in seen)
+
+
 def test_rows_that_are_their_own_validation(checkpoint):
     bert = keras_bert.load(checkpoint).fit(ROWS, validation=ROWS, **OPTIONS)
     (line,) = bert.results["history"]

@@ -78,3 +78,23 @@ def test_folds(start, tmp_path):
     listed = results["facts"]["scores of 2-fold cross-validation"]
     assert listed.startswith(f"pairwise accuracy {mean:.2f}% ± ")
     assert "margin" not in listed
+
+
+def test_batches_without_two_passages_of_a_query(start, caplog):
+    """Their loss has no gradient, which is said."""
+    caplog.set_level("WARNING", "keras_bert")
+    start.fit(ROWS, epochs=1, batch_size=1, sequence_length=10, verbose=False)
+    assert "nothing was learned: the gradient of the loss was zero in all steps" in caplog.text
+
+
+def test_outputs_that_the_signatures_lack(start, user, monkeypatch):
+    """They are found before the training."""
+    monkeypatch.setattr(user.Ranker, "outputs", ("relevence",))
+    with pytest.raises(ValueError, match="`outputs` of the head must be those of its signatures: .*'relevence'"):
+        start.fit(ROWS, epochs=1, batch_size=24, sequence_length=10, verbose=False)
+
+
+def test_rows_without_a_column_of_targets(user, monkeypatch):
+    monkeypatch.setattr(user.PassageRows, "target_columns", ())
+    with pytest.raises(ValueError, match="`rows` of the task 'ranking' must have `target_columns`"):
+        keras_bert.register_task(user.Ranking)

@@ -274,3 +274,8 @@ def test_advice_on_a_loss_that_hardly_fell(losses, rate, found):
     lines.append({"kind": "evaluation", "loss": 9.0})
     text = rate_advice(lines, ["a_loss", "b_loss"], rate, [3e-4])
     assert text is None if found is None else found in text
+    if rate:
+        lines = [{**line, "gradient_norm": 0.0} for line in lines[:2]]
+        assert "the gradient of the loss was zero in all steps" in rate_advice(
+            lines, ["a_loss", "b_loss"], rate, [3e-4]
+        )
