@@ -104,29 +104,32 @@ def _has_own_scores(report):
 
 def _own_scores(task, settings, facts, data, answered):
     """Returns the predictions and the scores of a user's report for the answers of a SavedModel."""
-    report = task.Report(_ExportedTask(task, settings, facts["labels"], data.spec))
+    exported = _exported(task, settings, facts["labels"], data.spec)
+    report = exported.report
     outputs = head_named(task.head).model_outputs(answered)
     logits = report.class_logits(outputs)
     if np.ndim(logits) < 2:
         raise ValueError(
             f"`class_logits` must be (rows, classes), or (rows, 1) for numbers. Received: the shape {np.shape(logits)}"
         )
-    scores = report.score(data.targets, outputs)
+    scores = report.score(exported.targets(data.examples), outputs)
     ordered = {report.metric: scores[report.metric], **scores}
     predictions = logits[:, 0].astype(float) if logits.shape[-1] == 1 else logits.argmax(-1)
     return predictions.tolist(), {name: 100 * float(value) for name, value in ordered.items()}
 
 
-class _ExportedTask:
-    """What a report can ask of the task of a SavedModel: there are no data and no checkpoint."""
+def _exported(task, settings, labels, spec):
+    """Returns the task of a SavedModel, as far as that tells it: there are no data to train on and no checkpoint."""
 
-    def __init__(self, task, settings, labels, spec):
-        self.name, self.head, self.labels = task.name, task.head, labels
-        self.settings, self.spec = settings, spec
-        self.training = types.SimpleNamespace(activation="linear")  # Signatures answer after the activation.
+    class Exported(task):
+        def __init__(self):
+            self.settings, self.labels, self.spec = settings, labels, spec
+            self.training = types.SimpleNamespace(activation="linear")  # Signatures answer after the activation.
 
-    def __getattr__(self, name):
-        raise AttributeError(f"a SavedModel does not tell `task.{name}`, but its name, head, labels and settings")
+        def __getattr__(self, name):
+            raise AttributeError(f"a SavedModel does not tell `task.{name}`, but its name, head, labels and settings")
+
+    return Exported()
 
 
 def answers(directory, inputs):

@@ -13,13 +13,14 @@ class Labelled:
 
     `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
     dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
-    first. For a report of a user's own, there are `targets`, an array, and `spec`, which tells the classes and metrics.
+    first. For a report of a user's own, there are the `examples` as they were read, and `spec`, which tells the classes
+    and metrics.
     """
 
     inputs: dict
     predictions: Callable
     score: Callable
-    targets: Any = None
+    examples: Any = None
     spec: Any = None
 
 

@@ -1,10 +1,13 @@
 """A head that ranks, in a user's file: pairs of texts, a loss within the batch, a metric of its own."""
 
+import json
+
 import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert.files import read_json
+from keras_bert.runs.saved_model_scores import compare
 from tests.extending.conftest import registered
 
 tf = pytest.importorskip("tensorflow")
@@ -67,6 +70,11 @@ def test_fit_evaluate_and_export(start, tmp_path):
     }
     served = signature(**inputs)["score"].numpy()
     np.testing.assert_allclose(served, [answer["score"] for answer in answers], atol=1e-5)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    compared = compare(tmp_path / "run" / "saved_model" / "1", path)
+    assert compared.note is None
+    assert compared.scores == {"pairwise_accuracy": pytest.approx(100 * found["pairwise_accuracy"])}
 
 
 def test_folds(start, tmp_path):

@@ -92,7 +92,7 @@ class TextRows(RowFormat):
             inputs=dict(zip(("text", "pair"), examples.columns, strict=False)),
             predictions=functools.partial(_answered, head_named(facts["head"])),
             score=score,
-            targets=np.array(targets),
+            examples=examples,
             spec=Task(name, name, "text", "pair" if facts["pair"] else None, label, tuple(labels or ()), metrics),
         )
 
