@@ -238,6 +238,15 @@ class Head:
         return {option: own[name] for name, option in self.from_task.items() if name in own}
 
 
+def is_same_option(one, other):
+    """Whether two values of an option of `build` are the same; a tuple is a list, as which JSON stores it."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(is_same_option, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same_option(value, other[name]) for name, value in one.items())
+    return one == other
+
+
 def check_inputs(head, model):
     """Raises for inputs of a model that the signatures of its head cannot get from texts."""
     own = [name for name in model.input if name not in TOKEN_INPUTS]

@@ -9,6 +9,7 @@ from typing import Any
 from keras_bert.config import BertConfig
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.token_rows import sequence_lengths
+from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import describe, head_named
 
 _NEW_MODEL_RATE = 1e-3
@@ -116,7 +117,7 @@ class Training(abc.ABC):
         if bert.has_pair_layers:  # No BERT, whose graph is not described.
             return True
         options = describe(bert.model()).options
-        return all(options.get(name) == value for name, value in self.task.head_options().items())
+        return all(is_same_option(options.get(name), value) for name, value in self.task.head_options().items())
 
     def own_model(self, bert):
         """Returns the model that a loaded checkpoint has: `evaluate` never builds another one."""

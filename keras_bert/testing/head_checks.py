@@ -14,7 +14,7 @@ from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
 from keras_bert.exporting.answerer import check_rows, read_rows
 from keras_bert.exporting.verification import verify
-from keras_bert.heads.head import HEAD_DROPOUT, Head, check_inputs
+from keras_bert.heads.head import HEAD_DROPOUT, Head, check_inputs, is_same_option
 from keras_bert.heads.registry import HEADS, describe, register_head
 from keras_bert.models.description import layers_of
 from keras_bert.models.tuning import enable_lora, merge_lora
@@ -151,7 +151,8 @@ class HeadChecks:
                 received = description.options[name]
             else:
                 continue
-            expect(received == value, f"`described` to tell {name}={value!r}", f"{name}={received!r}")
+            same = is_same_option(received, value)
+            expect(same, f"`described` to tell {name}={value!r}", f"{name}={received!r}")
 
     @promise("save")
     def saved(self, model):
@@ -183,7 +184,8 @@ class HeadChecks:
             if value is None:  # Such as the length of texts, which `save` sets.
                 continue
             received = loaded.get(name)
-            expect(received == value, f"a loaded model to have the option {name}={value!r}", f"{name}={received!r}")
+            same = is_same_option(received, value)
+            expect(same, f"a loaded model to have the option {name}={value!r}", f"{name}={received!r}")
 
     @promise("labels")
     def labels_are_stored(self, bert):

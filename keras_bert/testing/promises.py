@@ -191,7 +191,7 @@ def _difference(received, expected, relative, where=""):
         pairs = [(f"{where}{name} ", received[name], expected[name]) for name in expected]
     elif isinstance(expected, list | tuple) and isinstance(received, list | tuple):
         if len(received) != len(expected):
-            return where, received, expected
+            return f"{where}the length ", len(received), len(expected)
         pairs = [(f"{where}[{n}] ", received[n], expected[n]) for n in range(len(expected))]
     elif _are_numbers(received, expected):
         is_close = math.isclose(received, expected, rel_tol=relative, abs_tol=relative)

@@ -13,10 +13,11 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.heads.registry import answering
+from keras_bert.tasks import stages
 from keras_bert.tasks.base import Start, rate_advice
 from keras_bert.tasks.classification.data import Examples, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
-from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.classification.task import ClassificationTask, ClassificationTraining
 from keras_bert.tasks.registry import TASKS, task_named
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -279,3 +280,23 @@ def test_advice_on_a_loss_that_hardly_fell(losses, rate, found):
         assert "the gradient of the loss was zero in all steps" in rate_advice(
             lines, ["a_loss", "b_loss"], rate, [3e-4]
         )
+
+
+@pytest.mark.parametrize(
+    ("stated", "described", "same"),
+    [
+        ((0.1, 0.2), [0.1, 0.2], True),
+        ({"a": [(1, "b"), None]}, {"a": [[1, "b"], None]}, True),
+        ((0.1, 0.2), [0.1, 0.3], False),
+        ((0.1,), [0.1, 0.2], False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({1: 2}, {"1": 2}, False),
+    ],
+)
+def test_a_head_with_the_same_options_is_kept(monkeypatch, stated, described, same):
+    """JSON stores tuples as lists: what a task states in tuples is the same."""
+    task = types.SimpleNamespace(head="mine", labels=["a"], start=types.SimpleNamespace(new_head=False))
+    task.head_options = lambda: {"option": stated}
+    bert = types.SimpleNamespace(head="mine", labels=["a"], has_pair_layers=False, model=lambda: None)
+    monkeypatch.setattr(stages, "describe", lambda model: types.SimpleNamespace(options={"option": described}))
+    assert ClassificationTraining.keeps_head(types.SimpleNamespace(task=task), bert) == same
