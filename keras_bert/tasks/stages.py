@@ -173,6 +173,10 @@ class Training(abc.ABC):
                     f"`teacher={name}`: it differs in vocabulary or casing from {task.model}. A teacher of the task "
                     f"{task.name} answers for each token. Expected one with the vocabulary of the student"
                 )
+        try:
+            bert.preprocessor(task.sequence_length)
+        except ValueError as error:  # It has fewer positions.
+            raise ValueError(f"`teacher={name}`: it reads the tokens of the student. {error}") from None
 
     def teacher_inputs(self, bert, unlabelled=None):
         """Returns what a teacher reads of the rows to train on, of dev and of unlabelled `Examples`, by part.

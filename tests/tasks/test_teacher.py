@@ -1,5 +1,6 @@
 """The targets, losses and scores of students, without training."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -190,3 +191,7 @@ def test_wrong_teachers_of_tokens(checkpoint):
         with pytest.raises(ValueError, match="Expected") as error:
             task.training.check_teacher(teacher, "it")
         assert str(error.value).startswith(f"`teacher=it`: {message}")
+    bert.config = dataclasses.replace(bert.config, max_position_embeddings=7)
+    teacher = types.SimpleNamespace(**known, preprocessor=bert.preprocessor)
+    with pytest.raises(ValueError, match="`teacher=it`: it reads the tokens .* `sequence_length` must be at most 7, "):
+        task.training.check_teacher(teacher, "it")
