@@ -157,9 +157,9 @@ def infer_rows(rows, targets=None):
         found = [row.get(targets or "label") for row in rows]
     else:
         found = in_memory.targets_of(rows, targets)
-        for task in registry.in_order_of_recognition():
-            if task.rows.recognizes(first, found):
-                return task
+        task = registry.recognized(first, found)
+        if task is not None:
+            return task
     return infer([str(first)[:50]], found)
 
 
@@ -178,9 +178,9 @@ def infer(texts, targets):
             f"targets[{targets.index(None)}] is missing. Expected a target for each text: leave out or fill rows "
             "without one"
         )
-    for task in registry.in_order_of_recognition():
-        if task.rows.recognizes(first, targets):
-            return task
+    task = registry.recognized(first, targets)
+    if task is not None:
+        return task
     received = "no targets" if targets is None else f"targets such as {targets[0]!r:.50}"
     raise ValueError(
         f"the task does not follow from the data. Received: texts such as {first!r:.50} with {received}. Expected "

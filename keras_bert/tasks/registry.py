@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 
-from keras_bert.checks import similar
+from keras_bert.checks import is_ours, similar
 from keras_bert.heads.registry import NO_HEAD
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
@@ -29,6 +29,19 @@ _BUILT_IN = len(TASKS)
 def in_order_of_recognition():
     """Returns the tasks in the order in which they are asked whether data are theirs: those of users first."""
     return TASKS[_BUILT_IN:] + TASKS[:_BUILT_IN]
+
+
+def recognized(text, targets):
+    """Returns the task whose are a text, the first one, and the targets of all texts; `None` for no task.
+
+    Texts that are no dicts are those of a user's task only if it has `recognizes` itself: else its rows, which may be
+    a subclass of built-in ones, would take the place of these wherever its file is imported.
+    """
+    for task in in_order_of_recognition():
+        is_inherited = not is_ours(task) and is_ours(task.rows.recognizes)
+        if (isinstance(text, dict) or not is_inherited) and task.rows.recognizes(text, targets):
+            return task
+    return None
 
 
 def register_task(cls):

@@ -16,7 +16,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 from keras_bert.runs.saved_model_scores import compare  # noqa: E402
-from keras_bert.tasks.registry import TASKS  # noqa: E402
+from keras_bert.tasks.registry import TASKS, recognized  # noqa: E402
 
 ROWS = [
     {"turns": ["a b", "c d"], "intent": "lost"},
@@ -234,3 +234,10 @@ def test_the_command(checkpoint, tmp_path):
     assert [line["label"] for line in lines] == [answer["label"] for answer in expected]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "print(bert.predict([{'turns': ...}]))" in card
+
+
+@pytest.mark.parametrize(("text", "target"), [("a", "b"), (("a", "b"), 1)])
+def test_texts_of_built_in_tasks_stay_theirs(text, target):
+    """Rows that are a subclass of built-in ones have conversations: importing their file changes no other training."""
+    assert recognized(text, [target]).name == "classification"
+    assert recognized({"turns": ["a"]}, [target]).name == "intents"
