@@ -119,13 +119,14 @@ def with_plain_numbers(cls):
 
     @functools.wraps(make)
     def make_plain(self, *values, **named):
-        make(self, *map(_plain, values), **{name: _plain(value) for name, value in named.items()})
+        make(self, *map(plain_number, values), **{name: plain_number(value) for name, value in named.items()})
 
     cls.__init__ = make_plain
     return cls
 
 
-def _plain(value):
+def plain_number(value):
+    """Returns a number of NumPy as one of Python, which JSON can hold, and any other value as it is."""
     if is_number(value) and hasattr(value, "item"):
         return value.item()
     return value

@@ -20,7 +20,15 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.load import load_models, open_checkpoint
 from keras_bert.checkpoints.loaded import LoadedModels
-from keras_bert.checks import check_choice, check_count, check_not_negative, hint, is_ours
+from keras_bert.checks import (
+    check_choice,
+    check_count,
+    check_not_negative,
+    hint,
+    is_ours,
+    plain_number,
+    with_plain_numbers,
+)
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
@@ -300,6 +308,7 @@ def _split(rows, targets, share, seed):
     return parts
 
 
+@with_plain_numbers
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitArguments:
     """The arguments of `LoadedBert.fit`."""
@@ -498,9 +507,9 @@ def make_task(data, bert, length, options, new_head=False):
 
 def _settings(task, bert, length, options):
     """Returns the settings of a task; by default, sequences have at most the positions of the model."""
-    settings = task.Settings(**options)
+    settings = task.Settings(**{name: plain_number(value) for name, value in options.items()})
     own = settings.sequence_length and min(settings.sequence_length, bert.config.max_position_embeddings)
-    return dataclasses.replace(settings, sequence_length=length or own)
+    return dataclasses.replace(settings, sequence_length=plain_number(length) or own)
 
 
 def _trained(kind, finetuning, name):

@@ -2,13 +2,14 @@
 
 import dataclasses
 
-from keras_bert.checks import check_count, check_not_negative, check_positive
+from keras_bert.checks import check_count, check_not_negative, check_positive, with_plain_numbers
 from keras_bert.tasks.settings import setting
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the commands; `fit` takes any dtype policy.
 _WHOLE, _PACKED = "lora_rank, which freezes the whole encoder", "pack, whose rows have one length"
 
 
+@with_plain_numbers
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
     """Hyperparameters shared by all runs of a grid.

@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+import json
 import math
 import types
 from collections.abc import Callable
 from typing import Any
 
+from keras_bert.files import json_text
+from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
 from keras_bert.tasks.reporting import Report
@@ -75,6 +78,7 @@ class Task:
     def __init__(self, data, start, settings):
         quiet_integers()
         self.data, self.start, self.settings = data, start, settings
+        self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
         self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest")
 
@@ -138,6 +142,20 @@ class Task:
         """The settings that a checkpoint keeps for `evaluate`, `predict` and `export`."""
         names = [field.name for field in dataclasses.fields(self.settings) if field.metadata.get("stored")]
         return {name: getattr(self.settings, name) for name in names}
+
+    def _check_stored(self):
+        """Raises for a setting that a checkpoint cannot keep, before the training rather than after it."""
+        for name, value in self.stored_settings.items():
+            try:
+                is_kept = is_same_option(json.loads(json_text(value)), value)
+            except (TypeError, ValueError):
+                is_kept = False
+            if not is_kept:
+                raise ValueError(
+                    f"the setting `{name}` is stored with the model. Expected a value that JSON keeps: strings, bools, "
+                    "finite numbers, None, lists of them, and dicts with strings as keys. "
+                    f"Received: {name}={value!r:.100}"
+                )
 
     @property
     def auto_class(self):

@@ -126,7 +126,13 @@ class RowFormat:
 
     def as_read(self, place, row, settings):
         """Returns what `convert` makes of a row; raises for what the head cannot read."""
-        found = self.convert(place, row, settings)
+        try:
+            found = self.convert(place, row, settings)
+        except Exception as error:
+            if isinstance(error, ValueError) and str(error).startswith(str(place)):
+                raise
+            problem = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{place}: `convert` must take such a row. Received: {row!r:.100}, {problem}") from error
         known = {*self.inputs, *self.target_columns}
         if not isinstance(found, dict) or (self.inputs and not found.keys() <= known):
             received = ", ".join(map(str, found.keys() - known)) if isinstance(found, dict) else f"{found!r:.100}"

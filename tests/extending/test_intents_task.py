@@ -220,6 +220,19 @@ def test_what_convert_returns(user, bert, checkpoint, monkeypatch, made, receive
         bert.predict(turns(ROWS))
 
 
+@pytest.mark.parametrize("error", [KeyError("turns"), ValueError("turns"), TypeError("turns")])
+def test_an_error_of_convert_names_the_row(user, bert, monkeypatch, error):
+    def convert(self, place, row, settings):
+        if row["turns"] == ["a"]:
+            raise error
+        return {"text": "a"}
+
+    monkeypatch.setattr(user.ConversationRows, "convert", convert)
+    message = rf"texts\[1\]: `convert` must take such a row. Received: .*'turns': \['a'\].*, {type(error).__name__}: "
+    with pytest.raises(ValueError, match=message):
+        bert.predict([{"turns": ["b"]}, {"turns": ["a"]}])
+
+
 @pytest.mark.slow
 def test_the_command(checkpoint, tmp_path):
     for name in ("train", "dev"):

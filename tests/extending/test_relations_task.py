@@ -130,3 +130,10 @@ def test_the_command(checkpoint, tmp_path):
     assert "next:" in again
     _, error = run("pipelines.run_task", plugins, *flags, "--markers=!", before=before, status=2)
     assert error.splitlines()[-1] == "error: --markers must be two signs, such as @#. Received: markers='!'"
+
+
+@pytest.mark.parametrize("markers", [{"@", "#"}, ["@", float("nan")], {1: 2, 3: 4}, np.array(["@", "#"])])
+def test_settings_that_no_checkpoint_keeps(user, checkpoint, markers):
+    """The message comes before the training, which would end without a model."""
+    with pytest.raises(ValueError, match="the setting `markers` is stored with the model. Expected a value that JSON"):
+        keras_bert.load(checkpoint).fit(ROWS, LABELS, markers=markers, verbose=False)

@@ -201,6 +201,18 @@ def test_equal_settings(loaded):
     assert same == settings(class_weight={"3": 2.0}, epochs=1, learning_rate=0.5)
 
 
+def test_settings_of_numpy(loaded):
+    """The settings that all runs share are those of Python, which JSON can hold."""
+
+    def common(number, whole):
+        options = {"warmup": number(0.25), "sequence_length": whole(8), "freeze_layers": whole(1)}
+        with mock.patch.object(Run, "train", autospec=True, side_effect=SystemExit) as train, pytest.raises(SystemExit):
+            loaded.fit(TEXTS, [[label] for label in CLASSES], task="multi_label", threshold=number(0.5), **options)
+        return json.dumps(train.call_args.args[0].runs.common())
+
+    assert common(np.float32, np.int64) == common(float, int)
+
+
 def test_default_learning_rate_and_advice(loaded, caplog):
     fit = functools.partial(loaded.fit, TEXTS, CLASSES, verbose=False, batch_size=8)
     with caplog.at_level("INFO", "keras_bert"):
