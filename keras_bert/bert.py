@@ -13,6 +13,7 @@ from keras_bert.annotations import (
     EncoderOptions,
     ExportOptions,
     FitOptions,
+    LongTexts,
     PredictOptions,
     Results,
     SaveOptions,
@@ -191,6 +192,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: Literal[False] = False,
@@ -204,6 +206,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: Literal[False] = False,
@@ -217,6 +220,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: bool,
@@ -229,6 +233,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: bool = False,
@@ -250,6 +255,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size: int, number of texts to compute together. Defaults to 32.
             sequence_length: int, maximum number of tokens. Defaults to that of training, which `fit` and the commands
                 store, or else to the number of the model's positions; so it does in `evaluate` and `export`.
+            long_texts: which tokens of a text are read that has more: "head", "tail" or "head_tail", or "refuse", see
+                `TextPreprocessor`. Defaults to that of training; so it does in `evaluate` and `export`.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
@@ -286,7 +293,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
-        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
+        lengths = {"batch_size": batch_size, "sequence_length": sequence_length, "long_texts": long_texts}
         if candidate_labels is not None:
             options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
             answers = self._answers().zero_shot(texts, candidate_labels, **lengths, **options)
@@ -300,6 +307,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         batch_size: int = 32,
         sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
         normalize: bool = False,
@@ -307,8 +315,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
         Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
-        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`; a log message counts
-        the texts that were cut.
+        over all tokens. Works with any head. For `batch_size`, `sequence_length` and `long_texts` see `predict`; a log
+        message counts the texts that were cut.
 
         Args:
             prompt: str, put before each text, "" for none. Defaults to the checkpoint's default prompt, if it has one.
@@ -318,7 +326,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.encode(["A sentence.", "Another one."])
         """
-        options = {"batch_size": batch_size, "sequence_length": sequence_length}
+        options = {"batch_size": batch_size, "sequence_length": sequence_length, "long_texts": long_texts}
         vectors = self._answers().encode(texts, prompt=prompt, prompt_name=prompt_name, **options)
         return unit(vectors) if normalize else vectors
 
@@ -539,19 +547,25 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         save(self.model(), directory, self.vocabulary, **settings)
 
     def export(
-        self, directory: str | os.PathLike, *, sequence_length: int | None = None, **options: Unpack[ExportOptions]
+        self,
+        directory: str | os.PathLike,
+        *,
+        sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
+        **options: Unpack[ExportOptions],
     ) -> None:
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
 
         Args:
             directory: the output, such as `saved_models/reviews/1`.
             sequence_length: int, maximum number of tokens. Defaults as in `predict`.
+            long_texts: which tokens of a text are read that has more. Defaults as in `predict`.
 
         Example:
             reviews.export("saved_models/reviews/1")
         """
         self._check_backend("export")
-        self._answers().export(directory, sequence_length=sequence_length, **options)
+        self._answers().export(directory, sequence_length=sequence_length, long_texts=long_texts, **options)
 
     def _answers(self):
         if self._answerer is None:

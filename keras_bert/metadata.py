@@ -10,6 +10,7 @@ _STORED = {
     "task": _STRING,
     "pair": _BOOL,
     "sequence_length": _INTEGER,
+    "long_texts": _STRING,
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
     "task_settings": ("an object", (dict,)),
@@ -25,6 +26,7 @@ _SETTINGS: tuple[str, ...] = (
     "task",
     "pair",
     "sequence_length",
+    "long_texts",
     "null_threshold",
     "thresholds",
     "task_settings",
@@ -53,6 +55,7 @@ class Metadata:
     task: str | None = None  # The name of the task that the head was trained on.
     pair: bool | None = None  # Whether the model was trained on pairs of texts.
     sequence_length: int | None = None  # The maximum in training.
+    long_texts: str | None = None  # Which tokens of longer texts it reads, see `TextPreprocessor`.
     null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
     task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.

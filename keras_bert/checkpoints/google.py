@@ -18,7 +18,16 @@ from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"
 _LOG = logging.getLogger("keras_bert")
-_WITHOUT_PLACE = ("labels", "task", "pair", "sequence_length", "null_threshold", "task_settings", "columns")
+_WITHOUT_PLACE = (
+    "labels",
+    "task",
+    "pair",
+    "sequence_length",
+    "long_texts",
+    "null_threshold",
+    "task_settings",
+    "columns",
+)
 # Our names of tensors, Google's: those of run_classifier.py, run_squad.py and of pre-training; endings of the others.
 _NAMES = {
     "cls.predictions.bias": "cls/predictions/output_bias",

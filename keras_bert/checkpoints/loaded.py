@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import keras
 import numpy as np
 
+from keras_bert.annotations import LongTexts
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, Tensor, check_known, check_sizes, fill, slots
 from keras_bert.checks import check_count
 from keras_bert.config import BertConfig
@@ -111,6 +112,7 @@ class LoadedModels:
     task: str | None = _fact()
     pair: bool | None = _fact()
     sequence_length: int = _fact()  # `None` if unknown, as `vocabulary`.
+    long_texts: LongTexts | None = _fact()
     null_threshold: float | None = _fact()
     thresholds: float | list | None = _fact()
     task_settings: dict | None = _fact()
@@ -163,7 +165,7 @@ class LoadedModels:
         return self.metadata.strip_accents
 
     def preprocessor(self, sequence_length: int, **options) -> Any:
-        """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
+        """Returns the `TextPreprocessor` for these models; `options` are passed to it, by default those of training."""
         with naming_extras("a preprocessor of texts"):
             from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
@@ -179,7 +181,8 @@ class LoadedModels:
                 f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
                 f"Received: sequence_length={sequence_length}"
             )
-        return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
+        own = {"lowercase": self.lowercase, "long_texts": self.long_texts}
+        return TextPreprocessor(self.vocabulary, sequence_length, **{**own, **options})
 
     def classifier(self, num_classes: int, multi_label: bool = False) -> keras.Model:
         """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""

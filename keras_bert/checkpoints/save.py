@@ -19,7 +19,13 @@ from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
-from keras_bert.text.answer_settings import check_prompts, checked_labels, checked_null_threshold, checked_thresholds
+from keras_bert.text.answer_settings import (
+    check_long_texts,
+    check_prompts,
+    checked_labels,
+    checked_null_threshold,
+    checked_thresholds,
+)
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
@@ -73,7 +79,8 @@ def save(
         model: a model from one of the builders.
         directory: output directory; created if it does not exist.
         vocabulary: a path, a list of tokens, a `Vocabulary`, or `None` to write none; or a `TextPreprocessor`, whose
-            settings are saved with its vocabulary: casing, accents, kept tokens and `sequence_length`.
+            settings are saved with its vocabulary: casing, accents, kept tokens, `sequence_length` and
+            `long_texts`.
         lowercase: bool, whether the vocabulary is uncased. Defaults to that of a `TextPreprocessor`, or else to `True`.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         task: str, name of the task that the head was trained on. Defaults to `None`.
@@ -88,9 +95,9 @@ def save(
             format "peft".
         overwrite: bool, whether another model, with another head, size, vocabulary or labels, is replaced, too, and
             whether the files are added to a directory of other things. Defaults to `False`.
-        **settings: more fields of `Metadata`, such as `pair`, `sequence_length`, `null_threshold`, `thresholds`,
-            `task_settings`, `prompts`, `default_prompt_name` and `similarity_function`; `**bert.metadata.settings` are
-            those of a loaded model.
+        **settings: more fields of `Metadata`, such as `pair`, `sequence_length`, `long_texts`, `null_threshold`,
+            `thresholds`, `task_settings`, `prompts`, `default_prompt_name` and `similarity_function`;
+            `**bert.metadata.settings` are those of a loaded model.
 
     Example:
         keras_bert.save(model, "my_model", preprocessor, labels=["no", "yes"])
@@ -103,8 +110,8 @@ def save(
         _check_no_other_things(directory)
     base = peft.check_base(base, chosen)
     lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
-    settings = {"sequence_length": getattr(vocabulary, "sequence_length", None), **settings}
-    metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **settings)
+    reading: Any = {name: getattr(vocabulary, name, None) for name in ("sequence_length", "long_texts")}
+    metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **{**reading, **settings})
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
         with adding_to(directory, last=_CONFIGS) as temporary:
@@ -285,6 +292,8 @@ def _checked_metadata(description, metadata):
             description.config, description.head, metadata.model_type, description.positions
         )
         metadata = metadata.replace(model_type=model_type)
+    if head is not None:
+        check_long_texts(metadata.long_texts, head)
     _check_metadata(description, metadata)
     return metadata
 

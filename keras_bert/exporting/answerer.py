@@ -26,7 +26,7 @@ from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.tasks import registry
-from keras_bert.text.answer_settings import chosen_prompt
+from keras_bert.text.answer_settings import HEAD, REFUSE, check_long_texts, chosen_prompt
 from keras_bert.text.token_counts import CutTexts
 from keras_bert.training.progress import is_live, quiet_tensorflow, track
 
@@ -71,7 +71,7 @@ class Answerer:
         self._bert, self._signatures, self._head = bert, {}, answering(bert.head)
 
     @quiet_tensorflow()
-    def predict(self, texts, *, batch_size=32, n_best=None, sequence_length=None, **options):
+    def predict(self, texts, *, batch_size=32, n_best=None, sequence_length=None, long_texts=None, **options):
         """See `LoadedBert.predict`."""
         bert, head = self._bert, self._head
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
@@ -87,15 +87,15 @@ class Answerer:
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
-        signatures = self._build(sequence_length, pair and head.takes_pair, **options)
+        signatures = self._build(sequence_length, pair and head.takes_pair, long_texts=long_texts, **options)
         if name != "words":  # Its input is the text of the words.
             _check_inputs(head, name, signatures[name], names)
         answer = with_model_options(head, bert)
-        answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, most=self._most)
+        answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, self._cut(long_texts, names))
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def zero_shot(self, texts, candidate_labels, *, batch_size=32, sequence_length=None, **settings):
+    def zero_shot(self, texts, candidate_labels, *, batch_size=32, sequence_length=None, long_texts=None, **settings):
         """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
         known = [field.name for field in dataclasses.fields(ZeroShot)]
         if unknown := ", ".join(settings.keys() - set(known)):
@@ -111,28 +111,29 @@ class Answerer:
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
         labels = _candidates(candidate_labels, zero_shot.multi_label, self._head)
         rows = [{**row, "labels": labels} for row in rows]
-        signatures = self._build(sequence_length, self._head.takes_pair, **options)
+        signatures = self._build(sequence_length, self._head.takes_pair, long_texts=long_texts, **options)
         signature = signatures["zero_shot"]
-        answers = answer_rows(classes, signature, ("text", "labels"), rows, batch_size, most=self._most)
+        answers = answer_rows(classes, signature, ("text", "labels"), rows, batch_size, cut=self._cut(long_texts))
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def encode(self, texts, *, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
+    def encode(self, texts, *, batch_size=32, sequence_length=None, long_texts=None, prompt=None, prompt_name=None):
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
         rows = self._with_prompt(rows, prompt, prompt_name)
-        signature = self._build(sequence_length, vectors=not self._head.embeds, **_grouping())["serving_default"]
+        options = {"vectors": not self._head.embeds, "long_texts": long_texts, **_grouping()}
+        signature = self._build(sequence_length, **options)["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
-        for numbers, _, found in _outputs(signature, ("text",), rows, batch_size, self._most):
+        for numbers, _, found in _outputs(signature, ("text",), rows, batch_size, self._cut(long_texts)):
             vectors[numbers] = found["embedding"]
         return vectors[0] if is_single else vectors
 
-    def export(self, directory, *, sequence_length=None, **options):
+    def export(self, directory, *, sequence_length=None, long_texts=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
-        preprocessor = bert.preprocessor(answer_length(bert, sequence_length), padding="longest")
+        preprocessor = self._preprocessor(answer_length(bert, sequence_length), long_texts)
         export(bert.model(), preprocessor, directory, **{**stored_options(bert), **options})
 
     def _asked(self, texts):
@@ -155,10 +156,11 @@ class Answerer:
         before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
         return [{"text": before + row["text"]} for row in rows] if before else rows
 
-    @property
-    def _most(self):
-        """The longest sequence that the model reads."""
-        return self._bert.config.max_position_embeddings
+    def _cut(self, long_texts, names=()):
+        """Returns the `CutTexts` of a call."""
+        own = self._bert.long_texts if long_texts is None else long_texts
+        unit = "questions" if "question" in names else "texts"
+        return CutTexts(unit, self._bert.config.max_position_embeddings, refuses=own == REFUSE)
 
     @property
     def _options(self):
@@ -174,26 +176,37 @@ class Answerer:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._options:
-                more = hint(name, [*self._options, "sequence_length", "batch_size"], _HINTS)
+                more = hint(name, [*self._options, "sequence_length", "long_texts", "batch_size"], _HINTS)
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. {more} Received: {name}={options[name]!r}"
                 )
 
-    def _build(self, sequence_length, pair=False, vectors=False, **options):
+    def _preprocessor(self, length, long_texts=None, vectors=False):
+        """Returns the preprocessor of texts of at most `length` tokens, of longer ones as `long_texts` tells."""
+        if long_texts is None:
+            return self._bert.preprocessor(length, padding="longest")
+        if not vectors:
+            check_long_texts(long_texts, self._head)
+        return self._bert.preprocessor(length, padding="longest", long_texts=long_texts)
+
+    def _build(self, sequence_length, pair=False, vectors=False, long_texts=None, **options):
         """Returns the signatures of the model, or with `vectors` those of an embedder on its encoder.
 
         They are built on first use and after any change but that of weights.
         """
         bert = self._bert
         length = answer_length(bert, sequence_length)
-        key = repr((vectors, length, pair, bert.labels, bert.lowercase, sorted(options.items())))
+        own = bert.labels, bert.lowercase, bert.long_texts
+        key = repr((vectors, length, long_texts, pair, own, sorted(options.items())))
         model = bert.encoder if vectors else bert.model()
         state = [bert.vocabulary, *_parts(model)]
         before, signatures = self._signatures.get(key, ((), None))
         if len(before) != len(state) or not all(map(operator.is_, before, state)):
             model = build_embedder(model) if vectors else model
             warn_of_emulation(model._flatten_layers())
-            preprocessor = bert.preprocessor(length, padding="longest")
+            preprocessor = self._preprocessor(length, long_texts, vectors)
+            if preprocessor.long_texts == REFUSE:  # `CutTexts` tell which text is too long.
+                preprocessor = self._preprocessor(length, HEAD, vectors)
             signatures = build_signatures(model, preprocessor, labels_of(bert, describe(model)), pair, **options)
             self._signatures[key] = state, signatures
         return signatures
@@ -257,25 +270,26 @@ def _candidates(labels, multi_label, head):
     return names
 
 
-def answer_rows(answer, signature, names, rows, batch_size, n_best=None, most=None):
+def answer_rows(answer, signature, names, rows, batch_size, n_best=None, cut=None):
     """Returns the answers of a signature to rows, see `_outputs`; `answer` is that of a `Head`."""
     answers = [None] * len(rows)
-    for numbers, part, outputs in _outputs(signature, names, rows, batch_size, most):
+    for numbers, part, outputs in _outputs(signature, names, rows, batch_size, cut):
         found = each_text(answer, outputs, part, n_best)
         for number, each in zip(numbers, found, strict=True):
             answers[number] = each
     return answers
 
 
-def _outputs(signature, names, rows, batch_size, most=None):
+def _outputs(signature, names, rows, batch_size, cut=None):
     """Yields the numbers and the rows of batches, and the outputs of a signature; tells at the end what was cut.
 
-    `most` is the longest sequence that the model reads, `None` if it is not known.
+    `cut` are the `CutTexts` that count them.
     """
-    cut = CutTexts("questions" if "question" in names else "texts", most)
+    if cut is None:
+        cut = CutTexts()
     for numbers, part in _batches(rows, batch_size):
         outputs = _call(signature, names, part)
-        cut.add(outputs)
+        cut.add(outputs, numbers)
         yield numbers, part, outputs
     cut.tell()
 

@@ -13,6 +13,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_bert.config import OTHER_SETTINGS
 from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, fingerprint, json_text, read_object
 from keras_bert.text.preprocessor import TextPreprocessor
+from keras_bert.text.token_counts import TOKENS
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 from keras_bert.version import __version__
 
@@ -85,6 +86,8 @@ def _tokenizer_facts(preprocessor):
         settings["keep_special_tokens"] = sorted(own["keep_special_tokens"])
     if own.get("truncation", "longest_first") != "longest_first":
         settings["truncation"] = own["truncation"]
+    if own.get("long_texts") is not None:
+        settings["long_texts"] = own["long_texts"]
     return settings
 
 
@@ -150,6 +153,13 @@ def probes_of(signatures, graphs=None):
     """Returns the inputs of the probes and the answers to them by the name of the signature, see `write`."""
     functions = graphs or {name: function.python_function for name, function in signatures.items()}
     return {name: _probe(name, function, functions[name]) for name, function in signatures.items()}
+
+
+def longest_probe(preprocessor, pair):
+    """Returns the number of tokens of the longest text of the probes."""
+    texts = [f"{text} [MASK]." for text in _TEXTS]
+    counts = preprocessor.counted((texts, list(_PAIRS)) if pair else texts)[1]
+    return int(max(counts[TOKENS]))
 
 
 def _plain(value):

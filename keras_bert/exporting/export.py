@@ -20,7 +20,7 @@ from keras_bert.exporting.int8 import calibrated, in_int8, probed
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression
-from keras_bert.text.answer_settings import checked_labels
+from keras_bert.text.answer_settings import REFUSE, checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor, as_strings
 from keras_bert.text.signatures import TracedOnce, on_ids
 from keras_bert.training.progress import quiet_tensorflow
@@ -162,6 +162,7 @@ def export(
     description = describe(model)
     labels = _labels(description, labels)
     score_range = _checked_range(description, score_range)
+    _check_probes_fit(preprocessor, pair)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns, task)
     if not overwrite:
         assets.check_same_model(directory, about)
@@ -209,6 +210,19 @@ def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, 
     signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
     _check_example(signatures["serving_default"], example)
     return signatures
+
+
+def _check_probes_fit(preprocessor, pair):
+    """Raises if a preprocessor refuses the texts on which a SavedModel is tried."""
+    if getattr(preprocessor, "long_texts", None) != REFUSE:
+        return
+    any_length = TextPreprocessor.from_config({**preprocessor.get_config(), "long_texts": None})
+    least = assets.longest_probe(any_length, pair)
+    if preprocessor.sequence_length < least:
+        raise ValueError(
+            f"`sequence_length` must be at least {least} for long_texts='refuse': the SavedModel is tried on texts of "
+            f"so many tokens. Received: sequence_length={preprocessor.sequence_length}"
+        )
 
 
 def _check_precision(precision, calibration):

@@ -64,6 +64,8 @@ class Head:
         takes_words: bool, whether there is the signature `words`. Defaults to `False`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
+        cuts_texts: bool, whether its models read a part of a text that is too long, so that `long_texts` tells which.
+            Defaults to `True`.
         from_task: dict of the options of `export` and `predict` that are settings of a task, by their names there.
     """
 
@@ -89,6 +91,7 @@ class Head:
     takes_pair = requires_pair = takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()
+    cuts_texts = True
     from_task: dict = {}
 
     def __init_subclass__(cls):

@@ -462,7 +462,7 @@ class Finetuning:
                 bert.vocabulary,
                 lowercase=bert.lowercase,
                 strip_accents=bert.strip_accents,
-                sequence_length=self.task.sequence_length,
+                **self.task.stored_reading,
                 model_type=getattr(bert, "model_type", None),
                 # Empty for rows of a task's own: they tell that answers need the task.
                 task_settings=self.task.stored_settings or ({} if self.task.rows.convert else None),

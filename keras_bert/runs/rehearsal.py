@@ -154,7 +154,7 @@ class Rehearsal:
             folder / "model",
             bert.vocabulary,
             lowercase=bert.lowercase,
-            sequence_length=self.task.sequence_length,
+            **self.task.stored_reading,
             **options,
         )
         saved = load_models(folder / "model")

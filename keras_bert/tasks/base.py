@@ -14,6 +14,7 @@ from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
+from keras_bert.tasks.settings import LongTextSettings
 from keras_bert.tasks.stages import Training
 from keras_bert.training.loss_names import total
 
@@ -50,6 +51,7 @@ class Task:
             keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
         data, start, settings: the arguments of the constructor.
         preprocessor: the `TextPreprocessor` of the model.
+        reading: dict of its options that the settings tell, see `LongTextSettings`.
         title: heading of the results.
         splits: dict of lists of `Split`: "train", one for each training stage; "dev", of which the first selects the
             best run; and "test", the data to predict.
@@ -80,7 +82,8 @@ class Task:
         self.data, self.start, self.settings = data, start, settings
         self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
-        self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest")
+        self.reading = settings.reading if isinstance(settings, LongTextSettings) else {}
+        self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest", **self.reading)
 
     @functools.cached_property
     def training(self):
@@ -127,6 +130,7 @@ class Task:
         return {
             "model": self.model,
             "sequence_length": self.sequence_length,
+            **self.reading,
             **self.options,
             **self.data_settings(),
         }
@@ -167,6 +171,13 @@ class Task:
     def dev(self):
         """`Batches` to evaluate on; `None` without dev data."""
         return self.splits["dev"][0].batches if self.splits["dev"] else None
+
+    @property
+    def stored_reading(self):
+        """How the model reads texts: arguments of `keras_bert.save`."""
+        if not isinstance(self.settings, LongTextSettings):
+            return {"sequence_length": self.sequence_length}
+        return {"sequence_length": self.sequence_length, "long_texts": self.preprocessor.long_texts}
 
     def save_options(self, kept):
         """Returns the task's arguments of `keras_bert.save`, given what the run to save keeps of dev."""

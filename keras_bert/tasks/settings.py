@@ -45,6 +45,25 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True)
+class LongTextSettings:
+    """How the texts of a task are read that are longer than `sequence_length`: a base of its settings."""
+
+    long_texts: str = setting(
+        None,
+        "Tokens to read of longer texts: the first, the last, or a quarter first and the rest last; default: the "
+        "model's, or else head.",
+        values=["head", "tail", "head_tail", "refuse"],
+        section="data",
+    )
+
+    @property
+    def reading(self):
+        """The options of `TextPreprocessor` that are given; others are those of the model to start from."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(LongTextSettings)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 def keywords(cls):
     """Returns the names of the settings that `fit` takes as keywords, besides `sequence_length`."""
     return [

@@ -7,10 +7,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.checks import is_count
+from keras_bert.checks import check_choice, is_count
 from keras_bert.text import packing
-from keras_bert.text.token_counts import READ, TOKENS
+from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL
+from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer
+from keras_bert.text.views import lengths_and_rooms, reading
 from keras_bert.text.vocabulary import Vocabulary
 
 _CHUNK = 2**14  # Texts that `ragged` pads at a time.
@@ -29,6 +31,9 @@ class TextPreprocessor(keras.layers.Layer):
         lowercase, strip_accents, keep_special_tokens: see `BertTokenizer`.
         truncation: `"longest_first"` truncates the longer text of a pair, as Google's program does; `"only_second"`
             only the second one, e.g. the passage after a question. Defaults to `"longest_first"`.
+        long_texts: which tokens of a text are read that is too long: `"head"`, the first ones; `"tail"`, the last ones;
+            `"head_tail"`, the first quarter of what fits and the last three quarters. `"refuse"` raises an error.
+            Defaults to `None`, the side of the vocabulary, which is nearly always the head.
         padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest sequence of the batch, an integer to
             the next multiple of it. Defaults to `"fixed"`.
 
@@ -54,6 +59,7 @@ class TextPreprocessor(keras.layers.Layer):
         keep_special_tokens: Sequence[str] = (),
         truncation: Literal["longest_first", "only_second"] = "longest_first",
         padding: Literal["fixed", "longest"] | int = "fixed",
+        long_texts: Literal["head", "tail", "head_tail", "refuse"] | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -65,7 +71,10 @@ class TextPreprocessor(keras.layers.Layer):
         self.strip_accents = strip_accents
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding
+        self.long_texts = long_texts
         self._check()
+        at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
+        self._reading = reading(long_texts or at_side)
         self.tokenizer = build_tokenizer(
             self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
         )
@@ -93,6 +102,8 @@ class TextPreprocessor(keras.layers.Layer):
                 "`padding` must be 'fixed', 'longest' or an integer, the multiple to pad to. "
                 f"Received: padding={self.padding!r}"
             )
+        if self.long_texts is not None:
+            check_choice("long_texts", self.long_texts, LONG_TEXTS)
 
     def __call__(self, inputs, **context):
         inputs = as_strings(inputs)
@@ -102,16 +113,21 @@ class TextPreprocessor(keras.layers.Layer):
         return self.call(inputs)
 
     def call(self, inputs):
-        text, pair = inputs["text"], inputs.get("pair")
-        if pair is None:
-            packed = self._single(tf.reshape(text, [-1]))
-        else:
-            packed = self._pair(tf.reshape(text, [-1]), tf.reshape(pair, [-1]))
+        text = inputs["text"]
+        packed = self._packed({name: tf.reshape(strings, [-1]) for name, strings in inputs.items()})
         if text.shape.rank == 1:
             return packed
         if text.shape.rank == 0:
             return {name: tf.squeeze(ids, 0) for name, ids in packed.items()}
         return {name: _unflatten(ids, text) for name, ids in packed.items()}
+
+    def _packed(self, inputs):
+        """Returns the model inputs of strings `(texts,)`, or of pairs of them."""
+        if self.long_texts == REFUSE:
+            return self.counted(inputs)[0]
+        if "pair" in inputs:
+            return self._pair(inputs["text"], inputs["pair"])
+        return self._single(inputs["text"])
 
     def _pack_single(self, texts):
         return self.pack(self.tokenizer(texts))
@@ -137,8 +153,21 @@ class TextPreprocessor(keras.layers.Layer):
         """Returns the model inputs of strings `(batch,)` or of pairs of them, and their `token_counts`."""
         inputs = as_strings(inputs)
         if "pair" in inputs:
-            return self._counted_pair(inputs["text"], inputs["pair"])
-        return self._counted_single(inputs["text"])
+            packed, counts = self._counted_pair(inputs["text"], inputs["pair"])
+        else:
+            packed, counts = self._counted_single(inputs["text"])
+        return self._all_read(packed, counts)
+
+    def _all_read(self, packed, counts):
+        """Returns model inputs and the numbers of tokens; raises for texts that are refused."""
+        if self.long_texts != REFUSE:
+            return packed, counts
+        if tf.executing_eagerly():
+            check_all_read(counts)
+            return packed, counts
+        fits = tf.reduce_all(counts[TOKENS] == counts[READ])
+        with tf.control_dependencies([tf.debugging.Assert(fits, [TOO_LONG, tf.reduce_max(counts[TOKENS])])]):
+            return tf.nest.map_structure(tf.identity, (packed, counts))
 
     def token_counts(self, first, second=None):
         """Returns how many tokens texts have, and how many of them `pack` keeps, see `text.token_counts`.
@@ -153,17 +182,20 @@ class TextPreprocessor(keras.layers.Layer):
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
-        side = self.vocabulary.truncation_side
         if second is None:
-            first = packing.cut(first, self.room(), side)
+            first = self._read(first, self.room())
             length = self._length(first.row_lengths() + 2)
         else:
-            lengths = packing.truncated_lengths(
+            rooms = packing.truncated_lengths(
                 first.row_lengths(), second.row_lengths(), self.room(pair=True), self.truncation == "only_second"
             )
-            first, second = packing.cut(first, lengths[0], side), packing.cut(second, lengths[1], side)
-            length = self._length(lengths[0] + lengths[1] + 2 + self.vocabulary.pair_separators)
+            first, second = self._read(first, rooms[0]), self._read(second, rooms[1])
+            length = self._length(rooms[0] + rooms[1] + 2 + self.vocabulary.pair_separators)
         return packing.pack(first, second, length, self.vocabulary)
+
+    def _read(self, tokens, room):
+        """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
+        return self._reading.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
 
     def room(self, pair=False):
         """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
@@ -219,7 +251,7 @@ class TextPreprocessor(keras.layers.Layer):
             name: tf.reduce_max(tf.reshape(tf.where(is_there, count, 0), tf.shape(choices)), axis=1)
             for name, count in self.token_counts(first, second).items()
         }
-        return {name: _unflatten(ids, choices) for name, ids in packed.items()}, counts
+        return self._all_read({name: _unflatten(ids, choices) for name, ids in packed.items()}, counts)
 
     def from_words(self, words):
         """Packs sentences of words, for tagging.
@@ -234,11 +266,12 @@ class TextPreprocessor(keras.layers.Layer):
         words = _to_words(words)
         pieces = words.with_values(self.tokenizer.of_words(words.values))
         sentences = pieces.merge_dims(1, 2)
-        starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), words.value_rowids())
-        if self.vocabulary.truncation_side == "left":
-            starts -= tf.gather(tf.maximum(sentences.row_lengths() - self.room(), 0), words.value_rowids())
-        seen = (pieces.values.row_lengths() > 0) & (starts >= 0) & (starts < self.room())
-        return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
+        row = words.value_rowids()
+        starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), row)
+        views = self._reading.of_lengths(*lengths_and_rooms(sentences.row_lengths(), self.room()))
+        index = views.index_of(tf.cast(row, tf.int32), tf.cast(starts, tf.int32))
+        seen = (pieces.values.row_lengths() > 0) & (index >= 0)
+        return self.pack(sentences), words.with_values(tf.where(seen, index + 1, -1))
 
     def decode(self, ids):
         """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""
@@ -273,6 +306,7 @@ class TextPreprocessor(keras.layers.Layer):
             "keep_special_tokens": list(self.tokenizer.keep_special_tokens),
             "truncation": self.truncation,
             "padding": self.padding,
+            "long_texts": self.long_texts,
         }
 
 

@@ -14,6 +14,7 @@ _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
 RESERVED = (READ, _OTHER_NAME)  # Names that no output and no field of an answer may have.
+TOO_LONG = "a text has more tokens than the model reads, and is refused (long_texts=refuse). Its number of tokens:"
 _COLLECTED = contextvars.ContextVar("collected", default=None)
 
 
@@ -43,21 +44,40 @@ def without_counts(answer):
     return split_counts(answer)[0]
 
 
+def check_all_read(counts, numbers=None):
+    """Raises if a text has more tokens than the model reads.
+
+    `counts` are arrays by name; `numbers` those that messages call the texts, by default their order.
+    """
+    tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
+    too_long = np.flatnonzero(tokens > read)
+    if len(too_long):
+        first = too_long[0]
+        number = first if numbers is None else numbers[first]
+        raise ValueError(
+            f"texts[{number}] has {tokens[first]:,} tokens, more than the {read[first]:,} that the model reads, and "
+            "`long_texts` is 'refuse'. Expected shorter texts, a larger `sequence_length` or another `long_texts`"
+        )
+
+
 class CutTexts:
     """Counts the texts of which a model does not read all, and tells about them in one line.
 
     `unit` is what the texts are called; `most` the longest `sequence_length` of the model, `None` if it is not known.
+    With `refuses`, such a text is an error.
     """
 
-    def __init__(self, unit="texts", most=None):
-        self.unit, self.most = unit, most
+    def __init__(self, unit="texts", most=None, refuses=False):
+        self.unit, self.most, self._refuses = unit, most, refuses
         self.texts, self.cut, self.longest, self.limits = 0, 0, 0, set()
 
-    def add(self, outputs):
-        """Adds the texts of a call of a signature, given its outputs, arrays."""
+    def add(self, outputs, numbers=None):
+        """Adds the texts of a call of a signature, given its outputs, arrays; `numbers` are those of the texts."""
         counts = split_counts(outputs)[1]
         if not counts:
             return
+        if self._refuses:
+            check_all_read(counts, numbers)
         tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
         is_cut = tokens > read
         self.texts += len(tokens)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_count
 from keras_bert.text import packing
+from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, REFUSE, TAIL
 from keras_bert.text.graph_checks import require
 
 _NO_ROOM = "`room` must be at least 1, but a question leaves no room for its passage"
@@ -61,6 +62,20 @@ class Views(NamedTuple):
             return places
         return _behind_gap(places, index, Gap(self.gap.after[:, None], self.gap.size[:, None]))
 
+    def index_of(self, view, place):
+        """Returns the index in its view of each token, -1 if it is not there, given its view and its place.
+
+        All are int32 `(tokens,)`.
+        """
+        index = place - tf.gather(self.start, view)
+        is_there = (index >= 0) & (place < tf.gather(self.limits(), view))
+        if self.gap is not None:
+            after = tf.gather(self.gap.after, view)
+            size = tf.gather(self.gap.size, view)
+            is_there &= (index < after) | (index >= after + size)
+            index = tf.where(index < after, index, index - size)
+        return tf.where(is_there, index, -1)
+
     def limits(self):
         """Returns the place in its text behind the last token of each view, `(views,)`."""
         limits = self.start + self.length
@@ -106,8 +121,7 @@ class Reading(abc.ABC):
             lengths: `(rows,)`, the number of tokens of each text. An empty text has one empty view.
             room: the maximum number of tokens of a view, `(rows,)` or one number for all.
         """
-        lengths = tf.cast(lengths, tf.int32)
-        room = tf.broadcast_to(tf.cast(room, tf.int32), tf.shape(lengths))
+        lengths, room = lengths_and_rooms(lengths, room)
         room = require(room >= 1, _NO_ROOM, room=room)
         return self.of_lengths(lengths, room)
 
@@ -116,7 +130,7 @@ class Reading(abc.ABC):
 class HeadOnly(Reading):
     """Reads the first tokens of a text, as many as fit."""
 
-    name: ClassVar[str] = "head"
+    name: ClassVar[str] = HEAD
 
     def of_lengths(self, lengths, room):
         start = tf.zeros_like(lengths)
@@ -127,7 +141,7 @@ class HeadOnly(Reading):
 class TailOnly(Reading):
     """Reads the last tokens of a text, as many as fit."""
 
-    name: ClassVar[str] = "tail"
+    name: ClassVar[str] = TAIL
 
     def of_lengths(self, lengths, room):
         kept = tf.minimum(lengths, room)
@@ -138,12 +152,19 @@ class TailOnly(Reading):
 class HeadAndTail(Reading):
     """Reads the head of a text and its tail: a quarter of the room, and three quarters (Sun et al., 2019)."""
 
-    name: ClassVar[str] = "head_tail"
+    name: ClassVar[str] = HEAD_TAIL
 
     def of_lengths(self, lengths, room):
         kept = tf.minimum(lengths, room)
         gap = Gap(after=room // 4, size=lengths - kept)
         return Views(_each_row(lengths), tf.zeros_like(lengths), kept, gap)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused(HeadOnly):
+    """Reads texts that fit. The preprocessor raises an error for others."""
+
+    name: ClassVar[str] = REFUSE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +215,7 @@ class SlidingWindows(Reading):
         return tf.maximum(1, room // 2)
 
 
-READINGS: list[type[Reading]] = [HeadOnly, TailOnly, HeadAndTail, SlidingWindows]
+READINGS: list[type[Reading]] = [HeadOnly, TailOnly, HeadAndTail, Refused, SlidingWindows]
 
 
 def reading(name: str, **options) -> Reading:
@@ -211,6 +232,12 @@ def reading(name: str, **options) -> Reading:
                 f"Received: reading={name!r}, {option}={value!r}"
             )
     return kinds[name](**given)
+
+
+def lengths_and_rooms(lengths, room):
+    """Returns the lengths of texts, and the room of each, as int32 `(rows,)`; `room` may be one number for all."""
+    lengths = tf.cast(lengths, tf.int32)
+    return lengths, tf.broadcast_to(tf.cast(room, tf.int32), tf.shape(lengths))
 
 
 def _each_row(lengths):

@@ -158,7 +158,7 @@ def test_keras_file_loads_after_importing_the_package(preprocessor, tmp_path):
 
 def test_config_contains_all_arguments(eager):
     arguments = {"vocabulary": PIECES, "sequence_length": 16, "lowercase": False, "strip_accents": True, "padding": 8}
-    arguments |= {"keep_special_tokens": ["[MASK]"], "truncation": "only_second", "name": "texts"}
+    arguments |= {"keep_special_tokens": ["[MASK]"], "truncation": "only_second", "long_texts": "tail", "name": "texts"}
     config = TextPreprocessor(**arguments).get_config()
     assert {name: config[name] for name in arguments} == arguments
     again = TextPreprocessor.from_config(config)
@@ -244,3 +244,60 @@ def test_pairs_of_unequal_length_in_graph_mode(preprocessor):
     pack = tf.function(lambda *texts: preprocessor(texts), input_signature=specs, autograph=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`text` and `pair` must have the same shape"):
         pack(tf.constant(["a"]), tf.constant(["a", "b"]))
+
+
+def read(tokens, room, long_texts):
+    """Returns the tokens that are read of a list of tokens, by slices."""
+    if len(tokens) <= room:
+        return tokens
+    if long_texts == "tail":
+        return tokens[len(tokens) - room :]
+    if long_texts == "head_tail":
+        return tokens[: room // 4] + tokens[len(tokens) - (room - room // 4) :]
+    return tokens[:room]
+
+
+@pytest.mark.parametrize("long_texts", ["head", "tail", "head_tail"])
+@pytest.mark.parametrize("length", [5, 6, 11, 16])
+def test_long_texts(eager, long_texts, length):
+    preprocessor = TextPreprocessor(PIECES, length, long_texts=long_texts, padding="longest")
+    words = [["a", "b", "c", "hello", "!"][number * number % 5] for number in range(12)]
+    rows = [words[:count] for count in (0, 1, 3, 4, 9, 12)]
+    tokens = [[PIECES.index(word) for word in row] for row in rows]
+    packed = preprocessor([" ".join(row) for row in rows])
+    expected = [[2, *read(row, length - 2, long_texts), 3] for row in tokens]
+    assert preprocessor.ragged([" ".join(row) for row in rows])["token_ids"].to_list() == expected
+    assert tf.reduce_sum(packed["padding_mask"], 1).numpy().tolist() == list(map(len, expected))
+    # Pairs: Google's loop, which truncates the longer text.
+    for first, second in ((rows[5], rows[2]), (rows[3], rows[5]), (rows[4], rows[4])):
+        sizes = [len(first), len(second)]
+        while sum(sizes) > length - 3:
+            sizes[sizes[0] <= sizes[1]] -= 1
+        first_ids, second_ids = ([PIECES.index(word) for word in part] for part in (first, second))
+        pair = preprocessor.ragged(([" ".join(first)], [" ".join(second)]))
+        expected = [2, *read(first_ids, sizes[0], long_texts), 3, *read(second_ids, sizes[1], long_texts), 3]
+        assert pair["token_ids"].to_list() == [expected]
+    # Words: the place of the first token of each, where it is read.
+    packed, starts = preprocessor.from_words(rows)
+    places = [read(list(range(len(row))), length - 2, long_texts) for row in rows]
+    assert starts.to_list() == [
+        [kept.index(number) + 1 if number in kept else -1 for number in range(len(row))]
+        for row, kept in zip(rows, places, strict=True)
+    ]
+
+
+def test_long_texts_are_refused():
+    preprocessor = TextPreprocessor(PIECES, 5, long_texts="refuse")
+    assert ids(preprocessor(["a b c", ""])) == [[2, 9, 10, 11, 3], [2, 3, 0, 0, 0]]
+    message = r"texts\[1\] has 6 tokens, more than the 5 that the model reads, and `long_texts` is 'refuse'"
+    for call in (preprocessor, preprocessor.ragged, preprocessor.counted):
+        with pytest.raises(ValueError, match=message):
+            call(["a", "a b c a"])
+    with pytest.raises(ValueError, match=r"texts\[0\] has 6 tokens"):
+        preprocessor((["a"], ["a b"]))
+    with pytest.raises(ValueError, match=r"texts\[0\] has 6 tokens"):
+        preprocessor.with_choices(["a"], [["a", "a b"]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is refused .* Its number of tokens:. .6."):
+        next(iter(tf.data.Dataset.from_tensors(["a", "a b c a"]).map(preprocessor)))
+    with pytest.raises(ValueError, match="`long_texts` must be one of head, tail, head_tail, refuse"):
+        TextPreprocessor(PIECES, 5, long_texts="windows")

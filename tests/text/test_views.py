@@ -226,7 +226,7 @@ def test_no_rows(kind):
 def test_readings_by_name():
     assert reading("head") == HeadOnly()
     assert reading("windows", overlap=3, max_windows=None) == SlidingWindows(overlap=3)
-    assert [kind.name for kind in READINGS] == ["head", "tail", "head_tail", "windows"]
+    assert [kind.name for kind in READINGS] == ["head", "tail", "head_tail", "refuse", "windows"]
 
 
 ROOM = "`room` must be at least 1, but a question leaves no room for its passage"
@@ -241,7 +241,10 @@ ROOM = "`room` must be at least 1, but a question leaves no room for its passage
         (lambda: SlidingWindows(2, 2), "`stride` and `overlap` must not .* together.* stride=2, overlap=2"),
         (lambda: SlidingWindows(overlap=4).views([9, 9], [5, 4]), r"`overlap` must be less.*room=\[5 4\]"),
         (lambda: SlidingWindows(stride=2).views([4, 4], [3, -1]), rf"{ROOM}. Received: room=\[ 3 -1\]"),
-        (lambda: reading("middle"), "`reading` must be one of head, tail, head_tail, windows. Received: .*'middle'"),
+        (
+            lambda: reading("middle"),
+            "`reading` must be one of head, tail, head_tail, refuse, windows. Received: .*'middle'",
+        ),
         (lambda: reading("tail", overlap=3), "`overlap` is an option of reading='windows'. .* reading='tail', overlap"),
     ],
 )
