@@ -19,7 +19,7 @@ TaskName = Literal[
 StrategyName = Literal["auto", "one", "mirrored", "multi_worker", "tpu"]
 Format = Literal["huggingface", "google", "keras", "peft"]
 WeightsDtype = Literal["float32", "float16", "bfloat16"]
-LongTexts = Literal["head", "tail", "head_tail", "refuse"]
+LongTexts = Literal["head", "tail", "head_tail", "windows", "refuse"]
 Positions = Literal["learned", "sinusoid", "none"]
 
 
@@ -111,6 +111,8 @@ class TaskOptions(TypedDict, total=False):
     """Settings of the tasks of the package that are keywords of `fit` and `evaluate`."""
 
     long_texts: LongTexts | None
+    overlap: int | None
+    max_windows: int | None
     class_weight: Literal["balanced"] | Mapping[Any, float] | None
     threshold: float | Literal["shared", "per_label"]
     language_model_weight: float
@@ -157,6 +159,8 @@ class ModelSettings(TypedDict, total=False):
     pair: bool | None
     sequence_length: int | None
     long_texts: LongTexts | None
+    overlap: int | None
+    max_windows: int | None
     null_threshold: float | None
     thresholds: float | Sequence[float] | None
     task_settings: Mapping[str, Any] | None

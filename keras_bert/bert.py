@@ -193,6 +193,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: Literal[False] = False,
@@ -207,6 +209,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: Literal[False] = False,
@@ -221,6 +225,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: bool,
@@ -234,6 +240,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         n_best: int | None = None,
         candidate_labels: Sequence[str] | None = None,
         as_frame: bool = False,
@@ -255,8 +263,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size: int, number of texts to compute together. Defaults to 32.
             sequence_length: int, maximum number of tokens. Defaults to that of training, which `fit` and the commands
                 store, or else to the number of the model's positions; so it does in `evaluate` and `export`.
-            long_texts: which tokens of a text are read that has more: "head", "tail" or "head_tail", or "refuse", see
-                `TextPreprocessor`. Defaults to that of training; so it does in `evaluate` and `export`.
+            long_texts, overlap, max_windows: how a text is read that has more tokens: "head", "tail" or "head_tail", or
+                all of it in "windows" that overlap, whose mean counts; "refuse" raises an error. See
+                `TextPreprocessor`. Default to those of training; so they do in `evaluate` and `export`.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
@@ -293,7 +302,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
-        lengths = {"batch_size": batch_size, "sequence_length": sequence_length, "long_texts": long_texts}
+        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
+        lengths["reading"] = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
         if candidate_labels is not None:
             options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
             answers = self._answers().zero_shot(texts, candidate_labels, **lengths, **options)
@@ -308,6 +318,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
         normalize: bool = False,
@@ -326,7 +338,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.encode(["A sentence.", "Another one."])
         """
-        options = {"batch_size": batch_size, "sequence_length": sequence_length, "long_texts": long_texts}
+        options = {"batch_size": batch_size, "sequence_length": sequence_length}
+        options["reading"] = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
         vectors = self._answers().encode(texts, prompt=prompt, prompt_name=prompt_name, **options)
         return unit(vectors) if normalize else vectors
 
@@ -552,6 +565,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         **options: Unpack[ExportOptions],
     ) -> None:
         """Writes a SavedModel that takes raw text; `options` are those of `keras_bert.export`. Needs TensorFlow.
@@ -559,13 +574,14 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Args:
             directory: the output, such as `saved_models/reviews/1`.
             sequence_length: int, maximum number of tokens. Defaults as in `predict`.
-            long_texts: which tokens of a text are read that has more. Defaults as in `predict`.
+            long_texts, overlap, max_windows: how a text is read that has more. Default as in `predict`.
 
         Example:
             reviews.export("saved_models/reviews/1")
         """
         self._check_backend("export")
-        self._answers().export(directory, sequence_length=sequence_length, long_texts=long_texts, **options)
+        reading = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
+        self._answers().export(directory, sequence_length=sequence_length, reading=reading, **options)
 
     def _answers(self):
         if self._answerer is None:
@@ -658,6 +674,11 @@ def load(
     checkpoint = open_checkpoint(path_or_name, revision, head, base, tokenizer)
     _check_options(encoder_options)  # After other models were refused, which have options of their own.
     return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
+
+
+def _given(**options):
+    """Returns the options that are given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _check_options(options):

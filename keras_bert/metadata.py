@@ -11,6 +11,8 @@ _STORED = {
     "pair": _BOOL,
     "sequence_length": _INTEGER,
     "long_texts": _STRING,
+    "overlap": _INTEGER,
+    "max_windows": _INTEGER,
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
     "task_settings": ("an object", (dict,)),
@@ -27,6 +29,8 @@ _SETTINGS: tuple[str, ...] = (
     "pair",
     "sequence_length",
     "long_texts",
+    "overlap",
+    "max_windows",
     "null_threshold",
     "thresholds",
     "task_settings",
@@ -55,7 +59,9 @@ class Metadata:
     task: str | None = None  # The name of the task that the head was trained on.
     pair: bool | None = None  # Whether the model was trained on pairs of texts.
     sequence_length: int | None = None  # The maximum in training.
-    long_texts: str | None = None  # Which tokens of longer texts it reads, see `TextPreprocessor`.
+    long_texts: str | None = None  # This and the next two: how it reads longer texts, see `TextPreprocessor`.
+    overlap: int | None = None
+    max_windows: int | None = None
     null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
     task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.

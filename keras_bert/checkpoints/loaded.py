@@ -28,6 +28,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
 from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
+from keras_bert.text.answer_settings import READING
 from keras_bert.text.vocabulary import Vocabulary
 
 _OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identify a model on their own.
@@ -113,6 +114,8 @@ class LoadedModels:
     pair: bool | None = _fact()
     sequence_length: int = _fact()  # `None` if unknown, as `vocabulary`.
     long_texts: LongTexts | None = _fact()
+    overlap: int | None = _fact()
+    max_windows: int | None = _fact()
     null_threshold: float | None = _fact()
     thresholds: float | list | None = _fact()
     task_settings: dict | None = _fact()
@@ -181,7 +184,9 @@ class LoadedModels:
                 f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
                 f"Received: sequence_length={sequence_length}"
             )
-        own = {"lowercase": self.lowercase, "long_texts": self.long_texts}
+        own = {"lowercase": self.lowercase}
+        if "long_texts" not in options:
+            own |= {name: getattr(self, name) for name in READING}
         return TextPreprocessor(self.vocabulary, sequence_length, **{**own, **options})
 
     def classifier(self, num_classes: int, multi_label: bool = False) -> keras.Model:

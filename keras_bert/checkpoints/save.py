@@ -20,6 +20,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
 from keras_bert.text.answer_settings import (
+    READING,
     check_long_texts,
     check_prompts,
     checked_labels,
@@ -80,7 +81,7 @@ def save(
         directory: output directory; created if it does not exist.
         vocabulary: a path, a list of tokens, a `Vocabulary`, or `None` to write none; or a `TextPreprocessor`, whose
             settings are saved with its vocabulary: casing, accents, kept tokens, `sequence_length` and
-            `long_texts`.
+            how long texts are read.
         lowercase: bool, whether the vocabulary is uncased. Defaults to that of a `TextPreprocessor`, or else to `True`.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         task: str, name of the task that the head was trained on. Defaults to `None`.
@@ -110,7 +111,7 @@ def save(
         _check_no_other_things(directory)
     base = peft.check_base(base, chosen)
     lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
-    reading: Any = {name: getattr(vocabulary, name, None) for name in ("sequence_length", "long_texts")}
+    reading: Any = {name: getattr(vocabulary, name, None) for name in ("sequence_length", *READING)}
     metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **{**reading, **settings})
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)

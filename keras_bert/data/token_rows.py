@@ -154,8 +154,9 @@ def joined(features):
     features = list(features)
     if len(features) == 1:
         return features[0]
-    if all(isinstance(feature, Runs) for feature in features):
-        return Runs.joined(features)
+    first = type(features[0])
+    if issubclass(first, CompactRows) and all(isinstance(feature, first) for feature in features):
+        return first.joined(features)
     if any(isinstance(feature, CompactRows) for feature in features):
         features = [_as_ids(feature) for feature in features]
     if all(isinstance(feature, Ids) for feature in features):

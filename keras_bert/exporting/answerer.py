@@ -26,7 +26,7 @@ from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.tasks import registry
-from keras_bert.text.answer_settings import HEAD, REFUSE, check_long_texts, chosen_prompt
+from keras_bert.text.answer_settings import HEAD, READING, REFUSE, check_long_texts, chosen_prompt
 from keras_bert.text.token_counts import CutTexts
 from keras_bert.training.progress import is_live, quiet_tensorflow, track
 
@@ -71,8 +71,8 @@ class Answerer:
         self._bert, self._signatures, self._head = bert, {}, answering(bert.head)
 
     @quiet_tensorflow()
-    def predict(self, texts, *, batch_size=32, n_best=None, sequence_length=None, long_texts=None, **options):
-        """See `LoadedBert.predict`."""
+    def predict(self, texts, *, batch_size=32, n_best=None, sequence_length=None, reading=None, **options):
+        """See `LoadedBert.predict`; `reading` is a dict of the options of `TextPreprocessor` that are given."""
         bert, head = self._bert, self._head
         rows, is_single = read_rows(self._asked(texts), head.takes_words)
         self._check_options(n_best, options)
@@ -87,15 +87,15 @@ class Answerer:
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **head.task_options(bert), **head.defaults(bert, n_best), **options}
         rows = self._with_prompt(rows) if "prompts" in head.text_options else rows
-        signatures = self._build(sequence_length, pair and head.takes_pair, long_texts=long_texts, **options)
+        signatures = self._build(sequence_length, pair and head.takes_pair, reading=reading, **options)
         if name != "words":  # Its input is the text of the words.
             _check_inputs(head, name, signatures[name], names)
         answer = with_model_options(head, bert)
-        answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, self._cut(long_texts, names))
+        answers = answer_rows(answer, signatures[name], names, rows, batch_size, n_best, self._cut(reading, names))
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def zero_shot(self, texts, candidate_labels, *, batch_size=32, sequence_length=None, long_texts=None, **settings):
+    def zero_shot(self, texts, candidate_labels, *, batch_size=32, sequence_length=None, reading=None, **settings):
         """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
         known = [field.name for field in dataclasses.fields(ZeroShot)]
         if unknown := ", ".join(settings.keys() - set(known)):
@@ -111,29 +111,29 @@ class Answerer:
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
         labels = _candidates(candidate_labels, zero_shot.multi_label, self._head)
         rows = [{**row, "labels": labels} for row in rows]
-        signatures = self._build(sequence_length, self._head.takes_pair, long_texts=long_texts, **options)
+        signatures = self._build(sequence_length, self._head.takes_pair, reading=reading, **options)
         signature = signatures["zero_shot"]
-        answers = answer_rows(classes, signature, ("text", "labels"), rows, batch_size, cut=self._cut(long_texts))
+        answers = answer_rows(classes, signature, ("text", "labels"), rows, batch_size, cut=self._cut(reading))
         return answers[0] if is_single else answers
 
     @quiet_tensorflow()
-    def encode(self, texts, *, batch_size=32, sequence_length=None, long_texts=None, prompt=None, prompt_name=None):
+    def encode(self, texts, *, batch_size=32, sequence_length=None, reading=None, prompt=None, prompt_name=None):
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
         rows = self._with_prompt(rows, prompt, prompt_name)
-        options = {"vectors": not self._head.embeds, "long_texts": long_texts, **_grouping()}
+        options = {"vectors": not self._head.embeds, "reading": reading, **_grouping()}
         signature = self._build(sequence_length, **options)["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         vectors = np.zeros([len(rows), outputs["embedding"].shape[-1]], "float32")
-        for numbers, _, found in _outputs(signature, ("text",), rows, batch_size, self._cut(long_texts)):
+        for numbers, _, found in _outputs(signature, ("text",), rows, batch_size, self._cut(reading)):
             vectors[numbers] = found["embedding"]
         return vectors[0] if is_single else vectors
 
-    def export(self, directory, *, sequence_length=None, long_texts=None, **options):
+    def export(self, directory, *, sequence_length=None, reading=None, **options):
         """See `LoadedBert.export`."""
         bert = self._bert
-        preprocessor = self._preprocessor(answer_length(bert, sequence_length), long_texts)
+        preprocessor = self._preprocessor(answer_length(bert, sequence_length), reading)
         export(bert.model(), preprocessor, directory, **{**stored_options(bert), **options})
 
     def _asked(self, texts):
@@ -156,11 +156,11 @@ class Answerer:
         before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
         return [{"text": before + row["text"]} for row in rows] if before else rows
 
-    def _cut(self, long_texts, names=()):
+    def _cut(self, reading, names=()):
         """Returns the `CutTexts` of a call."""
-        own = self._bert.long_texts if long_texts is None else long_texts
+        long_texts = (reading or {}).get("long_texts", self._bert.long_texts)
         unit = "questions" if "question" in names else "texts"
-        return CutTexts(unit, self._bert.config.max_position_embeddings, refuses=own == REFUSE)
+        return CutTexts(unit, self._bert.config.max_position_embeddings, refuses=long_texts == REFUSE)
 
     @property
     def _options(self):
@@ -176,37 +176,36 @@ class Answerer:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._options:
-                more = hint(name, [*self._options, "sequence_length", "long_texts", "batch_size"], _HINTS)
+                more = hint(name, [*self._options, "sequence_length", *READING, "batch_size"], _HINTS)
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. {more} Received: {name}={options[name]!r}"
                 )
 
-    def _preprocessor(self, length, long_texts=None, vectors=False):
-        """Returns the preprocessor of texts of at most `length` tokens, of longer ones as `long_texts` tells."""
-        if long_texts is None:
-            return self._bert.preprocessor(length, padding="longest")
+    def _preprocessor(self, length, reading=None, vectors=False):
+        """Returns the preprocessor of texts of at most `length` tokens, which reads longer ones as `reading` tells."""
+        reading = reading or {}
         if not vectors:
-            check_long_texts(long_texts, self._head)
-        return self._bert.preprocessor(length, padding="longest", long_texts=long_texts)
+            check_long_texts(reading.get("long_texts"), self._head)
+        return self._bert.preprocessor(length, padding="longest", **reading)
 
-    def _build(self, sequence_length, pair=False, vectors=False, long_texts=None, **options):
+    def _build(self, sequence_length, pair=False, vectors=False, reading=None, **options):
         """Returns the signatures of the model, or with `vectors` those of an embedder on its encoder.
 
         They are built on first use and after any change but that of weights.
         """
         bert = self._bert
         length = answer_length(bert, sequence_length)
-        own = bert.labels, bert.lowercase, bert.long_texts
-        key = repr((vectors, length, long_texts, pair, own, sorted(options.items())))
+        own = [getattr(bert, name) for name in ("labels", "lowercase", *READING)]
+        key = repr((vectors, length, reading, pair, own, sorted(options.items())))
         model = bert.encoder if vectors else bert.model()
         state = [bert.vocabulary, *_parts(model)]
         before, signatures = self._signatures.get(key, ((), None))
         if len(before) != len(state) or not all(map(operator.is_, before, state)):
             model = build_embedder(model) if vectors else model
             warn_of_emulation(model._flatten_layers())
-            preprocessor = self._preprocessor(length, long_texts, vectors)
+            preprocessor = self._preprocessor(length, reading, vectors)
             if preprocessor.long_texts == REFUSE:  # `CutTexts` tell which text is too long.
-                preprocessor = self._preprocessor(length, HEAD, vectors)
+                preprocessor = self._preprocessor(length, {"long_texts": HEAD}, vectors)
             signatures = build_signatures(model, preprocessor, labels_of(bert, describe(model)), pair, **options)
             self._signatures[key] = state, signatures
         return signatures

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_bert.config import OTHER_SETTINGS
 from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, fingerprint, json_text, read_object
+from keras_bert.text.answer_settings import READING
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.token_counts import TOKENS
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
@@ -86,8 +87,7 @@ def _tokenizer_facts(preprocessor):
         settings["keep_special_tokens"] = sorted(own["keep_special_tokens"])
     if own.get("truncation", "longest_first") != "longest_first":
         settings["truncation"] = own["truncation"]
-    if own.get("long_texts") is not None:
-        settings["long_texts"] = own["long_texts"]
+    settings |= {name: own[name] for name in READING if own.get(name) is not None}
     return settings
 
 

@@ -12,7 +12,7 @@ from keras_bert.checks import check_count, is_ours
 from keras_bert.heads import answers
 from keras_bert.layers import Dense, Dropout
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.text.answer_settings import placeholders
+from keras_bert.text.answer_settings import LONG_TEXTS, placeholders
 
 TEXT, PAIR = ("text",), ("text", "pair")
 # What the inputs of models are: those that signatures on texts compute from these.
@@ -64,8 +64,8 @@ class Head:
         takes_words: bool, whether there is the signature `words`. Defaults to `False`.
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
-        cuts_texts: bool, whether its models read a part of a text that is too long, so that `long_texts` tells which.
-            Defaults to `True`.
+        long_texts: tuple of the `long_texts` that its signatures take, see `TextPreprocessor`; none if they read all of
+            a long text. Defaults to all: its outputs are those of whole texts, and may be the means of windows.
         from_task: dict of the options of `export` and `predict` that are settings of a task, by their names there.
     """
 
@@ -91,7 +91,7 @@ class Head:
     takes_pair = requires_pair = takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()
-    cuts_texts = True
+    long_texts: tuple = LONG_TEXTS
     from_task: dict = {}
 
     def __init_subclass__(cls):

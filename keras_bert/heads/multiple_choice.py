@@ -7,6 +7,7 @@ from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
+from keras_bert.text.answer_settings import CUTS
 from keras_bert.text.token_counts import with_counts
 
 
@@ -68,7 +69,7 @@ class MultipleChoice(Head):
     name, layer, reads = "multiple_choice", "choice_scorer", ("pooled",)
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
-    peft = ""
+    peft, long_texts = "", CUTS
     onnx = {"fold_choices": _write_fold, "unfold_choices": _write_unfold}
     build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)

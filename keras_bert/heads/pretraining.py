@@ -7,6 +7,7 @@ from keras_bert.heads.head import PAIR, TEXT, Head
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
+from keras_bert.text.answer_settings import CUTS
 
 
 def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: bool = True) -> keras.Model:
@@ -120,6 +121,7 @@ class NextSentence(Head):
     packs = True
     google, peft = "cls.seq_relationship.weight", ""
     build, run = staticmethod(build_next_sentence), staticmethod(follow)
+    long_texts = CUTS
 
     def signature_builder(self, description):
         from keras_bert.heads.token_signatures import follower
@@ -144,7 +146,7 @@ class Pretraining(Head):
     }
     packs = True
     google = "cls.predictions.bias"
-    text_options = ("top",)
+    text_options, long_texts = ("top",), CUTS
     pair_signature, keeps = "next_sentence", ("[MASK]",)
     onnx = {"mlm_transform": _write_transform, "mlm_bias": _write_bias}
     build, run = staticmethod(build_pretrainer), staticmethod(pretrain)

@@ -51,7 +51,7 @@ class QuestionAnswering(Head):
     google, peft = "qa_outputs.weight", "QUESTION_ANS"
     text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
     onnx = {"span": _write_span}
-    cuts_texts = False
+    long_texts = ()
     from_task = {"doc_stride": "stride"} | {name: name for name in ("max_question_length", "max_answer_length")}
     build, run, answer = staticmethod(build_span_labeler), staticmethod(label_spans), staticmethod(answers.span)
 

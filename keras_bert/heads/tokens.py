@@ -46,7 +46,7 @@ class TokenClassification(Head):
     tensors, units = {"token_classifier": "classifier"}, {"num_classes": "token_classifier"}
     packs = has_classes = True
     peft = "TOKEN_CLS"
-    text_options, takes_words, cuts_texts = ("stride",), True, False
+    text_options, takes_words, long_texts = ("stride",), True, ()
     build, run = staticmethod(build_token_classifier), staticmethod(classify_tokens)
     answer = staticmethod(answers.entities)
 
@@ -100,7 +100,7 @@ class ReplacedTokenDetection(Head):
         "discriminator.output_dense": "discriminator_predictions.dense_prediction",
     }
     packs = True
-    text_options, cuts_texts = ("stride",), False
+    text_options, long_texts = ("stride",), ()
     onnx = {"discriminator": _write_discriminator}
     build, run = staticmethod(build_replaced_token_detector), staticmethod(detect_replaced_tokens)
     answer = staticmethod(answers.replaced)

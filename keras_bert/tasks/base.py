@@ -16,6 +16,7 @@ from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.settings import LongTextSettings
 from keras_bert.tasks.stages import Training
+from keras_bert.text.answer_settings import READING
 from keras_bert.training.loss_names import total
 
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
@@ -177,7 +178,8 @@ class Task:
         """How the model reads texts: arguments of `keras_bert.save`."""
         if not isinstance(self.settings, LongTextSettings):
             return {"sequence_length": self.sequence_length}
-        return {"sequence_length": self.sequence_length, "long_texts": self.preprocessor.long_texts}
+        reading = {name: getattr(self.preprocessor, name) for name in READING}
+        return {"sequence_length": self.sequence_length, **reading}
 
     def save_options(self, kept):
         """Returns the task's arguments of `keras_bert.save`, given what the run to save keeps of dev."""

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from keras_bert.text.answer_settings import CUTS, LONG_TEXTS, READING
+
 
 def setting(
     default,
@@ -53,15 +55,32 @@ class LongTextSettings:
         None,
         "Tokens to read of longer texts: the first, the last, or a quarter first and the rest last; default: the "
         "model's, or else head.",
-        values=["head", "tail", "head_tail", "refuse"],
+        values=list(CUTS),
         section="data",
     )
 
     @property
     def reading(self):
         """The options of `TextPreprocessor` that are given; others are those of the model to start from."""
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(LongTextSettings)}
+        given = {name: getattr(self, name, None) for name in READING}
         return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSettings(LongTextSettings):
+    """The same for a task whose models read whole documents, too, in windows."""
+
+    long_texts: str = setting(
+        None,
+        "Tokens to read of longer texts: the first, the last, a quarter first and the rest last, or all, in windows; "
+        "default: the model's, or else head.",
+        values=list(LONG_TEXTS),
+        section="data",
+    )
+    overlap: int = setting(
+        None, "Tokens that windows share; default: an eighth of a window.", least=0, needs="long_texts"
+    )
+    max_windows: int = setting(None, "Maximum number of windows of a text.", least=1, needs="long_texts")
 
 
 def keywords(cls):

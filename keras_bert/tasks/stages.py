@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.config import BertConfig
-from keras_bert.data.bucketing import Batches
+from keras_bert.data.document_batches import make_batches
 from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import describe, head_named
+from keras_bert.models.description import nested_encoder
+from keras_bert.rewirings.windowed import build_windowed
 
 _NEW_MODEL_RATE = 1e-3
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
@@ -31,7 +33,7 @@ class Split:
     @functools.cached_property
     def batches(self):
         """`Batches` to evaluate on."""
-        return Batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
+        return make_batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
 
     @property
     def lengths(self):
@@ -55,7 +57,7 @@ class Stage:
         examples: function that returns the inputs and the targets to learn from.
         score: function from the targets and the outputs of dev to scores, a dict.
         batches: function that makes the batches of inputs and targets, with `batch_size`, `seed` and `grouped`.
-            Defaults to `Batches`.
+            Defaults to `make_batches`.
         dev: `Batches` to evaluate on; `None` without dev data, and for all stages but the last one.
     """
 
@@ -64,7 +66,7 @@ class Stage:
     loss: Any
     examples: Callable
     score: Callable
-    batches: Callable = Batches
+    batches: Callable = make_batches
     dev: Any = None
 
 
@@ -108,7 +110,11 @@ class Training(abc.ABC):
         """Builds the model to train from a loaded checkpoint: one with the same head, options and labels keeps it."""
         if self.keeps_head(bert):
             return self.own_model(bert)
-        return self.new_model(bert)
+        return self.of_documents(self.new_model(bert))
+
+    def of_documents(self, model):
+        """Returns the model that reads the inputs of the task: a text may have several windows."""
+        return build_windowed(model) if self.task.preprocessor.reads_windows else model
 
     def keeps_head(self, bert):
         """Whether a loaded checkpoint has the head of this task, with the same options and labels."""
@@ -121,7 +127,7 @@ class Training(abc.ABC):
 
     def own_model(self, bert):
         """Returns the model that a loaded checkpoint has: `evaluate` never builds another one."""
-        return bert.model()
+        return self.of_documents(bert.model())
 
     def new_model(self, bert):
         """Builds the model with a new head."""
@@ -129,11 +135,11 @@ class Training(abc.ABC):
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""
-        return model
+        return nested_encoder(model) if self.task.preprocessor.reads_windows else model
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         """Returns the batches to train on."""
-        return Batches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+        return make_batches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
 
     def stages(self, setting):
         """Returns the `Stage`s of a run with a setting of the grid, the last one with dev data.

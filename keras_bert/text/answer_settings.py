@@ -8,22 +8,24 @@ from keras_bert.checks import check_choice, is_finite
 
 THRESHOLD = 0.5
 # Which tokens are read of a text that is too long, see `text/views.py`.
-HEAD, TAIL, HEAD_TAIL, REFUSE = "head", "tail", "head_tail", "refuse"
-LONG_TEXTS = (HEAD, TAIL, HEAD_TAIL, REFUSE)
+HEAD, TAIL, HEAD_TAIL, WINDOWS, REFUSE = "head", "tail", "head_tail", "windows", "refuse"
+LONG_TEXTS = (HEAD, TAIL, HEAD_TAIL, WINDOWS, REFUSE)
+READING = ("long_texts", "overlap", "max_windows")  # The options of `TextPreprocessor` that tell it, and how.
+CUTS = (HEAD, TAIL, HEAD_TAIL, REFUSE)  # Those that make one sequence of a text.
 # What queries and passages are called in prompts, as in sentence-transformers, the first one that there is.
 QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
 
 
 def check_long_texts(long_texts, head):
-    """Raises unless `long_texts` is one of `LONG_TEXTS` for a head that reads a part of a long text, or `None`."""
+    """Raises unless `long_texts` is one of those of a head, or `None`."""
     if long_texts is None:
         return
-    check_choice("long_texts", long_texts, LONG_TEXTS)
-    if not head.cuts_texts:
+    if not head.long_texts:
         raise ValueError(
             f"`long_texts` is for models that read a part of a long text; with head={head.name!r}, they read all of "
             f"it. Received: long_texts={long_texts!r}"
         )
+    check_choice("long_texts", long_texts, head.long_texts)
 
 
 def checked_labels(labels, classes):

@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, is_count
 from keras_bert.text import packing
-from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL
+from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL, WINDOWS
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer
+from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import lengths_and_rooms, reading
 from keras_bert.text.vocabulary import Vocabulary
 
 _CHUNK = 2**14  # Texts that `ragged` pads at a time.
+_NOT_CUT = (REFUSE, WINDOWS)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
@@ -32,8 +34,11 @@ class TextPreprocessor(keras.layers.Layer):
         truncation: `"longest_first"` truncates the longer text of a pair, as Google's program does; `"only_second"`
             only the second one, e.g. the passage after a question. Defaults to `"longest_first"`.
         long_texts: which tokens of a text are read that is too long: `"head"`, the first ones; `"tail"`, the last ones;
-            `"head_tail"`, the first quarter of what fits and the last three quarters. `"refuse"` raises an error.
-            Defaults to `None`, the side of the vocabulary, which is nearly always the head.
+            `"head_tail"`, the first quarter of what fits and the last three quarters; `"windows"`, all, in several
+            sequences, which `windows` returns. `"refuse"` raises an error. Defaults to `None`, the side of the
+            vocabulary, which is nearly always the head.
+        overlap: int, the number of tokens that a window shares with the one before. Defaults to an eighth of a window.
+        max_windows: int, the maximum number of windows of a text, the first ones. Defaults to `None`, no limit.
         padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest sequence of the batch, an integer to
             the next multiple of it. Defaults to `"fixed"`.
 
@@ -59,7 +64,9 @@ class TextPreprocessor(keras.layers.Layer):
         keep_special_tokens: Sequence[str] = (),
         truncation: Literal["longest_first", "only_second"] = "longest_first",
         padding: Literal["fixed", "longest"] | int = "fixed",
-        long_texts: Literal["head", "tail", "head_tail", "refuse"] | None = None,
+        long_texts: Literal["head", "tail", "head_tail", "windows", "refuse"] | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -71,10 +78,9 @@ class TextPreprocessor(keras.layers.Layer):
         self.strip_accents = strip_accents
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding
-        self.long_texts = long_texts
+        self.long_texts, self.overlap, self.max_windows = long_texts, overlap, max_windows
         self._check()
-        at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
-        self._reading = reading(long_texts or at_side)
+        self._cut, self._windows = self._create_readings()
         self.tokenizer = build_tokenizer(
             self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
         )
@@ -105,6 +111,21 @@ class TextPreprocessor(keras.layers.Layer):
         if self.long_texts is not None:
             check_choice("long_texts", self.long_texts, LONG_TEXTS)
 
+    def _create_readings(self):
+        """Returns how a text that is too long is read: the `Reading` of one sequence, and that of several, if any."""
+        options = {"overlap": self.overlap, "max_windows": self.max_windows}
+        if self.long_texts != WINDOWS:
+            at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
+            return reading(self.long_texts or at_side, **options), None
+        if self.overlap is None:
+            options["overlap"] = self.room() // 8
+        return reading(HEAD), reading(WINDOWS, **options)
+
+    @property
+    def reads_windows(self):
+        """Whether a text may have several sequences."""
+        return self._windows is not None
+
     def __call__(self, inputs, **context):
         inputs = as_strings(inputs)
         # `Layer.__call__` is only for symbolic calls; its overhead exceeds the tokenization of a line of text.
@@ -123,7 +144,7 @@ class TextPreprocessor(keras.layers.Layer):
 
     def _packed(self, inputs):
         """Returns the model inputs of strings `(texts,)`, or of pairs of them."""
-        if self.long_texts == REFUSE:
+        if self.long_texts in _NOT_CUT:
             return self.counted(inputs)[0]
         if "pair" in inputs:
             return self._pair(inputs["text"], inputs["pair"])
@@ -159,14 +180,15 @@ class TextPreprocessor(keras.layers.Layer):
         return self._all_read(packed, counts)
 
     def _all_read(self, packed, counts):
-        """Returns model inputs and the numbers of tokens; raises for texts that are refused."""
-        if self.long_texts != REFUSE:
+        """Returns model inputs and the numbers of tokens; raises for texts that are too long and are not cut."""
+        if self.long_texts not in _NOT_CUT:
             return packed, counts
         if tf.executing_eagerly():
-            check_all_read(counts)
+            check_all_read(counts, self.long_texts)
             return packed, counts
         fits = tf.reduce_all(counts[TOKENS] == counts[READ])
-        with tf.control_dependencies([tf.debugging.Assert(fits, [TOO_LONG, tf.reduce_max(counts[TOKENS])])]):
+        message = f"{TOO_LONG} (long_texts={self.long_texts}). Its number of tokens:"
+        with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.reduce_max(counts[TOKENS])])]):
             return tf.nest.map_structure(tf.identity, (packed, counts))
 
     def token_counts(self, first, second=None):
@@ -179,6 +201,19 @@ class TextPreprocessor(keras.layers.Layer):
             lengths += second.row_lengths() + self.vocabulary.pair_separators
         tokens = tf.cast(lengths, tf.int32)
         return {TOKENS: tokens, READ: tf.minimum(tokens, self.sequence_length)}
+
+    def windows(self, inputs):
+        """Returns the windows of strings `(texts,)`, or of pairs of them, as `ViewedTexts`.
+
+        Of a pair, the windows are those of the second text, each behind the first one, of which at most half of the
+        room is read.
+        """
+        inputs = as_strings(inputs)
+        tokens = self.tokenizer(inputs["text"])
+        if "pair" not in inputs:
+            return ViewedTexts(self, self._windows, tokens)
+        first = packing.cut(tokens, self.room(pair=True) // 2)
+        return ViewedTexts(self, self._windows, self.tokenizer(inputs["pair"]), before=first)
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
@@ -195,7 +230,7 @@ class TextPreprocessor(keras.layers.Layer):
 
     def _read(self, tokens, room):
         """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
-        return self._reading.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
+        return self._cut.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
 
     def room(self, pair=False):
         """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
@@ -268,7 +303,7 @@ class TextPreprocessor(keras.layers.Layer):
         sentences = pieces.merge_dims(1, 2)
         row = words.value_rowids()
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), row)
-        views = self._reading.of_lengths(*lengths_and_rooms(sentences.row_lengths(), self.room()))
+        views = self._cut.of_lengths(*lengths_and_rooms(sentences.row_lengths(), self.room()))
         index = views.index_of(tf.cast(row, tf.int32), tf.cast(starts, tf.int32))
         seen = (pieces.values.row_lengths() > 0) & (index >= 0)
         return self.pack(sentences), words.with_values(tf.where(seen, index + 1, -1))
@@ -307,6 +342,8 @@ class TextPreprocessor(keras.layers.Layer):
             "truncation": self.truncation,
             "padding": self.padding,
             "long_texts": self.long_texts,
+            "overlap": self.overlap,
+            "max_windows": self.max_windows,
         }
 
 

@@ -52,11 +52,15 @@ def responder(respond, model, preprocessor, labels, pair, description):
 def outputs_of_texts(run, preprocessor, inputs):
     """Returns the outputs for strings, or for pairs of them, a row for each text, and the numbers of their tokens.
 
-    `run` maps model inputs to outputs with a row for each sequence, a tensor or a dict. The signatures whose outputs
-    are those of whole texts call it, so that here is the place where a text has several sequences.
+    `run` maps model inputs to outputs with a row for each sequence, a tensor or a dict. Of a text with several windows,
+    the outputs are the means of theirs.
     """
-    inputs, counts = preprocessor.counted(inputs)
-    return run(inputs), counts
+    if not preprocessor.reads_windows:
+        inputs, counts = preprocessor.counted(inputs)
+        return run(inputs), counts
+    views = preprocessor.windows(inputs)
+    outputs = tf.nest.map_structure(views.mean, run(views.packed()))
+    return outputs, views.token_counts()
 
 
 def traced_once(function):

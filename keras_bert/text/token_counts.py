@@ -10,11 +10,13 @@ import logging
 
 import numpy as np
 
+from keras_bert.text.answer_settings import REFUSE, WINDOWS
+
 _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
 RESERVED = (READ, _OTHER_NAME)  # Names that no output and no field of an answer may have.
-TOO_LONG = "a text has more tokens than the model reads, and is refused (long_texts=refuse). Its number of tokens:"
+TOO_LONG = "a text has more tokens than a sequence of the model, and is not cut"
 _COLLECTED = contextvars.ContextVar("collected", default=None)
 
 
@@ -44,8 +46,8 @@ def without_counts(answer):
     return split_counts(answer)[0]
 
 
-def check_all_read(counts, numbers=None):
-    """Raises if a text has more tokens than the model reads.
+def check_all_read(counts, long_texts, numbers=None):
+    """Raises if a text has more tokens than a sequence of a model that does not cut texts.
 
     `counts` are arrays by name; `numbers` those that messages call the texts, by default their order.
     """
@@ -54,9 +56,12 @@ def check_all_read(counts, numbers=None):
     if len(too_long):
         first = too_long[0]
         number = first if numbers is None else numbers[first]
+        expected = "shorter texts, a larger `sequence_length` or another `long_texts`"
+        if long_texts == WINDOWS:
+            expected = "a call of `windows`, which returns several sequences of a text"
         raise ValueError(
             f"texts[{number}] has {tokens[first]:,} tokens, more than the {read[first]:,} that the model reads, and "
-            "`long_texts` is 'refuse'. Expected shorter texts, a larger `sequence_length` or another `long_texts`"
+            f"`long_texts` is {long_texts!r}. Expected {expected}"
         )
 
 
@@ -77,7 +82,7 @@ class CutTexts:
         if not counts:
             return
         if self._refuses:
-            check_all_read(counts, numbers)
+            check_all_read(counts, REFUSE, numbers)
         tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
         is_cut = tokens > read
         self.texts += len(tokens)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_count
 from keras_bert.text import packing
-from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, REFUSE, TAIL
+from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, REFUSE, TAIL, WINDOWS
 from keras_bert.text.graph_checks import require
 
 _NO_ROOM = "`room` must be at least 1, but a question leaves no room for its passage"
@@ -178,7 +178,7 @@ class SlidingWindows(Reading):
         max_windows: int, the maximum number of windows of a text, the first ones. By default, there is no limit.
     """
 
-    name: ClassVar[str] = "windows"
+    name: ClassVar[str] = WINDOWS
     stride: int | None = None
     overlap: int | None = None
     max_windows: int | None = None

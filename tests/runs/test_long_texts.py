@@ -74,7 +74,7 @@ def test_files_that_say_something_else(model, tmp_path):
     config = json.loads(path.read_text())
     config["keras_bert"]["long_texts"] = "middle"
     path.write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="config.json: `long_texts` must be one of head, tail, head_tail, refuse"):
+    with pytest.raises(ValueError, match="config.json: `long_texts` must be one of head, tail, head_tail"):
         keras_bert.load(tmp_path / "model")
     tagger = keras_bert.build_token_classifier(model.encoder, 3)
     with pytest.raises(ValueError, match="with head='token_classification', they read all of it"):

@@ -297,7 +297,46 @@ def test_long_texts_are_refused():
         preprocessor((["a"], ["a b"]))
     with pytest.raises(ValueError, match=r"texts\[0\] has 6 tokens"):
         preprocessor.with_choices(["a"], [["a", "a b"]])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="is refused .* Its number of tokens:. .6."):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not cut .long_texts=refuse.*tokens:. .6."):
         next(iter(tf.data.Dataset.from_tensors(["a", "a b c a"]).map(preprocessor)))
-    with pytest.raises(ValueError, match="`long_texts` must be one of head, tail, head_tail, refuse"):
-        TextPreprocessor(PIECES, 5, long_texts="windows")
+    with pytest.raises(ValueError, match="`long_texts` must be one of head, tail, head_tail, windows, refuse"):
+        TextPreprocessor(PIECES, 5, long_texts="middle")
+
+
+@pytest.mark.parametrize(("overlap", "max_windows"), [(0, None), (3, None), (1, 2)])
+def test_windows_are_those_of_a_tokenizer(overlap, max_windows):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = [str(number) for number in range(30)]
+    pieces = [*PIECES[:5], *words]
+    other = tokenizers.BertWordPieceTokenizer({piece: number for number, piece in enumerate(pieces)})
+    other.enable_truncation(8, stride=overlap)
+    preprocessor = TextPreprocessor(pieces, 8, long_texts="windows", overlap=overlap, max_windows=max_windows)
+    texts = [" ".join(words[:count]) for count in (0, 5, 6, 7, 9, 12, 13, 29)]
+    views = preprocessor.windows(texts)
+    rows = [[] for _ in texts]
+    for row, ids in zip(views.views.row.numpy(), next(views.ragged_parts())["token_ids"].to_list(), strict=True):
+        rows[row].append(ids)
+    for text, found in zip(texts, rows, strict=True):
+        encoded = other.encode(text)
+        expected = [encoded.ids, *(part.ids for part in encoded.overflowing)]
+        assert found == expected[:max_windows]
+    counts = views.token_counts()
+    assert counts["tokens"].numpy().tolist() == [len(text.split()) + 2 for text in texts]
+    read = [len({token for ids in row for token in ids} - {2, 3}) + 2 for row in rows]
+    assert counts["tokens_read"].numpy().tolist() == read
+
+
+def test_windows_of_pairs_and_calls():
+    # The second text is read in windows behind the first one, of which half of the room is read.
+    preprocessor = TextPreprocessor(PIECES, 7, long_texts="windows", overlap=1)
+    views = preprocessor.windows((["a b", "c c c", ""], ["a b c a", "a b", "b"]))
+    expected = [[2, 9, 10, 3, 9, 10, 3], [2, 9, 10, 3, 10, 11, 3], [2, 9, 10, 3, 11, 9, 3], [2, 11, 11, 3, 9, 10, 3]]
+    assert next(views.ragged_parts())["token_ids"].to_list() == [*expected, [2, 3, 10, 3]]
+    preprocessor = TextPreprocessor(PIECES, 5, long_texts="windows")
+    assert ids(preprocessor(["a b"])) == [[2, 9, 10, 3, 0]]
+    with pytest.raises(ValueError, match=r"texts.0. has 6 tokens.* Expected a call of `windows`"):
+        preprocessor(["a b c a"])
+    with pytest.raises(ValueError, match="`overlap` is an option of reading='windows'"):
+        TextPreprocessor(PIECES, 5, overlap=2)
+    with pytest.raises(ValueError, match="`overlap` must be less than the tokens of a window"):
+        TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3).windows(["a"])

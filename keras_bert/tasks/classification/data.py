@@ -35,7 +35,7 @@ from keras_bert.tasks.class_names import (
     class_numbers,
     discover_labels,
 )
-from keras_bert.tasks.settings import LongTextSettings, setting
+from keras_bert.tasks.settings import WindowSettings, setting
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,
@@ -214,7 +214,7 @@ class Data:
 
 
 @dataclasses.dataclass(frozen=True)
-class RegressionSettings(LongTextSettings):
+class RegressionSettings(WindowSettings):
     """Settings of texts with numbers."""
 
     sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)
@@ -236,7 +236,7 @@ class ClassificationSettings(RegressionSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabelSettings(LongTextSettings):
+class MultiLabelSettings(WindowSettings):
     """Settings of texts with several labels; `threshold` may be a number, see `choose_thresholds`."""
 
     sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)

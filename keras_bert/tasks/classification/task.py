@@ -7,7 +7,7 @@ import numpy as np
 import scipy.special
 
 from keras_bert.checks import check_not_negative
-from keras_bert.data.token_rows import compact_parts
+from keras_bert.data.document_batches import text_features
 from keras_bert.files import write_text
 from keras_bert.heads.registry import describe, head_named, is_regression
 from keras_bert.reports.comparisons import compared
@@ -101,6 +101,7 @@ class ClassificationTraining(Training):
         return self.task.bert.score_activation if self.keeps_head(self.task.bert) else "linear"
 
     def complete(self, model):
+        model = super().complete(model)
         return without_language_model_loss(model) if self.task.language_model_weight else model
 
 
@@ -283,7 +284,7 @@ class ClassificationTask(Task):
         """Returns model inputs and labels for `Batches`."""
         labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows", show=len(examples) > 2):  # `evaluate` has 2 of its own.
-            return compact_parts(self.preprocessor.ragged_parts(texts(examples))), labels
+            return text_features(self.preprocessor, texts(examples)), labels
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""

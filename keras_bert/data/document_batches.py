@@ -1,0 +1,170 @@
+"""Batches of documents: rows of several sequences, the windows of a long text."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.bucketing import (
+    MOST_BOUNDARIES,
+    Batches,
+    LeftoverPlan,
+    SamplePlan,
+    best_boundaries,
+    first_within,
+    fit_boundaries,
+    leftover_batches,
+    pad_rows,
+)
+from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, joined, sequence_lengths, take
+
+_PADDING_RATIO = 1.05  # Target ratio of computed to real tokens.
+_MOST_COUNTS = 8  # Numbers of windows that rows are filled up to.
+_TEXTS = 256  # Documents to tokenize at a time.
+
+
+class DocumentRows(CompactRows):
+    """A feature of documents `(rows, windows, length)`, of which each has windows of its own.
+
+    Args:
+        sequences: feature of all windows, `(windows of all rows, length)`: a `tf.RaggedTensor`, or a compact one.
+        counts: integer array `(rows,)`, the number of windows of each row, at least 1.
+    """
+
+    def __init__(self, sequences: Any, counts: Any):
+        self.sequences = sequences
+        self.counts = np.asarray(counts, "int32")
+        self.starts = np.cumsum(self.counts, dtype="int32") - self.counts
+        self.dtype = sequences.dtype
+        self.shape = tf.TensorShape([len(self.counts), None, None])
+
+    def row_lengths(self):
+        """Returns the number of tokens of all windows of each row."""
+        return tf.constant(np.add.reduceat(sequence_lengths(self.sequences), self.starts))
+
+    def longest(self):
+        """Returns the length of the longest window of each row, `(rows,)`."""
+        return np.maximum.reduceat(sequence_lengths(self.sequences), self.starts)
+
+    def take(self, rows):
+        rows = np.asarray(rows)
+        counts = self.counts[rows]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return DocumentRows(take(self.sequences, np.repeat(self.starts[rows], counts) + within), counts)
+
+    def ragged(self, rows=None):
+        taken = self if rows is None else self.take(rows)
+        return tf.RaggedTensor.from_row_lengths(as_tensor(taken.sequences), taken.counts.astype("int64"))
+
+    def padded(self, rows, length, padding=0):
+        """Returns the feature of some rows, dense; `length` has the number of windows and the length of each."""
+        count, length = tf.unstack(tf.cast(length, tf.int32), 2)
+        index = tf.range(count)[tf.newaxis]
+        is_there = index < tf.gather(self.counts, rows)[:, tf.newaxis]
+        number = tf.where(is_there, tf.gather(self.starts, rows)[:, tf.newaxis] + index, 0)
+        number = tf.ensure_shape(tf.reshape(number, [-1]), [None])
+        values = pad_rows(self.sequences, number, length, padding)
+        values = tf.reshape(values, [-1, count, length])
+        # Windows that a row lacks have no token, so that nothing reads them.
+        return tf.where(is_there[..., tf.newaxis], values, tf.cast(padding, values.dtype))
+
+    @classmethod
+    def joined(cls, parts):
+        """Returns the rows of several `DocumentRows` one after another."""
+        return cls(joined(part.sequences for part in parts), np.concatenate([part.counts for part in parts]))
+
+
+class DocumentBatches(Batches):
+    """`Batches` whose inputs are `DocumentRows`.
+
+    A document is one row, whatever its length, and all batches have the same number of rows. Those of a batch have
+    similar numbers of windows; they are padded to one of a few numbers, and their windows to one of a few lengths.
+
+    Attributes:
+        boundaries: list of (number of windows, length), those in use.
+        windows: int, the largest number of windows of a row.
+
+    Example:
+        batches = DocumentBatches({"token_ids": DocumentRows(ids, counts), ...}, labels, batch_size=8)
+    """
+
+    def __init__(self, inputs: Any, targets: Any = None, **options):
+        rows = next(iter(inputs.values()))
+        self._counts, self._longest = rows.counts, rows.longest()
+        super().__init__(inputs, targets, **options)
+        self.windows, self.sequence_length = (int(size) for size in np.max(self.boundaries, axis=0))
+
+    def _fit(self, lengths):
+        plans = (self._plan_of(boundaries) for boundaries in self._candidates())
+        return first_within(plans, _PADDING_RATIO * self.tokens)
+
+    def _fit_samples(self, lengths):
+        *_, finest = self._candidates()
+        return self._plan_of(finest)
+
+    def _candidates(self):
+        """Yields boundaries, pairs of a number of windows and a length, more and more of them."""
+        single = self._counts == 1
+        longest = int(self._longest.max())
+        counts = [[]]
+        if not single.all():
+            counts = [fit_boundaries(self._counts[~single], most) for most in range(1, _MOST_COUNTS + 1)]
+        lengths = [[]]
+        if single.any():
+            lengths = [found for found, _ in best_boundaries(self._longest[single], MOST_BOUNDARIES)]
+        for number in range(max(len(counts), len(lengths))):
+            of_length = lengths[min(number, len(lengths) - 1)]
+            of_count = counts[min(number, len(counts) - 1)]
+            yield [*((1, length) for length in of_length), *((count, longest) for count in of_count)]
+
+    def _plan_of(self, boundaries):
+        boundaries = np.array(boundaries)
+        fits = (boundaries[:, 0] >= self._counts[:, None]) & (boundaries[:, 1] >= self._longest[:, None])
+        group = fits.argmax(1).astype(np.uint16)
+        if not self.grouped:
+            return _DocumentSamples(boundaries, group, self.batch_size)
+        counts = np.bincount(group, minlength=len(boundaries))
+        return _DocumentPlan(boundaries, group, *leftover_batches(counts, self.batch_size))
+
+
+class _DocumentPlan(LeftoverPlan):
+    """A plan whose boundaries are pairs of a number of windows and a length."""
+
+    def computed(self, arranged=None):
+        return int(self.sizes @ self.lengths(arranged).prod(axis=1))
+
+
+class _DocumentSamples(SamplePlan):
+    def computed(self, arranged=None):
+        return int(self.sizes @ self.lengths(arranged).prod(axis=1))
+
+
+def text_features(preprocessor, texts):
+    """Returns the model inputs of texts, or of pairs of lists of them, by name: compact features of rows.
+
+    They are `DocumentRows` if the `TextPreprocessor` reads windows.
+    """
+    if not preprocessor.reads_windows:
+        return compact_parts(preprocessor.ragged_parts(texts))
+    parts, counts = {}, []
+    for part in _in_parts(texts):
+        views = preprocessor.windows(part)
+        counts.append(np.bincount(views.views.row))
+        for name, feature in compact_parts(views.ragged_parts()).items():
+            parts.setdefault(name, []).append(feature)
+    counts = np.concatenate(counts)
+    return {name: DocumentRows(joined(features), counts) for name, features in parts.items()}
+
+
+def _in_parts(texts):
+    """Yields texts, or pairs of lists of them, some at a time."""
+    columns = texts if isinstance(texts, tuple) else (texts,)
+    for first in range(0, len(columns[0]), _TEXTS):
+        part = tuple(column[first : first + _TEXTS] for column in columns)
+        yield part if isinstance(texts, tuple) else part[0]
+
+
+def make_batches(inputs, targets=None, **options):
+    """Returns the batches of features: `DocumentBatches` of `DocumentRows`, `Batches` of others."""
+    is_document = isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values())
+    return (DocumentBatches if is_document else Batches)(inputs, targets, **options)

@@ -1,0 +1,85 @@
+"""Batches of documents with several windows: each row once, padded windows, other numbers of windows."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data.bucketing import Batches  # noqa: E402
+from keras_bert.data.document_batches import DocumentBatches, DocumentRows, make_batches  # noqa: E402
+from keras_bert.data.token_rows import compact, joined, take  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """Lists of windows, lists of ids from 1 on."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(50):
+        count = int(rng.integers(1, 7))
+        lengths = [8] * (count - 1) + [int(rng.integers(2, 9))]
+        rows.append([rng.integers(1, 300, length).tolist() for length in lengths])
+    return rows
+
+
+def feature(documents, compacted=True):
+    windows = tf.ragged.constant([window for row in documents for window in row], dtype=tf.int32)
+    return DocumentRows(compact(windows) if compacted else windows, [len(row) for row in documents])
+
+
+def lists(padded):
+    """Returns the windows of padded rows without zeros; windows without tokens are absent."""
+    return [[[token for token in window if token] for window in row if any(window)] for row in padded.tolist()]
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_rows(documents, compacted):
+    rows = feature(documents, compacted)
+    assert rows.to_list() == documents
+    assert rows.shape.as_list() == [50, None, None]
+    assert rows.row_lengths().numpy().tolist() == [sum(map(len, row)) for row in documents]
+    some = [7, 7, 0, 49]
+    expected = [documents[row] for row in some]
+    assert take(rows, some).to_list() == expected
+    assert rows.ragged(some).to_list() == expected
+    assert joined([take(rows, [3]), take(rows, some)]).to_list() == [documents[3], *expected]
+    padded = rows.padded(tf.constant(some), tf.constant([6, 8]))
+    assert padded.shape == (4, 6, 8)
+    assert lists(padded.numpy()) == expected
+
+
+@pytest.mark.parametrize("options", [{}, {"grouped": False}, {"shuffle": False}, {"batch_size": 64}])
+def test_every_document_once(documents, options):
+    labels = np.arange(50)
+    batches = make_batches({"token_ids": feature(documents)}, labels, **{"batch_size": 8, "seed": 3, **options})
+    assert isinstance(batches, DocumentBatches)
+    assert (batches.num_examples, batches.windows, batches.sequence_length) == (50, 6, 8)
+    for epoch in range(2):
+        seen = []
+        computed = 0
+        for inputs, targets, weights in batches.dataset(epoch):
+            ids = inputs["token_ids"].numpy()
+            assert len(ids) == batches.batch_size  # A document counts once, whatever its length.
+            computed += ids.size
+            real = weights.numpy() > 0
+            for row, windows in zip(targets.numpy()[real], lists(ids[real]), strict=True):
+                assert windows == documents[row]
+                seen.append(row)
+        assert sorted(seen) == labels.tolist()
+        if epoch == 0:
+            assert computed == batches.computed
+    if not options:
+        flat = np.concatenate(batches.row_indices(0))
+        assert sorted(flat[flat >= 0]) == labels.tolist()
+        assert batches.computed < 0.8 * 56 * 6 * 8  # Of all documents as long as the longest one.
+
+
+def test_short_documents_are_those_of_batches(documents):
+    single = [row[:1] for row in documents]
+    ids = tf.ragged.constant([row[0] for row in single], dtype=tf.int32)
+    batches = DocumentBatches({"token_ids": feature(single)}, np.arange(50), batch_size=8, seed=1)
+    expected = Batches({"token_ids": ids}, np.arange(50), batch_size=8, seed=1)
+    assert batches.computed == expected.computed
+    for (inputs, targets, _), (others, same, _) in zip(batches.dataset(0), expected.dataset(0), strict=True):
+        np.testing.assert_array_equal(inputs["token_ids"][:, 0], others["token_ids"])
+        np.testing.assert_array_equal(targets, same)
