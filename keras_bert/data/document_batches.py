@@ -8,9 +8,11 @@ import tensorflow as tf
 from keras_bert.data.bucketing import (
     MOST_BOUNDARIES,
     Batches,
+    GroupPlan,
     LeftoverPlan,
     SamplePlan,
     best_boundaries,
+    even_batches,
     first_within,
     fit_boundaries,
     leftover_batches,
@@ -80,6 +82,10 @@ class DocumentBatches(Batches):
     A document is one row, whatever its length, and all batches have the same number of rows. Those of a batch have
     similar numbers of windows; they are padded to one of a few numbers, and their windows to one of a few lengths.
 
+    Args:
+        most_tokens: int, maximum number of tokens of a batch, including padding, but at least one row. Batches of long
+            documents then have fewer rows, so that it is for evaluation. Defaults to `None`, equally many rows.
+
     Attributes:
         boundaries: list of (number of windows, length), those in use.
         windows: int, the largest number of windows of a row.
@@ -88,8 +94,9 @@ class DocumentBatches(Batches):
         batches = DocumentBatches({"token_ids": DocumentRows(ids, counts), ...}, labels, batch_size=8)
     """
 
-    def __init__(self, inputs: Any, targets: Any = None, **options):
+    def __init__(self, inputs: Any, targets: Any = None, *, most_tokens: int | None = None, **options):
         rows = next(iter(inputs.values()))
+        self._most_tokens = most_tokens
         self._counts, self._longest = rows.counts, rows.longest()
         super().__init__(inputs, targets, **options)
         self.windows, self.sequence_length = (int(size) for size in np.max(self.boundaries, axis=0))
@@ -124,19 +131,29 @@ class DocumentBatches(Batches):
         if not self.grouped:
             return _DocumentSamples(boundaries, group, self.batch_size)
         counts = np.bincount(group, minlength=len(boundaries))
+        if self._most_tokens is not None:
+            most = np.minimum(self.batch_size, self._most_tokens // boundaries.prod(axis=1))
+            return _DocumentGroups(boundaries, group, *even_batches(counts, most))
         return _DocumentPlan(boundaries, group, *leftover_batches(counts, self.batch_size))
 
 
-class _DocumentPlan(LeftoverPlan):
-    """A plan whose boundaries are pairs of a number of windows and a length."""
+class _OfDocuments:
+    """Of plans whose boundaries are pairs of a number of windows and a length."""
 
     def computed(self, arranged=None):
         return int(self.sizes @ self.lengths(arranged).prod(axis=1))
 
 
-class _DocumentSamples(SamplePlan):
-    def computed(self, arranged=None):
-        return int(self.sizes @ self.lengths(arranged).prod(axis=1))
+class _DocumentPlan(_OfDocuments, LeftoverPlan):
+    """Batches of equally many documents."""
+
+
+class _DocumentGroups(_OfDocuments, GroupPlan):
+    """Batches of documents with a limit of tokens."""
+
+
+class _DocumentSamples(_OfDocuments, SamplePlan):
+    """Batches of documents of any length."""
 
 
 def text_features(preprocessor, texts):
@@ -164,7 +181,8 @@ def _in_parts(texts):
         yield part if isinstance(texts, tuple) else part[0]
 
 
-def make_batches(inputs, targets=None, **options):
+def make_batches(inputs, targets=None, *, most_tokens=None, **options):
     """Returns the batches of features: `DocumentBatches` of `DocumentRows`, `Batches` of others."""
-    is_document = isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values())
-    return (DocumentBatches if is_document else Batches)(inputs, targets, **options)
+    if isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values()):
+        return DocumentBatches(inputs, targets, most_tokens=most_tokens, **options)
+    return Batches(inputs, targets, **options)

@@ -25,6 +25,8 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
         return signatures
     if not pair:
         raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
+    if preprocessor.reads_windows:
+        raise ValueError("`zero_shot` reads one sequence of a text. Received: long_texts='windows'")
 
     def scores_of_pairs(text, hypotheses):
         return scores({"text": text, "pair": hypotheses})

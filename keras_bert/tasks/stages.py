@@ -15,6 +15,7 @@ from keras_bert.models.description import nested_encoder
 from keras_bert.rewirings.windowed import build_windowed
 
 _NEW_MODEL_RATE = 1e-3
+_EVALUATED_TOKENS = 2**15  # Of a batch of documents.
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
 # measurements see benchmarks/README.md.
 _RATE_FACTORS = {256: 10, 512: 3}
@@ -33,7 +34,8 @@ class Split:
     @functools.cached_property
     def batches(self):
         """`Batches` to evaluate on."""
-        return make_batches(self.inputs, self.targets, batch_size=self.batch_size, shuffle=False)
+        options = {"batch_size": self.batch_size, "most_tokens": _EVALUATED_TOKENS, "shuffle": False}
+        return make_batches(self.inputs, self.targets, **options)
 
     @property
     def lengths(self):

@@ -12,6 +12,7 @@ from keras_bert.tasks.class_names import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
+_MANY_CUT = 0.05  # Share of rows that lose tokens.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
 
 
@@ -206,6 +207,18 @@ def facts(summary):
     elif found:
         lines["majority baseline"] = f"{found[0]}, as in train; {found[1]}, as in dev"
     return lines
+
+
+def cut_rows(summary):
+    """Returns a line if many of the training rows lose tokens, and how they would not, in a list."""
+    cut = summary.truncated
+    if cut is None or cut["share"] <= _MANY_CUT:
+        return []
+    ways = "`long_texts`='windows' reads all of a text"
+    if "enough" in cut:
+        ways = f"`sequence_length`={cut['enough']} would hold {cut['held']:.0%} of the rows, {ways}"
+    longer = f"{cut['share']:.0%} of the training {summary.unit} are longer than {cut['sequence_length']} tokens"
+    return [f"{longer}, and lose the rest: {ways}"]
 
 
 def _truncated(cut, unit):

@@ -15,21 +15,26 @@ from keras_bert.text.answer_settings import REFUSE, WINDOWS
 _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
-RESERVED = (READ, _OTHER_NAME)  # Names that no output and no field of an answer may have.
+COUNT = "windows"  # How many windows a text has, in the outputs of models that read windows.
+RESERVED = (READ, _OTHER_NAME, COUNT)  # Names that no output and no field of an answer may have.
 TOO_LONG = "a text has more tokens than a sequence of the model, and is not cut"
 _COLLECTED = contextvars.ContextVar("collected", default=None)
 
 
 def with_counts(values, counts):
-    """Adds the counts, a dict with `tokens` and `tokens_read`, to the outputs of a signature or to an answer."""
+    """Adds the counts, a dict with `tokens`, `tokens_read` and, of windows, `windows`, to outputs or to an answer."""
     for name in RESERVED:
         if name in values:
             raise ValueError(
-                "`tokens_read` and `text_tokens` are numbers of tokens, which are added to all answers. Expected other "
-                f"names of the outputs and of the fields of an answer. Received: {name!r} among {', '.join(values)}"
+                "`tokens_read`, `text_tokens` and `windows` are numbers of tokens and windows, which are added to "
+                "answers. Expected other names of the outputs and of the fields of an answer. "
+                f"Received: {name!r} among {', '.join(values)}"
             )
     name = _OTHER_NAME if TOKENS in values else TOKENS
-    return {**values, name: counts[TOKENS], READ: counts[READ]}
+    found = {**values, name: counts[TOKENS], READ: counts[READ]}
+    if COUNT in counts:
+        found[COUNT] = counts[COUNT]
+    return found
 
 
 def split_counts(outputs):
@@ -37,8 +42,11 @@ def split_counts(outputs):
     if READ not in outputs:
         return outputs, {}
     name = _OTHER_NAME if _OTHER_NAME in outputs else TOKENS
-    others = {key: value for key, value in outputs.items() if key not in (name, READ)}
-    return others, {TOKENS: outputs[name], READ: outputs[READ]}
+    others = {key: value for key, value in outputs.items() if key not in (name, READ, COUNT)}
+    counts = {TOKENS: outputs[name], READ: outputs[READ]}
+    if COUNT in outputs:
+        counts[COUNT] = outputs[COUNT]
+    return others, counts
 
 
 def without_counts(answer):

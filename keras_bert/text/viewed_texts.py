@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_bert.text.packing import unpadded
 from keras_bert.text.spans import best_spans
-from keras_bert.text.token_counts import READ, TOKENS
+from keras_bert.text.token_counts import COUNT, READ, TOKENS
 from keras_bert.text.views import max_context
 
 _PACKED = 4096  # Views to pack at a time; each time costs as much as some thousand views.
@@ -56,14 +56,15 @@ class ViewedTexts:
         return self.offset + self.views.length + 1
 
     def token_counts(self):
-        """Returns how many tokens the rows have, and how many of them are read, see `text.token_counts`."""
+        """Returns how many tokens the rows have, how many are read, and in how many views, see `text.token_counts`."""
         lengths = self._tokens.row_lengths()
         if self._text is not None:
             lengths = tf.gather(lengths, self._text)
         lengths = tf.cast(lengths, tf.int32)
         others = tf.math.segment_min(self.offset, self.views.row) + 1  # [CLS], each [SEP] and what precedes the text.
         read = tf.math.segment_max(self.views.limits(), self.views.row)
-        return {TOKENS: lengths + others, READ: read + others}
+        count = tf.math.segment_sum(tf.ones_like(self.views.row), self.views.row)
+        return {TOKENS: lengths + others, READ: read + others, COUNT: count}
 
     def packed(self, first=0, last=None):
         """Returns the model inputs of a range of views, `(views, length)`."""

@@ -137,6 +137,8 @@ class ClassificationReport(Report):
 
     def data_warnings(self):
         found = label_summary.warnings(self.summary)
+        if self.task.preprocessor.long_texts is None:
+            found += data_summary.cut_rows(self.summary)
         if self.task.training.activation == "sigmoid":
             ends = self.summary.more["range"]
             if ends["lowest"] < 0 or ends["highest"] > 1:
