@@ -99,6 +99,8 @@ class DocumentBatches(Batches):
         self._most_tokens = most_tokens
         self._counts, self._longest = rows.counts, rows.longest()
         super().__init__(inputs, targets, **options)
+        if most_tokens is not None:
+            self.batch_size = None  # Batches differ.
         self.windows, self.sequence_length = (int(size) for size in np.max(self.boundaries, axis=0))
 
     def _fit(self, lengths):

@@ -119,6 +119,10 @@ class TextPreprocessor(keras.layers.Layer):
             return reading(self.long_texts or at_side, **options), None
         if self.overlap is None:
             options["overlap"] = self.room() // 8
+        elif is_count(self.overlap, self.room()):
+            raise ValueError(
+                f"`overlap` must be less than the {self.room()} tokens of a window. Received: overlap={self.overlap}"
+            )
         return reading(HEAD), reading(WINDOWS, **options)
 
     @property

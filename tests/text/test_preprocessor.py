@@ -338,5 +338,5 @@ def test_windows_of_pairs_and_calls():
         preprocessor(["a b c a"])
     with pytest.raises(ValueError, match="`overlap` is an option of reading='windows'"):
         TextPreprocessor(PIECES, 5, overlap=2)
-    with pytest.raises(ValueError, match="`overlap` must be less than the tokens of a window"):
-        TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3).windows(["a"])
+    with pytest.raises(ValueError, match="`overlap` must be less than the 3 tokens of a window. Received: overlap=3"):
+        TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3)
