@@ -23,6 +23,7 @@ from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, jo
 _PADDING_RATIO = 1.05  # Target ratio of computed to real tokens.
 _MOST_COUNTS = 8  # Numbers of windows that rows are filled up to.
 _TEXTS = 256  # Documents to tokenize at a time.
+EVALUATED_TOKENS = 2**15  # `most_tokens` of batches to evaluate on.
 
 
 class DocumentRows(CompactRows):

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.config import BertConfig
-from keras_bert.data.document_batches import make_batches
+from keras_bert.data.document_batches import EVALUATED_TOKENS, make_batches
 from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import describe, head_named
 from keras_bert.models.description import nested_encoder
 from keras_bert.rewirings.windowed import build_windowed
+from keras_bert.tasks.settings import LongTextSettings
+from keras_bert.text.answer_settings import READING
 
 _NEW_MODEL_RATE = 1e-3
-_EVALUATED_TOKENS = 2**15  # Of a batch of documents.
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
 # measurements see benchmarks/README.md.
 _RATE_FACTORS = {256: 10, 512: 3}
@@ -34,7 +35,7 @@ class Split:
     @functools.cached_property
     def batches(self):
         """`Batches` to evaluate on."""
-        options = {"batch_size": self.batch_size, "most_tokens": _EVALUATED_TOKENS, "shuffle": False}
+        options = {"batch_size": self.batch_size, "most_tokens": EVALUATED_TOKENS, "shuffle": False}
         return make_batches(self.inputs, self.targets, **options)
 
     @property
@@ -186,20 +187,17 @@ class Training(abc.ABC):
         except ValueError as error:  # It has fewer positions.
             raise ValueError(f"`teacher={name}`: it reads the tokens of the student. {error}") from None
 
-    def teacher_inputs(self, bert, unlabelled=None):
-        """Returns what a teacher reads of the rows to train on, of dev and of unlabelled `Examples`, by part.
-
-        A teacher of tokens reads those of the student, another one its own.
-        """
+    def of_teacher(self, bert):
+        """Returns the task as a teacher, a loaded model, reads it: one of tokens reads those of the student."""
         task = self.task
-        if not self.answers_tokens:
-            length = bert.sequence_length or task.sequence_length
-            settings = dataclasses.replace(task.settings, sequence_length=length)
-            task = type(task)(task.data, dataclasses.replace(task.start, bert=bert), settings)
-        inputs = {"train": task.splits["train"][-1].pair()[0], "dev": task.splits["dev"][0].inputs}
-        if unlabelled is not None:
-            inputs["unlabelled"] = task.features(unlabelled)[0]
-        return inputs
+        if self.answers_tokens:
+            return task
+        reading = {"sequence_length": bert.sequence_length or task.sequence_length}
+        if isinstance(task.settings, LongTextSettings):
+            own = {name: getattr(bert, name) for name in READING}
+            reading |= {name: value for name, value in own.items() if hasattr(task.settings, name)}
+        settings = dataclasses.replace(task.settings, **reading)
+        return type(task)(task.data, dataclasses.replace(task.start, bert=bert), settings)
 
     def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
         """Returns the grid of the runs: lists of values by name; what is not given has the task's default."""

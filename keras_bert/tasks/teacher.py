@@ -69,9 +69,13 @@ class Teacher:
     def _computed(self):
         """Returns the outputs of the teacher as targets, by part; frees the teacher."""
         if self._outputs is None:
-            model = self._bert.model()
+            task = self._task.training.of_teacher(self._bert)
+            model = task.training.own_model(self._bert)
+            parts = {"train": task.splits["train"][-1].pair()[0], "dev": task.splits["dev"][0].inputs}
+            if self._unlabelled is not None:
+                parts["unlabelled"] = task.features(self._unlabelled)[0]
             self._outputs = {}
-            for name, inputs in self._task.training.teacher_inputs(self._bert, self._unlabelled).items():
+            for name, inputs in parts.items():
                 outputs = cached_outputs(self._folder / f"{name}.npz", model, inputs, self._key)
                 self._outputs[name] = self._as_targets(outputs, inputs)
             self._bert = None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.bucketing import Batches
+from keras_bert.data.document_batches import EVALUATED_TOKENS, make_batches
 from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import add_array, replacing
 from keras_bert.training.distribution import dividing, gather_rows, replica_dataset
@@ -157,7 +157,7 @@ def cached_outputs(path, model, inputs, key: str, batch_size: int = 64):
     rows = f"{path.stem}: {inputs['token_ids'].shape[0]:,} rows"
     _LOG.info("  %s logits of %s", "computing" if outputs is None else "found", rows)
     if outputs is None:
-        batches = Batches(inputs, batch_size=batch_size, shuffle=False)
+        batches = make_batches(inputs, batch_size=batch_size, most_tokens=EVALUATED_TOKENS, shuffle=False)
         outputs = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches).outputs
         if not all(np.isfinite(values).all() for values in outputs.values()):
             raise ValueError(f"the logits of {rows} are not finite. Expected a model with finite logits")
@@ -200,6 +200,7 @@ def rows_fingerprint(inputs):
     for name in sorted(inputs):
         digest.update(name.encode())
         feature = as_tensor(inputs[name])
-        add_array(digest, feature.row_splits.numpy())
-        add_array(digest, feature.values.numpy())
+        for splits in feature.nested_row_splits:
+            add_array(digest, splits.numpy())
+        add_array(digest, feature.flat_values.numpy())
     return digest.hexdigest()
