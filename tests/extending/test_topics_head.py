@@ -215,13 +215,13 @@ def test_reserved_names(user, bert, model, pieces, monkeypatch, tmp_path, reserv
     assert all(head.name != "reading" for head in HEADS)
     with monkeypatch.context() as context:
         context.setattr(user.Topics, "answer", lambda *_: {reserved: 3})
-        with pytest.raises(ValueError, match=f"numbers of tokens, which are added to all answers.*'{reserved}'"):
+        with pytest.raises(ValueError, match=f"numbers of tokens and windows, which are added to answers.*'{reserved}'"):
             bert.predict("a b")
         context.setattr(user.Topics, "answer", lambda *_: [3])
         with pytest.raises(ValueError, match=r"`answer` of a head must return a dict.*Received: \[3\]"):
             bert.predict("a b")
     monkeypatch.setattr(user.Topics, "respond", lambda self, outputs, labels: {reserved: outputs["logits"]})
-    with pytest.raises(ValueError, match=f"numbers of tokens, which are added to all answers.*'{reserved}'"):
+    with pytest.raises(ValueError, match=f"numbers of tokens and windows, which are added to answers.*'{reserved}'"):
         keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
 
 
@@ -306,6 +306,28 @@ def test_training(start, tmp_path):
     assert "hierarchy" in report
     assert "joint accuracy" in report
     assert "No loss was logged" not in report
+
+
+def test_documents_in_windows(start):
+    """Of both outputs, the means of those of the windows count."""
+    texts, labels = map(list, zip(*ROWS, strict=True))
+    documents = [f"{text} a b c d e f {text} g h" for text in texts]
+    given = {"task": "topics", "sequence_length": 6, "verbose": False, "epochs": 1, "long_texts": "windows"}
+    bert = keras_bert.load(start).fit(documents, labels, overlap=0, **given)
+    views = bert.preprocessor(6).windows(documents)
+    outputs = bert.model()(views.packed(), training=False)
+    row = views.views.row.numpy()
+    means = {
+        name: np.array([to_numpy(values)[row == number].mean(0) for number in range(len(documents))])
+        for name, values in outputs.items()
+    }
+    answers = bert.predict(documents)
+    assert [answer["windows"] for answer in answers] == np.bincount(row).tolist()
+    assert [answer["topic"] for answer in answers] == [bert.labels[best] for best in means["logits"].argmax(1)]
+    scores = scipy.special.softmax(means["logits"], -1).max(-1)
+    np.testing.assert_allclose([answer["score"] for answer in answers], scores, atol=1e-5)
+    targets = np.array([bert.labels.index(label) for label in labels])
+    assert bert.evaluate(documents, labels, verbose=False)["accuracy"] == np.mean(means["logits"].argmax(1) == targets)
 
 
 def by_formula(bert, texts, labels):

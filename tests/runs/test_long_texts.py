@@ -79,3 +79,79 @@ def test_files_that_say_something_else(model, tmp_path):
     tagger = keras_bert.build_token_classifier(model.encoder, 3)
     with pytest.raises(ValueError, match="with head='token_classification', they read all of it"):
         keras_bert.save(tagger, tmp_path / "tagger", model.vocabulary, long_texts="tail")
+
+
+@pytest.fixture(scope="module")
+def documents(rows):
+    """Texts with their labels, of which the first ones say the label at the start."""
+    return [f"{label} {text}" if number % 2 else text for number, (text, label) in enumerate(zip(*rows, strict=True))]
+
+
+@pytest.fixture(scope="module")
+def reader(documents, rows):
+    """A model that reads whole documents, in windows."""
+    bert = keras_bert.load("bert_tiny_books")
+    options = {"sequence_length": LENGTH, "long_texts": "windows", "overlap": 2, "verbose": False}
+    return bert.fit(documents, rows[1], epochs=1, learning_rate=1e-3, batch_size=16, **options)
+
+
+def by_hand(model, texts):
+    """Returns the mean logits of the windows of each text, and their number, by a plain loop."""
+    preprocessor = model.preprocessor(LENGTH)
+    start, end = (preprocessor.vocabulary.id(token) for token in ("[CLS]", "[SEP]"))
+    room = LENGTH - 2
+    means, counts = [], []
+    for ids in preprocessor.tokenizer(texts).to_list():
+        starts = [0]
+        while starts[-1] + room < len(ids):
+            starts.append(starts[-1] + room - 2)
+        logits = []
+        for first in starts:
+            window = np.array([[start, *ids[first : first + room], end]])
+            inputs = {"token_ids": window, "segment_ids": 0 * window, "padding_mask": 0 * window + 1}
+            logits.append(model.model()(inputs, training=False)["logits"].numpy()[0])
+        means.append(np.mean(logits, 0))
+        counts.append(len(starts))
+    return np.array(means), counts
+
+
+def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
+    documents, labels = documents[:40], rows[1][:40]
+    logits, counts = by_hand(reader, documents)
+    answers = reader.predict(documents, logits=True)
+    np.testing.assert_allclose([answer["logits"] for answer in answers], logits, atol=1e-5)
+    assert [answer["windows"] for answer in answers] == counts
+    assert all(answer["tokens_read"] == answer["tokens"] for answer in answers)
+    scores = reader.evaluate(documents, labels, verbose=False)
+    guesses = np.array(reader.labels)[logits.argmax(1)]
+    assert scores["accuracy"] == pytest.approx(np.mean(guesses == np.array(labels)))
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    right = probabilities[np.arange(len(labels)), [reader.labels.index(label) for label in labels]]
+    assert scores["loss"] == pytest.approx(-np.log(right).mean(), abs=1e-5)  # Each document counts once.
+
+    reader.save(tmp_path / "model")
+    loaded = keras_bert.load(tmp_path / "model")
+    assert (loaded.long_texts, loaded.overlap, loaded.max_windows) == ("windows", 2, None)
+    assert loaded.predict(documents, logits=True) == answers
+    first = loaded.predict(documents, max_windows=1)
+    assert {answer["windows"] for answer in first} == {1}
+    loaded.export(tmp_path / "exported" / "1")
+    signature = tf.saved_model.load(tmp_path / "exported" / "1").signatures["serving_default"]
+    served = signature(tf.constant(documents))
+    np.testing.assert_allclose(served["probabilities"].numpy(), probabilities, atol=1e-5)
+    assert served["windows"].numpy().tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"overlap": LENGTH - 2}, "`overlap` must be less than the 10 tokens of a window. Received: overlap=10"),
+        ({"long_texts": "tail", "overlap": 2}, "`overlap` is an option of reading='windows'"),
+        ({"pack": True}, "`pack`: several windows are one text"),
+    ],
+)
+def test_windows_that_cannot_be(documents, rows, options, message):
+    bert = keras_bert.load("bert_tiny_books")
+    given = {"long_texts": "windows", "sequence_length": LENGTH, "verbose": False, **options}
+    with pytest.raises(ValueError, match=message):
+        bert.fit(documents, rows[1], **given)
