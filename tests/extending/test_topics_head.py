@@ -215,13 +215,13 @@ def test_reserved_names(user, bert, model, pieces, monkeypatch, tmp_path, reserv
     assert all(head.name != "reading" for head in HEADS)
     with monkeypatch.context() as context:
         context.setattr(user.Topics, "answer", lambda *_: {reserved: 3})
-        with pytest.raises(ValueError, match=f"numbers of tokens and windows, which are added to answers.*'{reserved}'"):
+        with pytest.raises(ValueError, match=f"tokens and windows, which are added to answers.*'{reserved}'"):
             bert.predict("a b")
         context.setattr(user.Topics, "answer", lambda *_: [3])
         with pytest.raises(ValueError, match=r"`answer` of a head must return a dict.*Received: \[3\]"):
             bert.predict("a b")
     monkeypatch.setattr(user.Topics, "respond", lambda self, outputs, labels: {reserved: outputs["logits"]})
-    with pytest.raises(ValueError, match=f"numbers of tokens and windows, which are added to answers.*'{reserved}'"):
+    with pytest.raises(ValueError, match=f"tokens and windows, which are added to answers.*'{reserved}'"):
         keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 20), tmp_path / "1", labels=LABELS)
 
 
