@@ -23,7 +23,6 @@ from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, jo
 _PADDING_RATIO = 1.05  # Target ratio of computed to real tokens.
 _MOST_COUNTS = 8  # Numbers of windows that rows are filled up to.
 _TEXTS = 256  # Documents to tokenize at a time.
-EVALUATED_TOKENS = 2**15  # `most_tokens` of batches to evaluate on.
 
 
 class DocumentRows(CompactRows):
@@ -159,13 +158,8 @@ class _DocumentSamples(_OfDocuments, SamplePlan):
     """Batches of documents of any length."""
 
 
-def text_features(preprocessor, texts):
-    """Returns the model inputs of texts, or of pairs of lists of them, by name: compact features of rows.
-
-    They are `DocumentRows` if the `TextPreprocessor` reads windows.
-    """
-    if not preprocessor.reads_windows:
-        return compact_parts(preprocessor.ragged_parts(texts))
+def document_features(preprocessor, texts):
+    """Returns the `DocumentRows` of texts, or of pairs of lists of them, by name; the preprocessor reads windows."""
     parts, counts = {}, []
     for part in _in_parts(texts):
         views = preprocessor.windows(part)
@@ -182,10 +176,3 @@ def _in_parts(texts):
     for first in range(0, len(columns[0]), _TEXTS):
         part = tuple(column[first : first + _TEXTS] for column in columns)
         yield part if isinstance(texts, tuple) else part[0]
-
-
-def make_batches(inputs, targets=None, *, most_tokens=None, **options):
-    """Returns the batches of features: `DocumentBatches` of `DocumentRows`, `Batches` of others."""
-    if isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values()):
-        return DocumentBatches(inputs, targets, most_tokens=most_tokens, **options)
-    return Batches(inputs, targets, **options)

@@ -23,7 +23,6 @@ from keras_bert.heads.registry import head_named
 from keras_bert.models.description import is_encoder_layer, layers_of, nested_encoder
 from keras_bert.models.tuning import enable_lora, freeze_layers
 from keras_bert.rewirings.trimmed import build_packed
-from keras_bert.rewirings.windowed import build_trimmed_windows
 from keras_bert.runs import grid
 from keras_bert.runs.grid import GridRuns
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -200,7 +199,7 @@ class Run:
             metrics=metrics,
             settings={"model": name, "precision": shared.precision},
             # Both have the model's logits: on rows without padding, or without vectors that its head does not read.
-            rewire=build_packed if shared.pack else build_trimmed_windows,
+            rewire=build_packed if shared.pack else task.training.rewire,
             **self.options(folder),
         )
         return trainer, batches

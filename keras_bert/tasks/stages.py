@@ -7,19 +7,34 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_bert.config import BertConfig
-from keras_bert.data.document_batches import EVALUATED_TOKENS, make_batches
+from keras_bert.data.bucketing import Batches
+from keras_bert.data.document_batches import DocumentBatches, DocumentRows
 from keras_bert.data.token_rows import sequence_lengths
 from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import describe, head_named
 from keras_bert.models.description import nested_encoder
-from keras_bert.rewirings.windowed import build_windowed
+from keras_bert.rewirings.trimmed import build_trimmed
+from keras_bert.rewirings.windowed import build_trimmed_windows, build_windowed
 from keras_bert.tasks.settings import LongTextSettings
 from keras_bert.text.answer_settings import READING
 
 _NEW_MODEL_RATE = 1e-3
+_EVALUATED_TOKENS = 2**15  # Of a batch of documents.
 # Factors of the paper's learning rates, which are for a width of 768, by the largest width that they are for; for
 # measurements see benchmarks/README.md.
 _RATE_FACTORS = {256: 10, 512: 3}
+
+
+def make_batches(inputs, targets=None, *, most_tokens=None, **options):
+    """Returns the batches of features: `DocumentBatches` of `DocumentRows`, `Batches` of others."""
+    if isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values()):
+        return DocumentBatches(inputs, targets, most_tokens=most_tokens, **options)
+    return Batches(inputs, targets, **options)
+
+
+def evaluation_batches(inputs, targets=None, *, batch_size=64):
+    """Returns the batches of features to evaluate on, in their order: documents are limited by their tokens, too."""
+    return make_batches(inputs, targets, batch_size=batch_size, most_tokens=_EVALUATED_TOKENS, shuffle=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +50,7 @@ class Split:
     @functools.cached_property
     def batches(self):
         """`Batches` to evaluate on."""
-        options = {"batch_size": self.batch_size, "most_tokens": EVALUATED_TOKENS, "shuffle": False}
-        return make_batches(self.inputs, self.targets, **options)
+        return evaluation_batches(self.inputs, self.targets, batch_size=self.batch_size)
 
     @property
     def lengths(self):
@@ -114,6 +128,11 @@ class Training(abc.ABC):
         if self.keeps_head(bert):
             return self.own_model(bert)
         return self.of_documents(self.new_model(bert))
+
+    @property
+    def rewire(self):
+        """What makes of the model one whose training steps need less work, see `StepOptions`."""
+        return build_trimmed_windows if self.task.preprocessor.reads_windows else build_trimmed
 
     def of_documents(self, model):
         """Returns the model that reads the inputs of the task: a text may have several windows."""

@@ -10,6 +10,7 @@ from keras_bert.data.token_rows import joined, sequence_lengths
 from keras_bert.reports.page import base_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.reporting import start_text
+from keras_bert.tasks.stages import evaluation_batches
 from keras_bert.training.distillation import check_distillation, with_teacher
 from keras_bert.training.evaluation import cached_outputs, weights_fingerprint
 
@@ -76,7 +77,9 @@ class Teacher:
                 parts["unlabelled"] = task.features(self._unlabelled)[0]
             self._outputs = {}
             for name, inputs in parts.items():
-                outputs = cached_outputs(self._folder / f"{name}.npz", model, inputs, self._key)
+                outputs = cached_outputs(
+                    self._folder / f"{name}.npz", model, inputs, self._key, make_batches=evaluation_batches
+                )
                 self._outputs[name] = self._as_targets(outputs, inputs)
             self._bert = None
         return self._outputs

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, is_count
 from keras_bert.text import packing
-from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL, WINDOWS
+from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, LONG_TEXTS, REFUSE, TAIL, WINDOWS
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer
 from keras_bert.text.viewed_texts import ViewedTexts
@@ -33,14 +33,14 @@ class TextPreprocessor(keras.layers.Layer):
         lowercase, strip_accents, keep_special_tokens: see `BertTokenizer`.
         truncation: `"longest_first"` truncates the longer text of a pair, as Google's program does; `"only_second"`
             only the second one, e.g. the passage after a question. Defaults to `"longest_first"`.
+        padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest sequence of the batch, an integer to
+            the next multiple of it. Defaults to `"fixed"`.
         long_texts: which tokens of a text are read that is too long: `"head"`, the first ones; `"tail"`, the last ones;
             `"head_tail"`, the first quarter of what fits and the last three quarters; `"windows"`, all, in several
             sequences, which `windows` returns. `"refuse"` raises an error. Defaults to `None`, the side of the
             vocabulary, which is nearly always the head.
         overlap: int, the number of tokens that a window shares with the one before. Defaults to an eighth of a window.
         max_windows: int, the maximum number of windows of a text, the first ones. Defaults to `None`, no limit.
-        padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest sequence of the batch, an integer to
-            the next multiple of it. Defaults to `"fixed"`.
 
     Call arguments:
         inputs: strings of any shape, or lists of them. Pairs are a tuple of two, or a dict with `text` and `pair`.
@@ -234,7 +234,9 @@ class TextPreprocessor(keras.layers.Layer):
 
     def _read(self, tokens, room):
         """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
-        return self._cut.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
+        if self.long_texts == HEAD_TAIL:
+            return self._cut.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
+        return packing.cut(tokens, room, "left" if self._cut.name == TAIL else "right")
 
     def room(self, pair=False):
         """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.document_batches import EVALUATED_TOKENS, make_batches
+from keras_bert.data.bucketing import Batches
 from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import add_array, replacing
 from keras_bert.training.distribution import dividing, gather_rows, replica_dataset
@@ -147,17 +147,19 @@ def _stacked(arrays, padding):
     return np.concatenate(padded)
 
 
-def cached_outputs(path, model, inputs, key: str, batch_size: int = 64):
+def cached_outputs(path, model, inputs, key: str, batch_size: int = 64, make_batches=None):
     """Returns the outputs for ragged inputs, a dict of arrays, from an `.npz` file if it has those of this model.
 
-    Otherwise the file is replaced. `key` identifies the model, see `weights_fingerprint`.
+    Otherwise the file is replaced. `key` identifies the model, see `weights_fingerprint`. `make_batches` is a function
+    of inputs and `batch_size`, by default `Batches`.
     """
     path, keys = pathlib.Path(path), np.array([key, rows_fingerprint(inputs)])
     outputs = _read(path, keys)
     rows = f"{path.stem}: {inputs['token_ids'].shape[0]:,} rows"
     _LOG.info("  %s logits of %s", "computing" if outputs is None else "found", rows)
     if outputs is None:
-        batches = make_batches(inputs, batch_size=batch_size, most_tokens=EVALUATED_TOKENS, shuffle=False)
+        make = make_batches or functools.partial(Batches, shuffle=False)
+        batches = make(inputs, batch_size=batch_size)
         outputs = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches).outputs
         if not all(np.isfinite(values).all() for values in outputs.values()):
             raise ValueError(f"the logits of {rows} are not finite. Expected a model with finite logits")

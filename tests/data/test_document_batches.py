@@ -6,7 +6,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data.bucketing import Batches  # noqa: E402
-from keras_bert.data.document_batches import DocumentBatches, DocumentRows, make_batches  # noqa: E402
+from keras_bert.data.document_batches import DocumentBatches, DocumentRows  # noqa: E402
 from keras_bert.data.token_rows import compact, joined, take  # noqa: E402
 
 
@@ -53,8 +53,7 @@ def test_rows(documents, compacted):
 )
 def test_every_document_once(documents, options):
     labels = np.arange(50)
-    batches = make_batches({"token_ids": feature(documents)}, labels, **{"batch_size": 8, "seed": 3, **options})
-    assert isinstance(batches, DocumentBatches)
+    batches = DocumentBatches({"token_ids": feature(documents)}, labels, **{"batch_size": 8, "seed": 3, **options})
     assert (batches.num_examples, batches.windows, batches.sequence_length) == (50, 6, 8)
     for epoch in range(2):
         seen = []

@@ -7,7 +7,8 @@ import numpy as np
 import scipy.special
 
 from keras_bert.checks import check_not_negative
-from keras_bert.data.document_batches import text_features
+from keras_bert.data.document_batches import document_features
+from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
 from keras_bert.heads.registry import describe, head_named, is_regression
 from keras_bert.reports.comparisons import compared
@@ -286,7 +287,9 @@ class ClassificationTask(Task):
         """Returns model inputs and labels for `Batches`."""
         labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows", show=len(examples) > 2):  # `evaluate` has 2 of its own.
-            return text_features(self.preprocessor, texts(examples)), labels
+            if self.preprocessor.reads_windows:
+                return document_features(self.preprocessor, texts(examples)), labels
+            return compact_parts(self.preprocessor.ragged_parts(texts(examples))), labels
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
