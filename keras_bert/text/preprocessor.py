@@ -78,7 +78,9 @@ class TextPreprocessor(keras.layers.Layer):
         self.strip_accents = strip_accents
         self.truncation = truncation
         self.padding = int(padding) if is_count(padding) else padding
-        self.long_texts, self.overlap, self.max_windows = long_texts, overlap, max_windows
+        self.long_texts = long_texts
+        self.overlap = int(overlap) if is_count(overlap, 0) else overlap
+        self.max_windows = int(max_windows) if is_count(max_windows) else max_windows
         self._check()
         self._cut, self._windows = self._create_readings()
         self.tokenizer = build_tokenizer(
@@ -212,6 +214,8 @@ class TextPreprocessor(keras.layers.Layer):
         Of a pair, the windows are those of the second text, each behind the first one, of which at most half of the
         room is read.
         """
+        if not self.reads_windows:
+            raise ValueError(f"`windows` needs long_texts='windows'. Received: long_texts={self.long_texts!r}")
         inputs = as_strings(inputs)
         tokens = self.tokenizer(inputs["text"])
         if "pair" not in inputs:

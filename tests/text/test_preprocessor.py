@@ -338,5 +338,11 @@ def test_windows_of_pairs_and_calls():
         preprocessor(["a b c a"])
     with pytest.raises(ValueError, match="`overlap` is an option of reading='windows'"):
         TextPreprocessor(PIECES, 5, overlap=2)
+    with pytest.raises(ValueError, match="`windows` needs long_texts='windows'. Received: long_texts='tail'"):
+        TextPreprocessor(PIECES, 5, long_texts="tail").windows(["a"])
+    numbers = TextPreprocessor(PIECES, 5, long_texts="windows", overlap=np.int64(2), max_windows=np.int32(3))
+    assert json.loads(json.dumps(numbers.get_config()))["max_windows"] == 3
+    none = preprocessor.windows([])
+    assert (none.views.row.shape, none.packed()["token_ids"].shape) == ((0,), (0, 5))
     with pytest.raises(ValueError, match="`overlap` must be less than the 3 tokens of a window. Received: overlap=3"):
         TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3)
