@@ -17,7 +17,8 @@ import keras_bert
 from keras_bert.files import json_text, replacing
 from keras_bert.heads.answers import embedding
 from keras_bert.metadata import answer_length
-from keras_bert.text.answer_settings import chosen_prompt
+from keras_bert.text.answer_settings import HEAD, REFUSE, chosen_prompt
+from keras_bert.text.token_counts import CutTexts
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag
@@ -68,11 +69,15 @@ def main(arguments):
     options = {"pooling": arguments.pooling or bert.pooling or "mean", "layers": layers, "normalize": normalize}
     prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
     length = answer_length(bert, arguments.sequence_length)
-    preprocessor, prompted = bert.preprocessor(length, padding="longest"), [prompt + text for text in texts]
+    refuses = bert.long_texts == REFUSE
+    reading = {"long_texts": HEAD} if refuses else {}  # `CutTexts` tell which text is too long.
+    preprocessor = bert.preprocessor(length, padding="longest", **reading)
+    prompted = [prompt + text for text in texts]
     model, options = (bert.model(), {}) if bert.projection else (bert.encoder, options)
     signature = build_signatures(model, preprocessor, **options)["serving_default"]
     asked = ["text"], [{"text": text} for text in prompted], arguments.batch_size
-    answers = answer_rows(embedding, signature, *asked, most=bert.config.max_position_embeddings)
+    cut = CutTexts(most=bert.config.max_position_embeddings, refuses=refuses)
+    answers = answer_rows(embedding, signature, *asked, cut=cut)
     vectors = np.stack([answer["embedding"] for answer in answers])
     _write(pathlib.Path(arguments.output), texts, vectors)
     print(f"wrote {len(texts):,} vectors of {vectors.shape[1]} numbers to {arguments.output}")

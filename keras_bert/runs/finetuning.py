@@ -287,7 +287,7 @@ class Plan:
     def _check_packs(self):
         """Raises an error if several texts cannot share a row."""
         head = head_named(self.task.head)
-        if self.task.preprocessor.reads_windows:
+        if self.task.reads_windows:
             raise ValueError("`pack`: several windows are one text. Expected another `long_texts` than 'windows'")
         if not self.task.training.can_pack or not head.packs:
             raise ValueError(

@@ -52,7 +52,6 @@ class Task:
             keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
         data, start, settings: the arguments of the constructor.
         preprocessor: the `TextPreprocessor` of the model.
-        reading: dict of its options that the settings tell, see `LongTextSettings`.
         title: heading of the results.
         splits: dict of lists of `Split`: "train", one for each training stage; "dev", of which the first selects the
             best run; and "test", the data to predict.
@@ -83,7 +82,6 @@ class Task:
         self.data, self.start, self.settings = data, start, settings
         self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
-        self.reading = settings.reading if isinstance(settings, LongTextSettings) else {}
         self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest", **self.reading)
 
     @functools.cached_property
@@ -114,6 +112,16 @@ class Task:
     def held_out(self):
         """Whether dev has other rows than those to train on."""
         return not (self.splits["dev"] and self.splits["dev"][0].examples is self.splits["train"][0].examples)
+
+    @property
+    def reading(self):
+        """The options of the `TextPreprocessor` that the settings tell, see `LongTextSettings`."""
+        return self.settings.reading if isinstance(self.settings, LongTextSettings) else {}
+
+    @property
+    def reads_windows(self):
+        """Whether a text may have several sequences."""
+        return isinstance(self.settings, LongTextSettings) and self.preprocessor.reads_windows
 
     @functools.cached_property
     def config(self):

@@ -132,11 +132,11 @@ class Training(abc.ABC):
     @property
     def rewire(self):
         """What makes of the model one whose training steps need less work, see `StepOptions`."""
-        return build_trimmed_windows if self.task.preprocessor.reads_windows else build_trimmed
+        return build_trimmed_windows if self.task.reads_windows else build_trimmed
 
     def of_documents(self, model):
         """Returns the model that reads the inputs of the task: a text may have several windows."""
-        return build_windowed(model) if self.task.preprocessor.reads_windows else model
+        return build_windowed(model) if self.task.reads_windows else model
 
     def keeps_head(self, bert):
         """Whether a loaded checkpoint has the head of this task, with the same options and labels."""
@@ -157,7 +157,7 @@ class Training(abc.ABC):
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""
-        return nested_encoder(model) if self.task.preprocessor.reads_windows else model
+        return nested_encoder(model) if self.task.reads_windows else model
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         """Returns the batches to train on."""
