@@ -71,16 +71,15 @@ class TextPreprocessor(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.vocabulary = Vocabulary(vocabulary)
-        self.sequence_length = int(sequence_length) if is_count(sequence_length) else sequence_length
+        self.sequence_length = _as_int(sequence_length)
         if lowercase is None:
             lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase)
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.truncation = truncation
-        self.padding = int(padding) if is_count(padding) else padding
+        self.padding = _as_int(padding)
         self.long_texts = long_texts
-        self.overlap = int(overlap) if is_count(overlap, 0) else overlap
-        self.max_windows = int(max_windows) if is_count(max_windows) else max_windows
+        self.overlap, self.max_windows = _as_int(overlap), _as_int(max_windows)
         self._check()
         self._cut, self._windows = self._create_readings()
         self.tokenizer = build_tokenizer(
@@ -355,6 +354,11 @@ class TextPreprocessor(keras.layers.Layer):
             "overlap": self.overlap,
             "max_windows": self.max_windows,
         }
+
+
+def _as_int(value):
+    """Returns an integer, also one of NumPy, as that of Python, and any other value as it is."""
+    return int(value) if is_count(value, 0) else value
 
 
 def _unflatten(ids, text):
