@@ -45,6 +45,12 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
     Example:
         build_text_model(model, preprocessor).predict(["A sentence."])
     """
+    if getattr(preprocessor, "reads_windows", False):
+        raise ValueError(
+            "`preprocessor` must return one sequence of a text: a Keras model has a row for each text. `export` writes "
+            "models that read windows. Received: long_texts='windows'"
+        )
+
     # Layers
     names = ("text", "pair") if pair else ("text",)
     inputs = {name: keras.Input((), dtype="string", name=name) for name in names}

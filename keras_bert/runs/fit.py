@@ -376,7 +376,7 @@ def _train(bert, data, intermediate, grid, given):
     _check_precision(hyperparameters.precision)
     check_frozen(hyperparameters.freeze_layers or 0, bert.config.num_hidden_layers)
     if sequence_length:
-        bert.preprocessor(sequence_length)  # Raises an error if the model has fewer positions.
+        bert.preprocessor(sequence_length, long_texts=None)  # Raises an error if the model has fewer positions.
     if isinstance(strategy, str):
         check_choice("strategy", strategy, KINDS)
         strategy = create_strategy(strategy)

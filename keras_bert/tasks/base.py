@@ -14,9 +14,9 @@ from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
-from keras_bert.tasks.settings import LongTextSettings
+from keras_bert.tasks.settings import LongTextSettings, WindowSettings
 from keras_bert.tasks.stages import Training
-from keras_bert.text.answer_settings import READING
+from keras_bert.text.answer_settings import READING, WINDOWS
 from keras_bert.training.loss_names import total
 
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.
@@ -82,7 +82,14 @@ class Task:
         self.data, self.start, self.settings = data, start, settings
         self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
-        self.preprocessor = self.bert.preprocessor(self.sequence_length, padding="longest", **self.reading)
+        self.preprocessor = self._create_preprocessor()
+
+    def _create_preprocessor(self):
+        reading = self.reading
+        starts_from_windows = getattr(self.bert, "long_texts", None) == WINDOWS
+        if starts_from_windows and not isinstance(self.settings, WindowSettings):
+            reading = {"long_texts": None, **reading}  # The task has one sequence of a text, or windows of its own.
+        return self.bert.preprocessor(self.sequence_length, padding="longest", **reading)
 
     @functools.cached_property
     def training(self):

@@ -40,6 +40,7 @@ class TextPreprocessor(keras.layers.Layer):
             sequences, which `windows` returns. `"refuse"` raises an error. Defaults to `None`, the side of the
             vocabulary, which is nearly always the head.
         overlap: int, the number of tokens that a window shares with the one before. Defaults to an eighth of a window.
+            For pairs, it must fit in windows behind the longest first text, half of the room.
         max_windows: int, the maximum number of windows of a text, the first ones. Defaults to `None`, no limit.
 
     Call arguments:
@@ -219,8 +220,24 @@ class TextPreprocessor(keras.layers.Layer):
         tokens = self.tokenizer(inputs["text"])
         if "pair" not in inputs:
             return ViewedTexts(self, self._windows, tokens)
-        first = packing.cut(tokens, self.room(pair=True) // 2)
+        most = self.room(pair=True) // 2
+        self._check_pair_windows(self.room(pair=True) - most)
+        first = packing.cut(tokens, most)
         return ViewedTexts(self, self._windows, self.tokenizer(inputs["pair"]), before=first)
+
+    def _check_pair_windows(self, least):
+        """Raises if windows of pairs may not fit, given the room of one behind the longest first text."""
+        if least == 0:
+            expected = 3 + self.vocabulary.pair_separators
+            raise ValueError(
+                f"`sequence_length` must be at least {expected} for windows of pairs. "
+                f"Received: sequence_length={self.sequence_length}"
+            )
+        if self._windows.overlap >= least:
+            raise ValueError(
+                f"`overlap` must be less than {least}, the tokens that a window has behind a long first text. "
+                f"Received: overlap={self._windows.overlap}"
+            )
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""

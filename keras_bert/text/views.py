@@ -221,15 +221,15 @@ READINGS: list[type[Reading]] = [HeadOnly, TailOnly, HeadAndTail, Refused, Slidi
 def reading(name: str, **options) -> Reading:
     """Returns the `Reading` of a name, one of `READINGS`, with its options; those that are `None` have the defaults."""
     kinds = {kind.name: kind for kind in READINGS}
-    check_choice("reading", name, list(kinds))
+    check_choice("long_texts", name, list(kinds))
     given = {option: value for option, value in options.items() if value is not None}
     known = [field.name for field in dataclasses.fields(kinds[name])]
     for option, value in given.items():
         if option not in known:
             takers = [kind.name for kind in READINGS if option in [field.name for field in dataclasses.fields(kind)]]
             raise ValueError(
-                f"`{option}` is an option of reading={' or '.join(map(repr, takers)) or None}. "
-                f"Received: reading={name!r}, {option}={value!r}"
+                f"`{option}` is an option of long_texts={' or '.join(map(repr, takers)) or None}. "
+                f"Received: long_texts={name!r}, {option}={value!r}"
             )
     return kinds[name](**given)
 

@@ -164,6 +164,9 @@ def test_text_model(model_of, preprocessor):
             text_model.predict(texts)
     with pytest.raises(ValueError, match="`x` must be a list of texts, at least one. Received: .'text', 'pair'"):
         keras_bert.build_text_model(model, preprocessor).predict((TEXTS, PAIRS))
+    windows = keras_bert.TextPreprocessor(preprocessor, 8, long_texts="windows")
+    with pytest.raises(ValueError, match="`preprocessor` must return one sequence .* long_texts='windows'"):
+        keras_bert.build_text_model(model, windows)
 
 
 @pytest.mark.parametrize("head", ["classification", *HEADS_OF_TEXTS])

@@ -142,11 +142,21 @@ def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
     assert served["windows"].numpy().tolist() == counts
 
 
+def test_other_tasks_start_from_a_model_that_reads_windows(reader, documents):
+    options = {"sequence_length": 4, "epochs": 1, "verbose": False}  # Shorter than its overlap.
+    questions = [{"text": text, "choices": ["a cat", "a mat"]} for text in documents[:8]]
+    chooser = reader.fit(questions, [0] * 8, task="multiple_choice", **options)
+    assert (chooser.long_texts, chooser.predict(questions[0])["tokens_read"]) == (None, 4)
+    words = [["a", "cat"]] * 8
+    tagger = reader.fit(words, [["O", "B-ANIMAL"]] * 8, **options)
+    assert tagger.long_texts is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"overlap": LENGTH - 2}, "`overlap` must be less than the 10 tokens of a window. Received: overlap=10"),
-        ({"long_texts": "tail", "overlap": 2}, "`overlap` is an option of reading='windows'"),
+        ({"long_texts": "tail", "overlap": 2}, "`overlap` is an option of long_texts='windows'"),
         ({"pack": True}, "`pack`: several windows are one text"),
     ],
 )

@@ -336,7 +336,7 @@ def test_windows_of_pairs_and_calls():
     assert ids(preprocessor(["a b"])) == [[2, 9, 10, 3, 0]]
     with pytest.raises(ValueError, match=r"texts.0. has 6 tokens.* Expected a call of `windows`"):
         preprocessor(["a b c a"])
-    with pytest.raises(ValueError, match="`overlap` is an option of reading='windows'"):
+    with pytest.raises(ValueError, match="`overlap` is an option of long_texts='windows'"):
         TextPreprocessor(PIECES, 5, overlap=2)
     with pytest.raises(ValueError, match="`windows` needs long_texts='windows'. Received: long_texts='tail'"):
         TextPreprocessor(PIECES, 5, long_texts="tail").windows(["a"])
@@ -346,3 +346,9 @@ def test_windows_of_pairs_and_calls():
     assert (none.views.row.shape, none.packed()["token_ids"].shape) == ((0,), (0, 5))
     with pytest.raises(ValueError, match="`overlap` must be less than the 3 tokens of a window. Received: overlap=3"):
         TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3)
+    # Whatever the texts, and not only when a first text is long.
+    wide = TextPreprocessor(PIECES, 7, long_texts="windows", overlap=2)
+    with pytest.raises(ValueError, match="`overlap` must be less than 2, the tokens .* behind a long first text"):
+        wide.windows((["a"], ["b"]))
+    with pytest.raises(ValueError, match="`sequence_length` must be at least 4 for windows of pairs. Received: .*=3"):
+        TextPreprocessor(PIECES, 3, long_texts="windows").windows((["a"], ["b"]))

@@ -243,9 +243,9 @@ ROOM = "`room` must be at least 1, but a question leaves no room for its passage
         (lambda: SlidingWindows(stride=2).views([4, 4], [3, -1]), rf"{ROOM}. Received: room=\[ 3 -1\]"),
         (
             lambda: reading("middle"),
-            "`reading` must be one of head, tail, head_tail, refuse, windows. Received: .*'middle'",
+            "`long_texts` must be one of head, tail, head_tail, refuse, windows. Received: .*'middle'",
         ),
-        (lambda: reading("tail", overlap=3), "`overlap` is an option of reading='windows'. .* reading='tail', overlap"),
+        (lambda: reading("tail", overlap=3), "`overlap` is an option of long_texts='windows'. .*='tail', overlap"),
     ],
 )
 def test_errors(call, message):
