@@ -399,7 +399,7 @@ class Finetuning:
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
         if is_own(self.task):
-            self.task.report.score_names = rehearse(self.task)
+            self.task.report.take_score_names(rehearse(self.task))
         self._describe()
         check_unchanged(self.output / "runs", self.origins, write=self.grid_runs.write)
         for setting in self.grid_runs.unfinished(self.settings, self.common()):

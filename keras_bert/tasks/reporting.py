@@ -92,7 +92,7 @@ class Report(abc.ABC):
         metric: name of the score that selects the best run.
         predictions_file: string, the file with the predictions of the data to predict.
         can_combine: bool, whether several runs can answer together, see `combine`. Defaults to `True`.
-        score_names: list of the names of the scores, which a rehearsal of a user's task sets. Defaults to `None`.
+        score_names: list of the names of the scores, if a rehearsal of a user's task has found them, or `None`.
 
     Example:
         class PairReport(Report):
@@ -109,6 +109,10 @@ class Report(abc.ABC):
 
     def __init__(self, task):
         self.task = task
+
+    def take_score_names(self, names):
+        """Takes the names of the scores, before `summary` is made: the baselines have no others."""
+        self.score_names = names
 
     @abc.abstractmethod
     def score(self, targets, outputs):
