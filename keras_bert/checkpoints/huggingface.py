@@ -16,7 +16,7 @@ from keras_bert.heads.head import count_classes
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.layers.registry import positions_of
 from keras_bert.metadata import Metadata
-from keras_bert.text.answer_settings import check_long_texts, checked_thresholds
+from keras_bert.text.answer_settings import check_stored_reading, checked_thresholds
 
 
 def fits(folder):
@@ -70,7 +70,7 @@ def read_config(folder, head=None):
         if model_type != "bert":
             MODEL_TYPES[model_type].check_head(head or metadata.head, config.hidden_act)
         metadata = head_named(head or metadata.head or NO_HEAD).read_config(values, metadata)
-        check_long_texts(metadata.long_texts, head_named(head or metadata.head or NO_HEAD))
+        check_stored_reading(metadata, head_named(head or metadata.head or NO_HEAD))
         checked_thresholds(metadata.thresholds, count_classes(values) if metadata.multi_label else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

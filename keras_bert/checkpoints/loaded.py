@@ -28,7 +28,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
 from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
-from keras_bert.text.answer_settings import READING
+from keras_bert.text.answer_settings import READING, WINDOWS
 from keras_bert.text.vocabulary import Vocabulary
 
 _OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identify a model on their own.
@@ -73,7 +73,10 @@ class _Fact:
         return self if models is None else getattr(models.metadata, self._name)
 
     def __set__(self, models, value):
-        models.metadata = models.metadata.replace(**{self._name: _changed_fact(self._name, value)})
+        changes = {self._name: _changed_fact(self._name, value)}
+        if self._name == "long_texts" and value != WINDOWS:
+            changes |= {"overlap": None, "max_windows": None}
+        models.metadata = models.metadata.replace(**changes)
 
 
 def _changed_fact(name, value):

@@ -21,7 +21,7 @@ from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
 from keras_bert.text.answer_settings import (
     READING,
-    check_long_texts,
+    check_stored_reading,
     check_prompts,
     checked_labels,
     checked_null_threshold,
@@ -111,7 +111,9 @@ def save(
         _check_no_other_things(directory)
     base = peft.check_base(base, chosen)
     lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
-    reading: Any = {name: getattr(vocabulary, name, None) for name in ("sequence_length", *READING)}
+    reading: Any = {"sequence_length": getattr(vocabulary, "sequence_length", None)}
+    if "long_texts" not in settings:  # Otherwise the options of a preprocessor belong to another one.
+        reading |= {name: getattr(vocabulary, name, None) for name in READING}
     metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **{**reading, **settings})
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
@@ -294,7 +296,7 @@ def _checked_metadata(description, metadata):
         )
         metadata = metadata.replace(model_type=model_type)
     if head is not None:
-        check_long_texts(metadata.long_texts, head)
+        check_stored_reading(metadata, head)
     _check_metadata(description, metadata)
     return metadata
 

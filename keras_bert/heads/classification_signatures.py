@@ -26,7 +26,10 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
     if not pair:
         raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
     if preprocessor.reads_windows:
-        raise ValueError("`zero_shot` reads one sequence of a text. Received: long_texts='windows'")
+        raise ValueError(
+            "zero-shot classification reads one sequence of a text. Expected another `long_texts`, such as 'head'. "
+            "Received: long_texts='windows'"
+        )
 
     def scores_of_pairs(text, hypotheses):
         return scores({"text": text, "pair": hypotheses})

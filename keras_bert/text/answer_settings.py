@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 
-from keras_bert.checks import check_choice, is_finite
+from keras_bert.checks import check_choice, check_count, is_finite
 
 THRESHOLD = 0.5
 # Which tokens are read of a text that is too long, see `text/views.py`.
@@ -26,6 +26,29 @@ def check_long_texts(long_texts, head):
             f"it. Received: long_texts={long_texts!r}"
         )
     check_choice("long_texts", long_texts, head.long_texts)
+
+
+def check_stored_reading(metadata, head):
+    """Raises unless a model with a head can read long texts as its `Metadata` tell, whatever the texts."""
+    check_long_texts(metadata.long_texts, head)
+    for name, least in (("overlap", 0), ("max_windows", 1)):
+        value = getattr(metadata, name)
+        if value is None:
+            continue
+        if metadata.long_texts != WINDOWS:
+            raise ValueError(
+                f"`{name}` is an option of long_texts='windows'. "
+                f"Received: long_texts={metadata.long_texts!r}, {name}={value!r}"
+            )
+        check_count(name, value, least)
+    if None in (metadata.overlap, metadata.sequence_length):
+        return
+    room = metadata.sequence_length - 2  # Beside [CLS] and [SEP].
+    if metadata.overlap >= room:
+        raise ValueError(
+            f"`overlap` must be less than the {room} tokens of a window. Received: overlap={metadata.overlap}, "
+            f"sequence_length={metadata.sequence_length}"
+        )
 
 
 def checked_labels(labels, classes):

@@ -1,5 +1,6 @@
 """Long texts of which a model reads a part: from `fit` to the SavedModel."""
 
+import copy
 import json
 
 import numpy as np
@@ -113,6 +114,36 @@ def by_hand(model, texts):
         means.append(np.mean(logits, 0))
         counts.append(len(starts))
     return np.array(means), counts
+
+
+def test_options_of_windows_go_with_them(reader, documents, tmp_path):
+    hand_set = copy.copy(reader)
+    hand_set.long_texts = "tail"
+    assert (hand_set.overlap, hand_set.predict(documents[0])) == (None, reader.predict(documents[0], long_texts="tail"))
+    keras_bert.save(reader.model(), tmp_path / "model", reader.preprocessor(LENGTH), long_texts="tail")
+    assert keras_bert.load(tmp_path / "model").overlap is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"overlap": -1}, "`overlap` must be an integer of at least 0. Received: overlap=-1"),
+        ({"max_windows": 0}, "`max_windows` must be a positive integer. Received: max_windows=0"),
+        ({"overlap": LENGTH}, "`overlap` must be less than the 10 tokens of a window. .*=12, sequence_length=12"),
+        ({"long_texts": "tail", "overlap": 1}, "`overlap` is an option of long_texts='windows'. .*='tail', overlap=1"),
+    ],
+)
+def test_stored_options_that_cannot_be(reader, tmp_path, wrong, message):
+    options = {"long_texts": "windows", "sequence_length": LENGTH, **wrong}
+    with pytest.raises(ValueError, match=message):
+        keras_bert.save(reader.model(), tmp_path / "model", reader.vocabulary, **options)
+    reader.save(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["keras_bert"] |= wrong
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"config.json: {message}"):
+        keras_bert.load(tmp_path / "model")
 
 
 def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
