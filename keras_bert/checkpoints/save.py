@@ -21,8 +21,8 @@ from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
 from keras_bert.text.answer_settings import (
     READING,
-    check_stored_reading,
     check_prompts,
+    check_stored_reading,
     checked_labels,
     checked_null_threshold,
     checked_thresholds,
