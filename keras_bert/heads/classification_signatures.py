@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
 from keras_bert.text.answer_settings import THRESHOLD, checked_thresholds, cuts, placeholders
-from keras_bert.text.signatures import in_groups, outputs_of_texts, texts, traced_once
+from keras_bert.text.signatures import in_groups, outputs_of_texts, rows_of_call, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 
 
@@ -97,6 +97,7 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
 def _counted_scores(model, preprocessor, rows_together):
     """Returns a function from texts to logits and the numbers of tokens, which all signatures share."""
     classes = model.output["logits"].shape[-1]
+    rows_together = rows_of_call(preprocessor, rows_together)
 
     def logits(inputs):
         return model(inputs, training=False)["logits"]

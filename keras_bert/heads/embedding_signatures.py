@@ -7,7 +7,7 @@ from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
 from keras_bert.layers.head_layers import checked_pooling
 from keras_bert.text.answer_settings import check_prompts, chosen_prompt
-from keras_bert.text.signatures import in_groups, outputs_of_texts, texts, traced_once
+from keras_bert.text.signatures import in_groups, outputs_of_texts, rows_of_call, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 
 
@@ -20,10 +20,12 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
     def vectors(inputs):
         return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
 
-    return _signatures(_counted(vectors, preprocessor, width, rows_together))
+    return _signatures(_counted(vectors, preprocessor, width, rows_together, normalize))
 
 
-def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None):
+def sentence_embedder(
+    model, preprocessor, description, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None
+):
     """The signatures of a model from `build_embedder`: one vector per text; see `in_groups` and `save`.
 
     Each of `prompts` has its own signature, and so has `zero_shot`, a `ZeroShot`.
@@ -34,7 +36,8 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
     def vectors(inputs):
         return model(inputs, training=False)["embedding"]
 
-    embed_all = traced_once(_counted(vectors, preprocessor, width, rows_together))
+    normalize = description.options["normalize"]
+    embed_all = traced_once(_counted(vectors, preprocessor, width, rows_together, normalize))
 
     def embed(strings, prompt=default):
         return embed_all(tf.strings.join([prompt, strings]) if prompt else strings)
@@ -43,14 +46,18 @@ def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, defaul
     return signatures if zero_shot is None else {**signatures, "zero_shot": with_vectors(zero_shot, embed)}
 
 
-def _counted(vectors, preprocessor, width, rows_together):
+def _counted(vectors, preprocessor, width, rows_together, normalize):
     """Returns a function from strings to vectors and the numbers of tokens; `vectors` is one of model inputs."""
+    rows_together = rows_of_call(preprocessor, rows_together)
 
     def vectors_in_groups(inputs):
         return in_groups(vectors, inputs, [width], rows_together)
 
     def embed(strings):
-        return outputs_of_texts(vectors_in_groups, preprocessor, strings)
+        embedding, counts = outputs_of_texts(vectors_in_groups, preprocessor, strings)
+        if normalize and preprocessor.reads_windows:
+            embedding = tf.math.l2_normalize(embedding, -1)  # The mean of vectors of length 1 is shorter.
+        return embedding, counts
 
     return embed
 

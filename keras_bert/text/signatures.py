@@ -7,6 +7,7 @@ from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.graph_checks import require
 from keras_bert.text.token_counts import with_counts
 
+_WINDOWS = 256  # Windows to compute at once where texts are: more would only need more memory.
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
 
 
@@ -132,6 +133,13 @@ def _spec(tensor, name, length):
 def readable(strings):
     """Removes bytes that are not valid UTF-8, which JSON cannot represent."""
     return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
+
+
+def rows_of_call(preprocessor, rows_together):
+    """Returns the `rows_together` of `in_groups`: windows of long documents are limited, whose number is not known."""
+    if rows_together is None and preprocessor.reads_windows:
+        return _WINDOWS
+    return rows_together
 
 
 def in_groups(run, inputs, shape, rows):

@@ -116,6 +116,20 @@ def by_hand(model, texts):
     return np.array(means), counts
 
 
+@pytest.mark.parametrize("projection", [None, 16])
+def test_vectors_of_windows_have_length_1_where_those_of_texts_have(reader, documents, tmp_path, projection):
+    model = keras_bert.build_embedder(reader.encoder, normalize=True, projection=projection)
+    options = {"sequence_length": LENGTH, "long_texts": "windows"}
+    keras_bert.save(model, tmp_path / "model", reader.vocabulary, **options)
+    embedder = keras_bert.load(tmp_path / "model")
+    vectors = embedder.encode(documents[:8])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    windows = embedder.preprocessor(LENGTH).windows(documents[:8])
+    mean = windows.mean(embedder.model()(windows.packed(), training=False)["embedding"]).numpy()
+    assert np.linalg.norm(mean, axis=1).min() < 0.99
+    np.testing.assert_allclose(vectors, mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-5)
+
+
 def test_options_of_windows_go_with_them(reader, documents, tmp_path):
     hand_set = copy.copy(reader)
     hand_set.long_texts = "tail"

@@ -1,11 +1,13 @@
 """Groups of rows of similar length."""
 
+import types
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.signatures import in_groups  # noqa: E402
+from keras_bert.text.signatures import in_groups, rows_of_call  # noqa: E402
 
 
 def test_rows_of_similar_length_are_computed_together():
@@ -28,3 +30,10 @@ def test_rows_of_similar_length_are_computed_together():
     np.testing.assert_array_equal(in_groups(run, inputs, [2], None), found)
     none = {name: value[:0] for name, value in inputs.items()}
     assert in_groups(run, none, [2], 3).shape == (0, 2)
+
+
+def test_windows_are_never_computed_all_at_once():
+    """A text has any number of them, whatever the number of texts of a call."""
+    one_sequence, windows = types.SimpleNamespace(reads_windows=False), types.SimpleNamespace(reads_windows=True)
+    assert (rows_of_call(one_sequence, None), rows_of_call(one_sequence, 8)) == (None, 8)
+    assert (rows_of_call(windows, None), rows_of_call(windows, 8)) == (256, 8)
