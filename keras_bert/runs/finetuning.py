@@ -199,7 +199,7 @@ class Run:
             metrics=metrics,
             settings={"model": name, "precision": shared.precision},
             # Both have the model's logits: on rows without padding, or without vectors that its head does not read.
-            rewire=build_packed if shared.pack else task.training.rewire,
+            rewire=build_packed if shared.pack else stage.rewire or task.training.rewire,
             **self.options(folder),
         )
         return trainer, batches
@@ -362,7 +362,8 @@ class Finetuning:
                 if other.name == task.name and not _has_same_head(other, task):
                     # Only a head with the same classes goes on to the next stage.
                     stage = dataclasses.replace(stage, name=f"{stage.name} of other classes")
-                earlier.append(dataclasses.replace(stage, dev=None))
+                rewire = stage.rewire or other.training.rewire  # Texts of the last stage may have windows.
+                earlier.append(dataclasses.replace(stage, dev=None, rewire=rewire))
         stages = earlier + task.training.stages(setting)
         if self.plan.teacher is not None:
             stages[-1] = self.plan.teacher.taught(stages[-1])

@@ -46,9 +46,9 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import first_known
-from keras_bert.tasks.settings import keywords
+from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords
 from keras_bert.tasks.teacher import Teacher
-from keras_bert.text.answer_settings import placeholders
+from keras_bert.text.answer_settings import READING, WINDOWS, placeholders
 from keras_bert.training import loss_names
 from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distillation import check_distillation
@@ -409,7 +409,7 @@ def _train(bert, data, intermediate, grid, given):
             columns=data.columns,
             teacher=teacher,
             folds=folds,
-            intermediate=tuple(make_task(part, bert, sequence_length, {}) for part in intermediate),
+            intermediate=tuple(make_task(part, bert, sequence_length, _reading_of(part, own)) for part in intermediate),
         )
         finetuning = _finetuning(plan, data.held_out)
         finetuning.run()
@@ -503,6 +503,16 @@ def make_task(data, bert, length, options, new_head=False):
     settings = _settings(data.task, bert, length, options)
     read = data.task.rows.read(data.train, data.dev, settings, name=data.task.name)
     return data.task(read, Start(bert.name, start, _loader(bert, start), new_head=new_head), settings)
+
+
+def _reading_of(data, options):
+    """Returns how the texts of intermediate data are read that are too long: as those of the task, if they can be."""
+    if not issubclass(data.task.Settings, LongTextSettings):
+        return {}
+    if options.get("long_texts") == WINDOWS and not issubclass(data.task.Settings, WindowSettings):
+        return {}
+    known = keywords(data.task.Settings)
+    return {name: options[name] for name in READING if name in options and name in known}
 
 
 def _settings(task, bert, length, options):

@@ -76,6 +76,8 @@ class Stage:
         batches: function that makes the batches of inputs and targets, with `batch_size`, `seed` and `grouped`.
             Defaults to `make_batches`.
         dev: `Batches` to evaluate on; `None` without dev data, and for all stages but the last one.
+        rewire: what makes of the model one whose training steps need less work, see `StepOptions`. Defaults to that of
+            the training.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Stage:
     score: Callable
     batches: Callable = make_batches
     dev: Any = None
+    rewire: Callable | None = None
 
 
 class Training(abc.ABC):

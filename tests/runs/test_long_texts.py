@@ -130,6 +130,18 @@ def test_vectors_of_windows_have_length_1_where_those_of_texts_have(reader, docu
     np.testing.assert_allclose(vectors, mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-5)
 
 
+def test_intermediate_texts_are_read_in_the_same_way_where_they_can_be(reader, documents, rows):
+    texts, labels = documents[:16], rows[1][:16]
+    words = [text.split()[:3] for text in texts]
+    tags = [["O", "B-X", "O"][: len(row)] for row in words]
+    options = {"sequence_length": LENGTH, "epochs": 1, "verbose": False}
+    bert = keras_bert.load("bert_tiny_books")
+    before = [(texts, labels), (words, tags)]
+    assert bert.fit(texts, labels, intermediate=before, long_texts="windows", **options).long_texts == "windows"
+    # A model of documents is where heads of texts start.
+    assert reader.fit(texts, labels, intermediate=before[:1], long_texts="tail", **options).long_texts == "tail"
+
+
 def test_options_of_windows_go_with_them(reader, documents, tmp_path):
     hand_set = copy.copy(reader)
     hand_set.long_texts = "tail"
