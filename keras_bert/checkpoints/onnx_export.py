@@ -34,7 +34,7 @@ def export_onnx(
     size and length; masks are 0 or 1; lists, such as `hidden_states`, are left out. The file has standard operators of
     opset 17, in the patterns that ONNX Runtime's transformer optimizer fuses. `config.json` has the labels, in
     `id2label`, what makes the logit of a regression model its score, in `sentence_transformers.activation_fn`, and
-    `sequence_length` and the other facts in `keras_bert`; `tokenizer.json` and `vocab.txt` open in
+    `sequence_length`, `long_texts` and the other facts in `keras_bert`; `tokenizer.json` and `vocab.txt` open in
     Hugging Face's libraries.
 
     ONNX Runtime computes probes with the file before the folder is replaced; other answers than the Keras model's

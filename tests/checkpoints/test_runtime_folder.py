@@ -48,6 +48,13 @@ def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp
     assert config["id2label"][str(logits[0].argmax())] == labels[int(np.argmax(expected))]
 
 
+def test_a_client_reads_long_texts_as_in_training(classifier, pieces, tmp_path):
+    preprocessor = keras_bert.TextPreprocessor(pieces, 12, long_texts="windows", overlap=3)
+    keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
+    facts = json.loads((tmp_path / "new" / "config.json").read_text())["keras_bert"]
+    assert (facts["long_texts"], facts["overlap"], facts["sequence_length"]) == ("windows", 3, 12)
+
+
 def test_positions_that_are_counted_and_a_unigram_vocabulary(golden, tmp_path):
     """The file counts the positions of XLM-RoBERTa from its padding; the folder has no vocab.txt."""
     bert = keras_bert.load(golden / "hf_world" / "xlm_roberta")
