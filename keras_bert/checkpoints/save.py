@@ -250,7 +250,9 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_RUNTIME_FILES])
     own = {"lowercase": preprocessor.lowercase, "sequence_length": preprocessor.sequence_length}
-    own |= {name: getattr(preprocessor, name, None) for name in READING}
+    reading: Any = {name: getattr(preprocessor, name, None) for name in READING}
+    if reading["long_texts"] is not None:  # The settings may be those of the model, which others can read.
+        settings = {**settings, **reading}
     metadata = Metadata.of_settings(**own, labels=labels, **settings).replace(vocabulary=Vocabulary(preprocessor))
     metadata = _checked_metadata(description, metadata)
     with replacing(directory) as temporary:
