@@ -271,13 +271,14 @@ class GridRuns:
     def finish(self):
         """Sorts the results and adds NaN for scores that only other runs have. Raises an error if all runs diverged."""
         self.results, self.progress = in_order(_with_all_scores(self.results)), None
-        if not self.best():
+        best = self.best()
+        if not best:
             diverged = [result["diverged"] for result in self.results if "diverged" in result]
             raise FloatingPointError(
                 f"{len(diverged)} of {len(self.results)} run(s) in {self.directory / 'runs'} diverged, which leaves no "
                 f"model to keep. Add a lower learning rate. The first one: {diverged[0]}"
             )
-        if self.best() and math.isnan(self.best()[0]["scores"][self.metric]):
+        if math.isnan(best[0]["scores"][self.metric]):
             _LOG.warning("the score %s is NaN: no run is better than another, and the first one is kept", self.metric)
 
     def best(self):

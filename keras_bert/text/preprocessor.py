@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.checks import check_choice, is_count
+from keras_bert.checks import check_choice, is_count, plain_number
 from keras_bert.text import packing
 from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, LONG_TEXTS, REFUSE, TAIL, WINDOWS
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
@@ -72,15 +72,15 @@ class TextPreprocessor(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.vocabulary = Vocabulary(vocabulary)
-        self.sequence_length = _as_int(sequence_length)
+        self.sequence_length = plain_number(sequence_length)
         if lowercase is None:
             lowercase = getattr(vocabulary, "lowercase", self.vocabulary.lowercase)
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.truncation = truncation
-        self.padding = _as_int(padding)
+        self.padding = plain_number(padding)
         self.long_texts = long_texts
-        self.overlap, self.max_windows = _as_int(overlap), _as_int(max_windows)
+        self.overlap, self.max_windows = plain_number(overlap), plain_number(max_windows)
         self._check()
         self._cut, self._windows = self._create_readings()
         self.tokenizer = build_tokenizer(
@@ -371,11 +371,6 @@ class TextPreprocessor(keras.layers.Layer):
             "overlap": self.overlap,
             "max_windows": self.max_windows,
         }
-
-
-def _as_int(value):
-    """Returns an integer, also one of NumPy, as that of Python, and any other value as it is."""
-    return int(value) if is_count(value, 0) else value
 
 
 def _unflatten(ids, text):
