@@ -43,13 +43,13 @@ def test_the_tail_is_read_everywhere(model, rows, tmp_path):
     assert {answer["tokens_read"] for answer in answers if answer["tokens"] > LENGTH} == {LENGTH}
     # A model that reads all tokens of the tail alone.
     tails = [" ".join(text.split()[-LENGTH + 2 :]) for text in texts]
-    np.testing.assert_array_equal(model.encode(texts[:20]), model.encode(tails[:20]))
+    np.testing.assert_array_equal(model.encode(texts[:20], batch_size=1), model.encode(tails[:20], batch_size=1))
 
     model.save(tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["keras_bert"]["long_texts"] == "tail"
     loaded = keras_bert.load(tmp_path / "model")
     assert loaded.long_texts == "tail"
-    assert loaded.predict(texts[:20]) == answers[:20]
+    assert loaded.predict(texts) == answers  # In the same batches: some kernels round by the place in a batch.
     loaded.export(tmp_path / "exported" / "1")
     signature = tf.saved_model.load(tmp_path / "exported" / "1").signatures["serving_default"]
     served = signature(tf.constant(texts))
@@ -130,6 +130,7 @@ def test_vectors_of_windows_have_length_1_where_those_of_texts_have(reader, docu
     np.testing.assert_allclose(vectors, mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_intermediate_texts_are_read_in_the_same_way_where_they_can_be(reader, documents, rows):
     texts, labels = documents[:16], rows[1][:16]
     words = [text.split()[:3] for text in texts]
@@ -199,6 +200,7 @@ def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
     assert served["windows"].numpy().tolist() == counts
 
 
+@pytest.mark.slow
 def test_other_tasks_start_from_a_model_that_reads_windows(reader, documents):
     options = {"sequence_length": 4, "epochs": 1, "verbose": False}  # Shorter than its overlap.
     questions = [{"text": text, "choices": ["a cat", "a mat"]} for text in documents[:8]]
