@@ -88,6 +88,18 @@ class Results(TypedDict):
     runs: list[dict[str, Any]]
 
 
+class LabelCheck(TypedDict, total=False):
+    """A label that `LoadedBert.check_labels` ranks; of a tagger with `word` and `text`."""
+
+    row: int
+    word: int
+    text: str
+    label: Any
+    predicted: Any
+    loss: float
+    same_text: list[int]
+
+
 class PredictOptions(TypedDict, total=False):
     """Options of `LoadedBert.predict` for some heads, and those of `ZeroShot`."""
 

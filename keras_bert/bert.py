@@ -13,6 +13,7 @@ from keras_bert.annotations import (
     EncoderOptions,
     ExportOptions,
     FitOptions,
+    LabelCheck,
     LongTexts,
     PredictOptions,
     Results,
@@ -519,6 +520,82 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 callbacks=callbacks,
                 strategy=strategy,
                 teacher=teacher,
+                intermediate=intermediate,
+                folds=folds,
+                groups=groups,
+                verbose=verbose,
+                options=options,
+            ),
+        )
+
+    def check_labels(
+        self,
+        texts: Any,
+        targets: Any = None,
+        *,
+        folds: int = 5,
+        groups: Any = None,
+        task: str | None = None,
+        output_dir: str | os.PathLike | None = None,
+        learning_rate: float | Sequence[float] | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        epochs: int | Sequence[int] | None = None,
+        seed: int | Sequence[int] = 1,
+        sequence_length: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        strategy: StrategyName | Strategy | None = None,
+        intermediate: Any = (),
+        verbose: bool = True,
+        **options: Any,
+    ) -> list[LabelCheck]:
+        """Ranks labels by how probably they are wrong: by the loss of predictions of models that have not seen them.
+
+        Each fold of the rows is predicted by a model that is fine-tuned on the other folds; no model is kept. This
+        model stays as it is. One that has the head of the task with the same labels is refused, since it may have been
+        trained on these rows. Needs TensorFlow.
+
+        Args:
+            texts, targets: as in `fit`, for tasks whose loss has a value for each row.
+            folds: int, the number of folds. Defaults to 5.
+            groups: rows of a group are in the same fold, see `fit`.
+            output_dir: folder of the runs. The same call resumes interrupted runs. Defaults to `None`: nothing is
+                kept.
+            task, learning_rate, batch_size, epochs, seed, sequence_length, callbacks, strategy, intermediate, verbose:
+                as in `fit`.
+            **options: those of `fit`.
+
+        Returns:
+            A list of dicts, the most doubtful labels first: `row`, the number of the text from 0; the `label`; what is
+            `predicted`; the `loss`, which is the cross-entropy of classes and tags, the mean one of several labels, the
+            squared error of numbers, and of questions 1 - F1; and `same_text`, the rows with the same text and another
+            label, which come before all others. There is a dict for each text, or of a tagger for each word, with
+            `word`, its number in the text, and its `text`.
+
+        Example:
+            doubtful = bert.check_labels(texts, labels)
+            print(texts[doubtful[0]["row"]], doubtful[0])
+        """
+        self._check_backend("check_labels")
+        from keras_bert.runs import fit  # Needs TensorFlow, unlike the models.
+
+        return fit.check_labels(
+            self,
+            fit.FitArguments(
+                texts=texts,
+                targets=targets,
+                validation=None,
+                validation_split=None,
+                task=task,
+                output_dir=output_dir,
+                learning_rate=learning_rate,
+                batch_size=batch_size,
+                epochs=epochs,
+                seed=seed,
+                sequence_length=sequence_length,
+                patience=None,
+                callbacks=callbacks,
+                strategy=strategy,
+                teacher=None,
                 intermediate=intermediate,
                 folds=folds,
                 groups=groups,

@@ -119,6 +119,7 @@ class FinetuningFlags(Hyperparameters, Training):
             report_to=self.report_to,
             teacher=teacher,
             folds=self.create_folds(task.splits["dev"][0].examples) if self.divides else None,
+            source=self.divided_source if self.divides else None,
         )
         return Finetuning(plan) if plan.folds is None else CrossValidation(plan)
 
@@ -126,6 +127,12 @@ class FinetuningFlags(Hyperparameters, Training):
     def divides(self):
         """Whether the rows to train on are divided into folds."""
         return bool(getattr(self, "folds", None))
+
+    @property
+    def divided_source(self):
+        """The `Source` of the rows that folds divide."""
+        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
+        return getattr(self, "open", source)(path)
 
     @property
     def changes(self):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_bert.reports import page, sections
+from keras_bert.reports.label_checks import LabelCheck, ranked
 
 HARDEST = 20
 SEPARATOR = "|"  # Between several labels in `errors.tsv`.
@@ -57,6 +58,7 @@ class Judged:
     marks: ClassVar[tuple] = ()  # What the marks of gold answers and of predictions are called, if texts have them.
     once: ClassVar[str | None] = None  # The name of a text that is shown once.
     wrong_first = True
+    repeats_agree = True  # Whether rows with the same texts should have the same label.
 
     @functools.cached_property
     def is_right(self):
@@ -157,6 +159,32 @@ class Judged:
         """The same predictions with one entry for each row of the data."""
         return self
 
+    @property
+    def label_losses(self):
+        """What ranks the labels of the rows, see `label_checks`."""
+        return self.loss
+
+    @property
+    def contents(self):
+        """What the model reads of each row, a tuple of texts; `None` if it is not known."""
+        return list(zip(*self.texts.values(), strict=True)) if self.texts else None
+
+    def label_checks(self):
+        """Returns the labels of all rows as `LabelCheck`s, the most doubtful first."""
+        contents = self.contents
+        checks = []
+        for row, (label, predicted, loss) in enumerate(zip(self.gold, self.predicted, self.label_losses, strict=True)):
+            check = LabelCheck(
+                row=row,
+                label=_plain(label),
+                predicted=_plain(predicted),
+                loss=float(loss),
+                place=int(self.places[row]),
+                text=" / ".join(map(str, contents[row])) if contents else "",
+            )
+            checks.append(check)
+        return ranked(checks, contents if self.repeats_agree else None)
+
     def table(self):
         """Returns the columns of all rows by name, in the order of the rows, with cells as in `errors.tsv`."""
         return {name: [_cell(value) for value in values] for name, values in self.columns().items()}
@@ -173,7 +201,7 @@ class Judged:
 class JudgedNumbers(Judged):
     """Predicted numbers, none of which is right; the loss is the absolute error."""
 
-    titles, wrong_first = ("target", "error"), False
+    titles, wrong_first, repeats_agree = ("target", "error"), False, False
     how = "The {shown} with the largest error: " + LOOK.format("wrong targets") + COUNTED
 
     @classmethod
@@ -185,11 +213,20 @@ class JudgedNumbers(Judged):
         errors = np.where(np.isnan(errors), np.inf, errors)
         return cls(gold=targets, predicted=predictions, loss=errors, right=np.zeros(len(targets)), **fields)
 
+    @property
+    def label_losses(self):
+        return np.square(np.asarray(self.loss, "float64"))
+
     def overview(self):
         return [sections.scatter_section(self.gold, self.predicted)]
 
     def lengths(self):
         return "" if self.length is None else sections.length_section(self.length, self.loss, percent=False)
+
+
+def _plain(value):
+    """Returns a value with a type of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _shown(value):

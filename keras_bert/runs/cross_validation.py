@@ -7,7 +7,8 @@ import statistics
 import numpy as np
 
 from keras_bert.files import read_json, replacing, write_json, write_text
-from keras_bert.runs import grid
+from keras_bert.reports import label_checks
+from keras_bert.runs import grid, rows_to_check
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.grid import GridRuns, read_logits, remove_snapshots
 from keras_bert.runs.report import tsv_line
@@ -66,13 +67,22 @@ class CrossValidation(Finetuning):
             common["groups"] = grid.json_text(self.plan.folds.groups)
         return common
 
+    def label_checks(self):
+        """Returns the labels of the rows as `LabelCheck`s, the most doubtful first, by out-of-fold predictions."""
+        self.check_unseen()
+        return self.task.report.label_checks(self.grid_runs.logits("dev"))
+
+    def check_unseen(self):
+        """Raises if the model that runs start from may have been trained on the rows: it has the head of the task."""
+        if self.task.training.keeps_head(self.task.bert):
+            raise ValueError(
+                f"{self.task.model} has the head of the task {self.task.name} with the same labels, so that it may have "
+                "been trained on these rows: its predictions say nothing about their labels. Expected the pre-trained "
+                "model that it was made from"
+            )
+
     def train_runs(self):
-        for fold in range(1, self.plan.folds.count + 1):
-            self.grid_runs.fold_task(fold, self.choices()["seed"][0])  # Raises for rows that cannot be learned from.
-        super().train_runs()
-        if self.strategy:
-            sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
-        self.grid_runs.rescore()
+        self.train_folds()
         setting = self.grid_runs.chosen()
         folder = self.grid_runs.final / grid.folder_name(setting)
         result = self.grid_runs.final / _RESULT
@@ -80,6 +90,15 @@ class CrossValidation(Finetuning):
             self._train_final(setting, folder)
             if self.grid_runs.write:
                 write_json(result, setting)
+
+    def train_folds(self):
+        """Trains and predicts each fold."""
+        for fold in range(1, self.plan.folds.count + 1):
+            self.grid_runs.fold_task(fold, self.choices()["seed"][0])  # Raises for rows that cannot be learned from.
+        super().train_runs()
+        if self.strategy:
+            sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
+        self.grid_runs.rescore()
 
     def _train_final(self, setting, folder):
         *earlier, last = self.stages(setting)
@@ -90,6 +109,17 @@ class CrossValidation(Finetuning):
                 np.savez(temporary, **logits)
             self.save(trainer.model, self.grid_runs.logits("dev"), setting)
             remove_snapshots(folder)
+
+
+class FoldsAlone(CrossValidation):
+    """Predicts each row by a model that was not trained on it, and trains no model to keep."""
+
+    def __init__(self, plan):
+        super().__init__(plan)
+        self.check_unseen()
+
+    def train_runs(self):
+        self.train_folds()
 
 
 class _FoldRun(Run):
@@ -113,7 +143,21 @@ class _FoldResults(Results):
         columns = {"row": range(1, len(folds) + 1), "fold": folds, **predicted}
         rows = [list(columns), *zip(*columns.values(), strict=True)]
         write_text(self.output / OUT_OF_FOLD, "".join(map(tsv_line, rows)))
-        return findings
+        return self._with_label_checks(findings)
+
+    def _with_label_checks(self, findings):
+        """Returns the findings with the section of the rows to check, whose file is written."""
+        finetuning, source = self.finetuning, self.finetuning.plan.source
+        try:
+            checks = finetuning.label_checks()
+        except ValueError as error:
+            return dataclasses.replace(findings, facts={**findings.facts, "rows to check": f"none: {error}"})
+        examples = self.task.splits["dev"][0].examples
+        file = None if source is None else rows_to_check.write(self.output, source, examples, checks)
+        unit = getattr(getattr(examples, "origin", None), "unit", "row")
+        section = label_checks.section(checks, unit, file)
+        facts = findings.facts if file is None else {**findings.facts, "rows to check": f"{file}, the worst first"}
+        return dataclasses.replace(findings, sections=[*findings.sections, section], facts=facts)
 
     def best_facts(self, scores):
         kept = f"{grid.setting_text(self.grid_runs.chosen())}; the model is trained on all rows"

@@ -255,6 +255,7 @@ class Plan:
         intermediate: other tasks, on whose rows the models are trained before.
         folds: `Folds` of a `CrossValidation`. Defaults to `None`.
         columns: `columns` of the metadata for data in Python, whose names the task does not see.
+        source: the `Source` of the rows that folds divide. Defaults to `None`: no file of rows to check is written.
     """
 
     task: Any
@@ -274,6 +275,7 @@ class Plan:
     intermediate: tuple = ()
     folds: Folds | None = None
     columns: dict = dataclasses.field(default_factory=dict)
+    source: Any = None
 
     def __post_init__(self):
         if self.hyperparameters.pack:

@@ -37,7 +37,7 @@ from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
-from keras_bert.runs.cross_validation import CrossValidation
+from keras_bert.runs.cross_validation import CrossValidation, FoldsAlone
 from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -68,6 +68,8 @@ _HINTS |= {
     "remat": "It is one of keras_bert.load(name, remat=True)",
     "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
 }
+_OUT_OF_FOLD = "`check_labels` makes its own predictions, each by a model that was not trained on the row"
+_HINTS |= dict.fromkeys(("predictions", "pred_probs", "probabilities", "logits", "model"), _OUT_OF_FOLD)
 _DISTILLATION = ("temperature", "alpha")  # Options of `Teacher`.
 _DATA = {**dict.fromkeys(("train", "train_file"), "texts"), **dict.fromkeys(("dev", "dev_file"), "validation")}
 _FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in ("best", "patience"))
@@ -337,6 +339,27 @@ class FitArguments:
 
 def fit(bert, given):
     """Returns the trained model, see `LoadedBert.fit`; `given` are the `FitArguments`."""
+    with _prepared(bert, given) as finetuning:
+        finetuning.run()
+        if given.output_dir and finetuning.grid_runs.write:
+            _LOG.info("%s", finetuning.finish())
+        name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
+        trained = _trained(type(bert), finetuning, str(finetuning.output / "model") if given.output_dir else name)
+        evaluated_on = "training data" if isinstance(finetuning, FinetuningOnAll) else "validation"
+        trained.results["evaluated_on"] = evaluated_on if given.folds is None else finetuning.evaluated_on
+        return trained
+
+
+def check_labels(bert, given):
+    """Returns the labels as dicts, the most doubtful first, see `LoadedBert.check_labels`."""
+    with _prepared(bert, given, FoldsAlone) as finetuning:
+        finetuning.run()
+        return [check.to_dict() for check in finetuning.label_checks()]
+
+
+@contextlib.contextmanager
+def _prepared(bert, given, cross_validation=CrossValidation):
+    """Yields the `Finetuning` of `LoadedBert.fit`, with folds one of the class `cross_validation`."""
     grid = choices(learning_rate=given.learning_rate, batch_size=given.batch_size, epochs=given.epochs, seed=given.seed)
     texts, groups = without_groups(given.texts, given.groups, given.targets)
     first_seed = (grid["seed"] or [1])[0]
@@ -346,11 +369,14 @@ def fit(bert, given):
             data, facts={**data.facts, "groups": f"the column {given.groups!r}, which is no text"}
         )
     intermediate = read_intermediate(given.intermediate)
-    return _train(bert, data, intermediate, grid, dataclasses.replace(given, groups=groups))
+    given = dataclasses.replace(given, groups=groups)
+    with _planned(bert, data, intermediate, grid, given) as plan:
+        yield _finetuning(plan, data.held_out, cross_validation)
 
 
-def _train(bert, data, intermediate, grid, given):
-    """Returns the model trained on a `FitData`, before on a list of others, with the best setting of a grid."""
+@contextlib.contextmanager
+def _planned(bert, data, intermediate, grid, given):
+    """Yields the `Plan` of training on a `FitData`, before on a list of others, with the settings of a grid."""
     output_dir, patience, strategy = given.output_dir, given.patience, given.strategy
     sequence_length, options = given.sequence_length, given.options
     callbacks = keras.tree.flatten(given.callbacks or [])
@@ -395,7 +421,7 @@ def _train(bert, data, intermediate, grid, given):
         teacher = None
         if given.teacher is not None:
             teacher = _teacher(made, given.teacher, output / "teacher", distillation)
-        plan = Plan(
+        yield Plan(
             made,
             made.training.choices(**grid),
             hyperparameters,
@@ -410,16 +436,8 @@ def _train(bert, data, intermediate, grid, given):
             teacher=teacher,
             folds=folds,
             intermediate=tuple(make_task(part, bert, sequence_length, _reading_of(part, own)) for part in intermediate),
+            source=data.train,
         )
-        finetuning = _finetuning(plan, data.held_out)
-        finetuning.run()
-        if output_dir and finetuning.grid_runs.write:
-            _LOG.info("%s", finetuning.finish())
-        name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
-        trained = _trained(type(bert), finetuning, str(output / "model") if output_dir else name)
-        evaluated_on = "validation" if data.held_out else "training data"
-        trained.results["evaluated_on"] = evaluated_on if folds is None else finetuning.evaluated_on
-        return trained
 
 
 def _folds(data, given):
@@ -433,10 +451,10 @@ def _folds(data, given):
     return Folds(given.folds, given.groups)
 
 
-def _finetuning(plan, held_out):
-    """Returns the `Finetuning` of a plan."""
+def _finetuning(plan, held_out, cross_validation):
+    """Returns the `Finetuning` of a plan, with folds one of the class `cross_validation`."""
     if plan.folds is not None:
-        return CrossValidation(plan)
+        return cross_validation(plan)
     return Finetuning(plan) if held_out else FinetuningOnAll(plan)
 
 

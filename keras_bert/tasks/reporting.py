@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
+from keras_bert.reports.label_checks import LabelCheck, ranked
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.logits import mean_logits
 
@@ -262,6 +263,45 @@ class Report(abc.ABC):
             return JudgedNumbers.of_numbers(targets, logits, **fields)
         names = self.task.labels or range(logits.shape[1])
         return Judged.of_classes(names, targets, logits, **fields)
+
+
+    def label_checks(self, kept):
+        """Returns the labels of dev as `LabelCheck`s, the most doubtful first, given the kept arrays.
+
+        Those of `judge`, or else by the loss of the training, if it has a value for each row.
+        """
+        judged = self.judge(kept)
+        if judged is not None:
+            return judged.label_checks()
+        split = self.task.splits["dev"][0]
+        texts = list(zip(*getattr(split.examples, "texts", {}).values(), strict=True))
+        checks = []
+        for row, loss in enumerate(self._losses(split, kept)):
+            text = " / ".join(map(str, texts[row])) if texts else ""
+            label = _plain_target(split.targets, row)
+            checks.append(LabelCheck(row=row, label=label, predicted=None, loss=loss, place=row + 1, text=text))
+        return ranked(checks)
+
+    def _losses(self, split, kept):
+        """Returns the training loss of each row of a `Split`, a list of floats."""
+        outputs = {name: np.asarray(values) for name, values in self.outputs(split, kept).items()}
+        losses = self.task.training.loss
+        losses = losses if isinstance(losses, list) else [losses]
+        total = np.zeros(len(split.examples))
+        for loss in losses:
+            values = None if loss.together else np.asarray(loss.values(split.targets, outputs), "float64")
+            if values is None or values.shape[:1] != total.shape:
+                raise ValueError(
+                    f"labels of the task {self.task.name} cannot be ranked: its loss {loss.name} has no value for each "
+                    "row. Expected `judge` of its report"
+                )
+            total += values.reshape(len(total), -1).mean(1)
+        return total.tolist()
+
+
+def _plain_target(targets, row):
+    """Returns the target of a row with types of Python; `None` if targets are not one array."""
+    return np.asarray(targets)[row].tolist() if hasattr(targets, "shape") else None
 
 
 def start_text(model, bert):

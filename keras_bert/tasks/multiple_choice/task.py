@@ -333,6 +333,10 @@ class JudgedChoices(Judged):
         options = page.render("tasks/multiple_choice/options.html", choices=choices, right=self.gold[row])
         return [("question", self.examples.text[row]), ("", options)]
 
+    @property
+    def contents(self):
+        return [(text, *choices) for text, choices in zip(self.examples.text, self.examples.choices, strict=True)]
+
     def columns(self):
         place = {name: number for number, name in enumerate(self.names)}
         sides = {"right choice": self.gold, "predicted choice": self.predicted}

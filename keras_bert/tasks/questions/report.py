@@ -57,6 +57,13 @@ class JudgedAnswers(Judged):
         return self.of_rows(sorted(self.rows, key=operator.itemgetter("number")), self.version_2)
 
     @property
+    def contents(self):
+        return [(row["question"], row["context"]) for row in self.rows]
+
+    def label_checks(self):
+        return Judged.label_checks(self.by_row)
+
+    @property
     def how(self):
         return (
             "Wrong answers, those with an F1 below 100%: {wrong}. The {shown} with the lowest, at most one for each "

@@ -65,6 +65,16 @@ class Columns(Sentences):
             lines.append(line)
         write_text(path, "\n".join(lines) + "\n")
 
+    def write_comments(self, path, comments):
+        """Writes the file with lines of comments, lists by sentence, before its sentences."""
+        before = {self.numbers[row][0]: lines for row, lines in comments.items()}
+        lines = []
+        for number, line in enumerate(self.rows, 1):
+            lines += before.get(number, [])
+            if line is not None:
+                lines.append(line)
+        write_text(path, "\n".join(lines) + "\n")
+
     def _cell(self, tag):
         if self.separator not in (",", ";") or not any(sign in tag for sign in (self.separator, '"')):
             return tag

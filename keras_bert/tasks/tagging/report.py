@@ -9,6 +9,7 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.excerpts import excerpts
 from keras_bert.reports.judged import LOOK, Judged
+from keras_bert.reports.label_checks import LabelCheck, ranked
 from keras_bert.reports.sections import confusions, length_rows, share, share_bar
 from keras_bert.tasks.tagging.metrics import (
     BOTH_WRONG,
@@ -50,6 +51,26 @@ class _JudgedMatches(Judged):
 
     def hardest(self):
         return self.sentences.hardest()
+
+    def label_checks(self):
+        """Returns the tags of all words that have one as `LabelCheck`s, the most doubtful first."""
+        checks = []
+        for row, sentence in enumerate(self.sentences.rows):
+            for word, (tag, predicted, loss) in enumerate(sentence["tags"]):
+                if math.isnan(loss):
+                    continue  # The tokenizer leaves nothing of the word.
+                check = LabelCheck(
+                    row=row,
+                    label=tag,
+                    predicted=predicted,
+                    loss=loss,
+                    place=sentence["lines"][word],
+                    text=sentence["text"],
+                    word=word,
+                    span=sentence["words"][word],
+                )
+                checks.append(check)
+        return ranked(checks, [check.text for check in checks])
 
     def columns(self):
         cells = list(map(_error, self.matches))
@@ -163,7 +184,8 @@ def judge_entities(rows, scores):
     `rows` is a list of dicts, one for each sentence of dev: `line`, the number of its first line in the file; `text`;
     `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of `(type, first word,
     end word)`, type "" if the only type has no name; `confidences`, the probabilities of the predictions; `loss`, the
-    mean loss of the words; `tokens`, the number of tokens. `scores` is a list of `(type, precision, recall, f1,
+    mean loss of the words; `tokens`, the number of tokens; for `label_checks` also `tags`, a list of `(gold tag,
+    predicted tag, loss)` of the words, and `lines`, their lines in the file. `scores` is a list of `(type, precision, recall, f1,
     support, predicted)`, scores from 0 to 1, "all" last.
     """
     marked = list(map(matches, rows))

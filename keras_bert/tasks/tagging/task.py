@@ -135,7 +135,8 @@ class TaggingReport(Report):
     def _rows(self, logits):
         """Returns the dev sentences with their entities or tags, see `judge_entities` and `judge_tags`."""
         windows, rows = self.task.windows["dev"], []
-        golds, predictions = windows.gold_tags, windows.tags(logits)
+        golds, said = windows.gold_tags, windows.tags(logits)
+        predictions = said
         if not self.task.plain:
             golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
         ends = np.cumsum(windows.counts)[:-1]
@@ -154,6 +155,8 @@ class TaggingReport(Report):
                     "confidences": list(map(float, sure)),
                     "loss": float(known.mean()) if len(known) else 0.0,
                     "tokens": int(windows.tokens[row]),
+                    "tags": list(zip(windows.gold_tags[row], said[row], losses[row].tolist(), strict=True)),
+                    "lines": [windows.sentences.line(row, word) for word in range(len(said[row]))],
                 }
             )
         return rows

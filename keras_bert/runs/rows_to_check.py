@@ -1,0 +1,104 @@
+"""The file of the rows to train on, with what speaks against their labels: to be corrected and trained on again."""
+
+import csv
+import io
+import pathlib
+
+from keras_bert.data.sources import Source
+from keras_bert.files import json_text, write_text
+
+NAME = "rows_to_check"
+_ADDED = ("rank", "predicted", "loss")
+
+
+def write(output, source, examples, checks):
+    """Writes the file to a folder; returns its name, or `None` if its rows are not those of `examples`.
+
+    It has all rows of the source that can be read, in the columns of the source: first those of the checks, in their
+    order, with their rank, the prediction and the loss in more columns. Files of sentences keep their order, with a
+    comment above each sentence that has a doubtful tag.
+
+    Args:
+        output: path of the folder.
+        source: the `Source` of the rows to train on.
+        examples: the `Rows` that were made of them, all or the first ones.
+        checks: list of `LabelCheck`s, the most doubtful first.
+    """
+    if hasattr(examples, "write_comments"):
+        name = f"{NAME}{pathlib.Path(source.name).suffix or '.txt'}"
+        examples.write_comments(pathlib.Path(output) / name, _comments(checks))
+        return name
+    if not isinstance(source, Source):
+        return None
+    rows = [row for _, row in source.stream()]
+    numbers = examples.file_rows
+    if numbers is None:
+        if len(rows) < len(examples):
+            return None  # Such as articles with several questions.
+        numbers = range(len(examples))
+    ordered = _ordered(rows, numbers, checks, source.typed)
+    name = f"{NAME}{'.jsonl' if source.typed else '.csv'}"
+    write_text(pathlib.Path(output) / name, _json_lines(ordered) if source.typed else _table(ordered))
+    return name
+
+
+def _ordered(rows, numbers, checks, typed):
+    """Returns the rows as dicts, those of the checks first, with the added columns."""
+    by_row = {}
+    for rank, check in enumerate(checks, 1):
+        by_row.setdefault(check.row, []).append((rank, check))
+    names = {name: _free(name, rows) for name in _ADDED}
+    found = []
+    for row, ranked in by_row.items():
+        found.append({**rows[numbers[row]], **_added(names, ranked, typed)})
+    checked = {numbers[row] for row in by_row}
+    nothing = dict.fromkeys(names.values(), None if typed else "")
+    for number, row in enumerate(rows):
+        if number not in checked and not isinstance(row, ValueError):
+            found.append({**row, **nothing})
+    return found
+
+
+def _added(names, ranked, typed):
+    """Returns the values of the added columns; of a row with several words, those of its doubtful words."""
+    rank, first = ranked[0]
+    if first.word is None:
+        values = {"rank": rank, "predicted": first.predicted, "loss": float(f"{first.loss:.6g}")}
+        if not typed and isinstance(first.predicted, list):
+            values["predicted"] = "|".join(map(str, first.predicted))
+    else:
+        doubtful = [check.to_dict() for _, check in ranked if check.label != check.predicted]
+        values = {"rank": rank, "predicted": doubtful, "loss": float(f"{first.loss:.6g}")}
+    return {names[name]: value for name, value in values.items()}
+
+
+def _free(name, rows):
+    """Returns a name of a column that no row has."""
+    while any(isinstance(row, dict) and name in row for row in rows):
+        name = f"{name}_"
+    return name
+
+
+def _json_lines(rows):
+    return "".join(f"{json_text(row, measured=True)}\n" for row in rows)
+
+
+def _table(rows):
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _comments(checks):
+    """Returns the lines of comments by sentence."""
+    comments = {}
+    for rank, check in enumerate(checks, 1):
+        if check.label == check.predicted and not check.same_text:
+            continue
+        start, end = check.span
+        word = check.text[start:end]
+        predicted = f"{check.label}, predicted {check.predicted}, loss {check.loss:.3g}"
+        comments.setdefault(check.row, []).append(f"# rank {rank:,}: {word} {predicted}")
+    return comments
