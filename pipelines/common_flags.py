@@ -131,8 +131,7 @@ class FinetuningFlags(Hyperparameters, Training):
     @property
     def divided_source(self):
         """The `Source` of the rows that folds divide."""
-        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
-        return getattr(self, "open", source)(path)
+        return getattr(self, "open", source)(self.train_file)
 
     @property
     def changes(self):

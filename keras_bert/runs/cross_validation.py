@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import statistics
 
 import numpy as np
@@ -15,6 +16,7 @@ from keras_bert.runs.report import tsv_line
 from keras_bert.runs.results import Results
 from keras_bert.training.distribution import sum_over_replicas
 
+_LOG = logging.getLogger("keras_bert")
 _RESULT = "result.json"
 _ABSENT = -1e9  # Logit of choices that only rows of other folds have.
 OUT_OF_FOLD = "out_of_fold.tsv"
@@ -69,16 +71,38 @@ class CrossValidation(Finetuning):
 
     def label_checks(self):
         """Returns the labels of the rows as `LabelCheck`s, the most doubtful first, by out-of-fold predictions."""
-        self.check_unseen()
+        self.check_learnable()
         return self.task.report.label_checks(self.grid_runs.logits("dev"))
 
-    def check_unseen(self):
-        """Raises if the model that runs start from may have been trained on the rows: it has the head of the task."""
+    def check_learnable(self):
+        """Raises if predictions say nothing about the labels: if no fold can learn them, or the first model knows them.
+
+        A class of a single fold is warned of: its rows are predicted by models that do not know it.
+        """
         if self.task.training.keeps_head(self.task.bert):
             raise ValueError(
-                f"{self.task.model} has the head of the task {self.task.name} with the same labels, so that it may have "
-                "been trained on these rows: its predictions say nothing about their labels. Expected the pre-trained "
-                "model that it was made from"
+                f"{self.task.model} has the head of the task {self.task.name} with the same labels and may have been "
+                "trained on these rows: its predictions say nothing about their labels. Expected the pre-trained model "
+                "that it was made from"
+            )
+        classes = self.task.splits["dev"][0].examples.strata()
+        if classes is None or not isinstance(classes[0], int | str):
+            return
+        folds = self.grid_runs.assigned(self.plan.choices["seed"][0]).tolist()
+        known = {}
+        for label, fold in zip(classes, folds, strict=True):
+            known.setdefault(label, set()).add(fold)
+        alone = sum(len(known[label]) == 1 for label in classes)
+        if alone == len(classes):
+            raise ValueError(
+                "labels cannot be checked if rows of a class are in one fold alone. Expected at least two different "
+                f"texts of a class. Received: {len(classes):,} rows of {len(known):,} classes"
+            )
+        if alone:
+            _LOG.warning(
+                "%d row(s) have a class that no other fold has: models that do not know it predict them, with a high "
+                "loss whatever their label is",
+                alone,
             )
 
     def train_runs(self):
@@ -116,7 +140,7 @@ class FoldsAlone(CrossValidation):
 
     def __init__(self, plan):
         super().__init__(plan)
-        self.check_unseen()
+        self.check_learnable()
 
     def train_runs(self):
         self.train_folds()

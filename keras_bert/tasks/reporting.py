@@ -264,7 +264,6 @@ class Report(abc.ABC):
         names = self.task.labels or range(logits.shape[1])
         return Judged.of_classes(names, targets, logits, **fields)
 
-
     def label_checks(self, kept):
         """Returns the labels of dev as `LabelCheck`s, the most doubtful first, given the kept arrays.
 

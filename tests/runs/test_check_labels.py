@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 pytest.importorskip("tensorflow")
 import keras_bert
 from keras_bert.runs import cross_validation
+from tests.pipelines import programs
 from tests.runs.test_folds import DATA, OPTIONS, TEXTS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -97,10 +98,10 @@ def test_other_tasks_rank_their_labels(name, checkpoint, finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "texts, targets, options, message",
+    ("texts", "targets", "options", "message"),
     [
         (TEXTS, ["x"] * 12, {}, "class"),
-        (TEXTS[:2], ["x", "y"], {"folds": 2}, "fold 1 of 2"),
+        (TEXTS[:2], ["x", "y"], {"folds": 2}, "one fold alone"),
         (TEXTS, ["x", None] * 6, {}, r"targets\[1\] is missing"),
         (TEXTS[:5], ["x", "y", "x", "y", "x"], {"folds": 9}, "`folds` must be from 2 to"),
         (TEXTS, ["x", "y"] * 6, {"pred_probs": []}, "makes its own predictions"),
@@ -119,3 +120,100 @@ def test_a_model_that_may_have_seen_the_rows_is_refused(config, pieces, tmp_path
     bert = keras_bert.load(tmp_path / "model")
     with pytest.raises(ValueError, match="may have been trained on these rows"):
         bert.check_labels(*DATA["classification"], folds=3, **OPTIONS)
+
+
+def untrained(trainer, *batches, evaluation=None, **options):
+    """Replaces `Trainer.fit`."""
+    trainer.directory.mkdir(parents=True, exist_ok=True)
+    (trainer.directory / "metrics.jsonl").touch()
+    return {} if evaluation is None else trainer.evaluate(evaluation)
+
+
+def finetuned(module, start, train, output, *more):
+    """Runs a command with folds, without training."""
+    flags = {"train_file": train, "model": start, "output_dir": output, "folds": 3, "epochs": 1, "sequence_length": 16}
+    programs.finetune(module, *programs.flags_of(flags), *more, fit=untrained)
+    return programs.read_json(output / "results.json")
+
+
+def test_the_file_of_a_table_is_corrected_and_trained_on_again(checkpoint, tmp_path):
+    texts, labels = DATA["classification"]
+    lines = [f'{text},{label},"a, {row}"' for row, (text, label) in enumerate(zip(texts, labels, strict=True))]
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join(["text,label,loss", *lines]) + "\n")
+    finetuned("pipelines.run_glue", checkpoint, path, tmp_path / "first", "--task=classification")
+    with open(tmp_path / "first" / "rows_to_check.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, 13)]
+    losses = [float(row["loss_"]) for row in rows]  # The table has a column of that name.
+    assert losses == sorted(losses, reverse=True)
+    assert sorted(int(row["loss"].split()[1]) for row in rows) == list(range(12))
+    for row in rows:
+        assert labels[int(row["loss"].split()[1])] == row["label"]
+    report = (tmp_path / "first" / "report.html").read_text()
+    section = report[report.index('id="rows-to-check"') :]
+    assert section.index(f"row {int(rows[0]['loss'].split()[1]) + 1}<") < section.index(
+        f"row {int(rows[1]['loss'].split()[1]) + 1}<"
+    )
+    # The first label is corrected.
+    rows[0]["label"] = "y" if rows[0]["label"] == "x" else "x"
+    with open(tmp_path / "corrected.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    again = tmp_path / "corrected.csv"
+    results = finetuned("pipelines.run_glue", checkpoint, again, tmp_path / "second", "--task=classification")
+    assert results["data"]["train"] == 12
+
+
+@pytest.mark.slow
+def test_the_file_of_sentences_has_comments_and_is_trained_on_again(checkpoint, tmp_path):
+    words, tags = DATA["tagging"]
+    blocks = ["\n".join(map(" ".join, zip(*sentence, strict=True))) for sentence in zip(words, tags, strict=True)]
+    (tmp_path / "train.txt").write_text("-DOCSTART- O\n\n" + "\n\n-DOCSTART- O\n\n".join(blocks) + "\n")
+    finetuned("pipelines.run_tagging", checkpoint, tmp_path / "train.txt", tmp_path / "first")
+    written = (tmp_path / "first" / "rows_to_check.txt").read_text()
+    comments = [line for line in written.splitlines() if line.startswith("# rank ")]
+    assert comments
+    assert (
+        "".join(line + "\n" for line in written.splitlines() if line not in comments)
+        == (tmp_path / "train.txt").read_text()
+    )
+    # Corrected as an editor would: "a O" becomes "a B-K" somewhere.
+    (tmp_path / "corrected.txt").write_text(written.replace("\nb O\n", "\nb B-K\n", 1))
+    results = finetuned("pipelines.run_tagging", checkpoint, tmp_path / "corrected.txt", tmp_path / "second")
+    assert results["data"]["train"] == 12
+    entities = sum(tag == "B-K" for row in tags for tag in row)
+    assert results["data"]["entities"] == {"K": entities + 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["multi_label", "tagging", "multiple_choice", "questions"])
+def test_the_file_of_rows_of_json_is_trained_on_again(name, checkpoint, tmp_path):
+    texts, targets = DATA[name]
+    rows = []
+    for text, target in zip(texts, targets, strict=True):
+        if name == "questions":
+            start = text["context"].index(target)
+            rows.append({**text, "id": f"q{len(rows)}", "answers": {"text": [target], "answer_start": [start]}})
+        elif name == "multiple_choice":
+            rows.append({"question": text["text"], "choices": text["choices"], "answer": target})
+        elif name == "tagging":
+            rows.append({"tokens": text, "tags": target})
+        else:
+            rows.append({"text": text, "label": target})
+    (tmp_path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    module = {"multi_label": "run_glue", "tagging": "run_tagging", "questions": "run_squad"}.get(name, f"run_{name}")
+    more = ["--task=multi_label"] if name == "multi_label" else []
+    if name == "questions":  # The model with its head is refused.
+        bert = keras_bert.load(checkpoint)
+        keras_bert.save(bert.encoder, tmp_path / "encoder", bert.vocabulary)
+        checkpoint = tmp_path / "encoder"
+    finetuned(f"pipelines.{module}", checkpoint, tmp_path / "train.jsonl", tmp_path / "first", *more)
+    path = tmp_path / "first" / "rows_to_check.jsonl"
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(found) == 12
+    assert [row["rank"] for row in found] == sorted(row["rank"] for row in found)
+    for row in found:
+        assert {key: row[key] for key in rows[0]} in rows
+    finetuned(f"pipelines.{module}", checkpoint, path, tmp_path / "second", *more)

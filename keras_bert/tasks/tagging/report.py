@@ -185,8 +185,8 @@ def judge_entities(rows, scores):
     `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of `(type, first word,
     end word)`, type "" if the only type has no name; `confidences`, the probabilities of the predictions; `loss`, the
     mean loss of the words; `tokens`, the number of tokens; for `label_checks` also `tags`, a list of `(gold tag,
-    predicted tag, loss)` of the words, and `lines`, their lines in the file. `scores` is a list of `(type, precision, recall, f1,
-    support, predicted)`, scores from 0 to 1, "all" last.
+    predicted tag, loss)` of the words, and `lines`, their lines in the file. `scores` is a list of `(type, precision,
+    recall, f1, support, predicted)`, scores from 0 to 1, "all" last.
     """
     marked = list(map(matches, rows))
     return JudgedEntities(**_judged(rows, marked, marked, "entities"), scores=scores)
