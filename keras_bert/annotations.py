@@ -20,6 +20,7 @@ StrategyName = Literal["auto", "one", "mirrored", "multi_worker", "tpu"]
 Format = Literal["huggingface", "google", "keras", "peft"]
 WeightsDtype = Literal["float32", "float16", "bfloat16"]
 LongTexts = Literal["head", "tail", "head_tail", "windows", "refuse"]
+ExplanationMethod = Literal["leave_one_out", "integrated_gradients"]
 Positions = Literal["learned", "sinusoid", "none"]
 
 
@@ -74,6 +75,30 @@ class Answer(TypedDict):
     embedding: Any  # A vector of NumPy.
     # All answers have both: how many tokens the text has (of replaced token detection the tokens), how many were read.
     tokens: Any
+    tokens_read: int
+
+
+class WordScore(TypedDict):
+    text: str
+    start: int
+    end: int
+    score: float
+    input: str  # "text", "pair" or "choice".
+
+
+class Explanation(TypedDict):
+    """The scores of the words of a text, see `LoadedBert.explain`."""
+
+    words: list[WordScore]
+    target: Any  # The name or the number of the class or of the choice; `None` for a number.
+    word: int | None  # Of tags: the place among `words` of the word that has the tag.
+    value: float
+    baseline: float
+    difference: float
+    delta: float
+    method: str
+    replacement: str
+    tokens: int
     tokens_read: int
 
 
@@ -229,6 +254,7 @@ class ExportOptions(HeadOptions, total=False):
     precision: Literal["int8"] | None
     calibration: Sequence[Any] | None
     overwrite: bool
+    explain: bool
     add_signatures: Any
 
 

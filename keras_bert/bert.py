@@ -11,6 +11,8 @@ from keras_bert import similarity
 from keras_bert.annotations import (
     Answer,
     EncoderOptions,
+    Explanation,
+    ExplanationMethod,
     ExportOptions,
     FitOptions,
     LabelCheck,
@@ -59,7 +61,6 @@ _ELSEWHERE = {
     "from_pretrained": "keras_bert.load(path_or_name) opens a checkpoint",
     "save_pretrained": "`save(directory)` writes a folder for `from_pretrained`",
     "predict_proba": _PREDICT,
-    "explain": f"{_PREDICT}, and `attention(text)` what each token attends to",
     "score": "`evaluate(texts, targets)` returns the scores, a dict",
     "transform": "`encode(texts)` returns vectors",
     "tokenizer": "`preprocessor(sequence_length).tokenizer` splits texts, `vocabulary` has the pieces",
@@ -311,6 +312,104 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         else:
             answers = self._answers().predict(texts, n_best=n_best, **lengths, **options)
         return _as_frame(answers, texts) if as_frame else answers
+
+    @overload
+    def explain(  # type: ignore[overload-overlap]  # A string is a list of strings, too.
+        self,
+        texts: Text,
+        target: Any = None,
+        *,
+        method: ExplanationMethod = "leave_one_out",
+        replacement: str = "[MASK]",
+        n_steps: int = 50,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
+    ) -> Explanation: ...
+
+    @overload
+    def explain(
+        self,
+        texts: Texts,
+        target: Any = None,
+        *,
+        method: ExplanationMethod = "leave_one_out",
+        replacement: str = "[MASK]",
+        n_steps: int = 50,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
+    ) -> list[Explanation]: ...
+
+    def explain(
+        self,
+        texts: Any,
+        target: Any = None,
+        *,
+        method: ExplanationMethod = "leave_one_out",
+        replacement: str = "[MASK]",
+        n_steps: int = 50,
+        batch_size: int = 32,
+        sequence_length: int | None = None,
+        long_texts: LongTexts | None = None,
+        overlap: int | None = None,
+        max_windows: int | None = None,
+    ) -> Any:
+        """Tells which words of a text raise or lower the logit of an answer. Needs TensorFlow.
+
+        For classes, several labels, numbers, tags and choices, of texts and of pairs, and for heads of your own with
+        such logits. The pieces of a word are replaced together, in the ids that the model reads; [CLS] and [SEP] stay.
+        The words are those that BERT finds, at white space and punctuation. Of a text that is too long, they are those
+        that were read.
+
+        Args:
+            texts: as in `predict`.
+            target: the name or the number of the class whose logit is explained, or of the choice; for tags a word of
+                the text, its number, or a tuple of it and a tag; or a list with one for each text. Defaults to `None`:
+                the predicted class or choice, that with the highest logit; for tags, the predicted tag of the first
+                word that is not outside of entities ("O"), or else of the first word.
+            method: "leave_one_out": the score of a word is what the logit loses when the word alone is replaced, one
+                forward pass for each word; or "integrated_gradients" (Sundararajan et al., 2017), along the path from
+                `baseline` in the vectors of the token table, before segments and positions are added. Defaults to
+                "leave_one_out".
+            replacement: str, the token in place of a word, "[MASK]" or "[PAD]". Defaults to "[MASK]".
+            n_steps: int, number of points of the path of integrated gradients, by Gauss and Legendre's rule. Defaults
+                to 50.
+            batch_size: int, number of texts of a call. Memory depends on the tokens of one text. Defaults to 32.
+            sequence_length, long_texts, overlap, max_windows: as in `predict`. With windows, the logit is the mean of
+                those of the windows, and so is the score of a word.
+
+        Returns:
+            A list with a dict for each text; for one text alone, its dict. It prints as a line of words with signed
+            numbers, and shows colours in a notebook.
+
+            - `words`: list of dicts with `text`, `start` and `end` in the Python string, `score`, positive where the
+              word raises the logit, and `input`: "text", "pair" or "choice"
+            - `target`: the class or the choice, `None` for a number; of tags also `word`, the place of its word among
+              `words`
+            - `value`: the logit; `baseline`: that with all words replaced; `difference`: `value - baseline`; `delta`:
+              what the sum of the scores misses of it. It is the error of the integral for integrated gradients. For
+              leave-one-out, it is the part that words have only together, and no error
+            - `method`, `replacement`, `tokens`, `tokens_read`
+
+        Example:
+            print(reviews.explain("A charming film."))
+        """
+        reading = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
+        return self._answers().explain(
+            texts,
+            target,
+            method=method,
+            replacement=replacement,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            sequence_length=sequence_length,
+            reading=reading,
+        )
 
     def encode(
         self,
@@ -663,9 +762,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
     def _answers(self):
         if self._answerer is None:
             self._check_backend("predict")
-            from keras_bert.exporting.answerer import Answerer  # Needs TensorFlow, unlike the models.
+            from keras_bert.answering.explainer import Explainer  # Needs TensorFlow, unlike the models.
 
-            self._answerer = Answerer(self)
+            self._answerer = Explainer(self)
         return self._answerer
 
     @staticmethod

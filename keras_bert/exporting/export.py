@@ -18,6 +18,7 @@ from keras_bert.exporting import assets
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8 import calibrated, in_int8, probed
 from keras_bert.files import check_replaceable, replacing
+from keras_bert.heads.explain_signatures import explainer
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression
 from keras_bert.text.answer_settings import REFUSE, checked_labels
@@ -95,6 +96,7 @@ def export(
     precision: Literal["int8"] | None = None,
     calibration: Sequence | None = None,
     overwrite: bool = False,
+    explain: bool = False,
     add_signatures: Callable | None = None,
     **options: Unpack[HeadOptions],
 ) -> None:
@@ -155,6 +157,10 @@ def export(
             of the activations are those of these texts, otherwise those of each batch. Defaults to `None`.
         overwrite: bool, whether the SavedModel of another model, with another config, vocabulary, tokenizer, head or
             labels, is replaced, too. Defaults to `False`.
+        explain: bool, whether to add the signature `explain`, with the inputs of `serving_default`: `words`, their byte
+            offsets `starts` and `ends`, the `inputs` that they are in and their `scores`, by leaving out each word, see
+            `LoadedBert.explain`; padded, of `word_count` words. `target` is what is predicted, `value` its logit,
+            `baseline` that without words, `difference` and `delta` as there. Defaults to `False`.
         add_signatures: function that returns more signatures, a dict of `tf.function`s by name, given those of the
             head. Defaults to `None`.
         **options: options of the head, see above.
@@ -172,7 +178,7 @@ def export(
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns, task)
     if not overwrite:
         assets.check_same_model(directory, about)
-    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options)
+    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options, explain)
     if precision is not None:
         about |= {"precision": precision, "calibrated": calibration is not None}
     module = tf.Module()
@@ -209,10 +215,12 @@ def rehearse_export(
     return signatures
 
 
-def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options):
+def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options, explain=False):
     """Returns the signatures of an export by name: those of the head, `tokens`, and those that are added."""
     traced = TracedOnce(model)
     signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
+    if explain:
+        signatures["explain"] = _explain_signature(model, preprocessor, labels, pair, traced)
     signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
     _check_example(signatures["serving_default"], example)
     return signatures
@@ -264,6 +272,15 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     if row is None:
         return with_options(description.signatures, description, options, model, preprocessor)
     return row.signatures(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
+
+
+def _explain_signature(model, preprocessor, labels, pair, traced):
+    """Returns the signature `explain` of a model, which calls `traced`."""
+    description = describe(model)
+    if description.signatures is not None:
+        raise ValueError(f"`explain` must be False for a model with head={description.head!r}. Received: explain=True")
+    head = answering(description.head)
+    return explainer(traced, head, _for_serving(preprocessor, head.keeps), labels, pair)
 
 
 def _labels(description, labels):

@@ -1,0 +1,1 @@
+"""Answers of loaded models in Python: why a model answers what it does."""

@@ -1,0 +1,107 @@
+"""Explanations of answers, as `LoadedBert.explain` returns them: dicts that print as a line, and as HTML in notebooks.
+
+The colours are those of Okabe and Ito for the colour-blind: blue raises the logit, orange lowers it. Without colours,
+lines under the words and the signs of the numbers tell the same.
+"""
+
+import html
+
+_STYLE = """<style>
+.kb-why { line-height: 1.9; max-width: 60em }
+.kb-why p { margin: 0.3em 0 }
+.kb-why [role=list] { margin: 0.3em 0 }
+.kb-why [role=listitem] { border-radius: 0.2em; padding: 0.1em 0.15em; position: relative }
+.kb-why .kb-up { background: rgba(0, 114, 178, var(--kb-part)); border-bottom: 2px solid rgb(0, 114, 178) }
+.kb-why .kb-down { background: rgba(230, 159, 0, var(--kb-part)); border-bottom: 2px dashed rgb(230, 159, 0) }
+.kb-why [role=listitem]:focus::after, .kb-why [role=listitem]:hover::after {
+  content: attr(data-score); position: absolute; left: 0; top: 1.6em; z-index: 1; padding: 0 0.4em;
+  background: #222; color: #fff; border-radius: 0.2em; font-size: 0.85em; line-height: 1.6 }
+.kb-why small { opacity: 0.8 }
+</style>"""
+_STRONGEST = 0.55  # The opacity of the colour of the highest score: texts stay readable on light and dark pages.
+_LONGEST = 40  # Characters of a word in a line.
+
+
+class Explanation(dict):
+    """The scores of the words of a text, see `LoadedBert.explain`."""
+
+    def __str__(self):
+        words = "  ".join(f"{_short(word['text'])} {_signed(word['score'])}" for word in self["words"])
+        return f"{words or '(no words)'}  | {_sum(self)}"
+
+    def _repr_html_(self):
+        return f'{_STYLE}<div class="kb-why">{_body(self)}{_legend(self)}</div>'
+
+
+class Explanations(list):
+    """The explanations of several texts."""
+
+    def __str__(self):
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self):
+        bodies = "".join(map(_body, self))
+        legend = _legend(self[0]) if self else ""
+        return f'{_STYLE}<div class="kb-why">{bodies}{legend}</div>'
+
+
+def _short(text):
+    """Returns a word for a line: a single one may have a million characters."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _signed(score):
+    return f"{score:+.2f}"
+
+
+def _name(explanation):
+    """Returns what has the logit: a class, a choice, the tag of a word, or the value."""
+    target = explanation.get("target")
+    name = "value" if target is None else str(target)
+    if explanation.get("word") is not None:
+        return f"{_short(explanation['words'][explanation['word']]['text'])}: {name}"
+    return name
+
+
+def _sum(explanation):
+    replacement = explanation["replacement"]
+    return f"{_name(explanation)} {explanation['value']:.2f}; with {replacement} only {explanation['baseline']:.2f}"
+
+
+def _body(explanation):
+    """Returns the words of an explanation as HTML, a paragraph for each input."""
+    words = explanation["words"]
+    most = max((abs(word["score"]) for word in words), default=0) or 1
+    paragraphs = []
+    for name in dict.fromkeys(word["input"] for word in words):
+        items = []
+        before = None
+        for word in words:
+            if word["input"] != name:
+                continue
+            if before is not None and before != word["start"]:
+                items.append(" ")
+            items.append(_item(word, most))
+            before = word["end"]
+        paragraphs.append(f'<div role="list" aria-label="{name}">{"".join(items)}</div>')
+    return f"<p><b>{html.escape(_sum(explanation))}</b></p>{''.join(paragraphs) or '<p>no words</p>'}"
+
+
+def _item(word, most):
+    text = html.escape(_short(word["text"]))
+    score = _signed(word["score"])
+    side = "kb-up" if word["score"] >= 0 else "kb-down"
+    part = abs(word["score"]) / most * _STRONGEST
+    return (
+        f'<span role="listitem" tabindex="0" class="{side}" style="--kb-part: {part:.2f}" data-score="{score}" '
+        f'title="{score}" aria-label="{text} {score}">{text}</span>'
+    )
+
+
+def _legend(explanation):
+    return (
+        '<p><small><span class="kb-up" style="--kb-part: 0.4">solid line, blue: the word raises the logit</span> '
+        '<span class="kb-down" style="--kb-part: 0.4">dashed line, orange: the word lowers it</span>; the stronger the '
+        "colour, the more. Hover over a word, or move to it by the tab key, for its number. "
+        f"Method: {explanation['method']}, words replaced by {html.escape(explanation['replacement'])}.</small></p>"
+    )

@@ -1,0 +1,119 @@
+"""The words of texts, as a tokenizer finds them, and the word of each position of the sequences that a model reads."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_bert.text import packing
+
+NO_WORD = -1  # The number at positions of [CLS], [SEP] and padding.
+
+
+class Words(NamedTuple):
+    """The words of texts. All fields are ragged int32; words are numbered from 0 in each text."""
+
+    tokens: tf.RaggedTensor  # (texts, tokens): ids.
+    number: tf.RaggedTensor  # (texts, tokens): the number of the word of each token.
+    starts: tf.RaggedTensor  # (texts, words): byte offsets.
+    ends: tf.RaggedTensor
+
+    def count(self):
+        """Returns the number of words of each text, `(texts,)`."""
+        return tf.cast(self.starts.row_lengths(), tf.int32)
+
+
+def words_of(tokenizer, texts):
+    """Returns the `Words` of strings `(texts,)`, which white space and punctuation separate."""
+    tokens, starts, ends = tokenizer.with_offsets(texts)
+    row = tokens.value_rowids()
+    is_first_of_text = tf.range(tf.size(row, row.dtype), dtype=row.dtype) == tf.gather(tokens.row_starts(), row)
+    is_first = tokenizer.word_starts(tokens.values) | is_first_of_text
+    is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], 0)
+    counted = tf.cumsum(tf.cast(is_first, tf.int32))
+    number = counted - tf.gather(counted, tf.gather(tokens.row_starts(), row))
+    (starts,) = packing.select(is_first, starts)
+    (ends,) = packing.select(is_last, ends)
+    return Words(tokens, tokens.with_values(number), _int32(starts), _int32(ends))
+
+
+def given_words(tokenizer, texts):
+    """Returns the `Words` of strings `(texts,)` that single spaces separate, as in CoNLL's files."""
+    words = tf.strings.split(texts, " ")
+    pieces = words.with_values(tokenizer.of_words(words.values))
+    tokens = pieces.merge_dims(1, 2)
+    numbers = tf.ragged.range(tf.cast(words.row_lengths(), tf.int32)).values
+    number = tokens.with_values(tf.repeat(numbers, pieces.values.row_lengths()))
+    sizes = words.with_values(tf.strings.length(words.values))
+    limits = tf.cumsum(sizes.values + 1)  # With the space behind each word, over all texts.
+    before = tf.gather(tf.pad(limits, [[1, 0]]), tf.gather(words.row_starts(), words.value_rowids()))
+    ends = limits - 1 - before
+    return Words(tokens, number, words.with_values(ends - sizes.values), words.with_values(ends))
+
+
+def packed(preprocessor, first, second=None):
+    """Packs the `Words` of texts, or of pairs of them, as the preprocessor packs their tokens.
+
+    Returns the model inputs, and the number of the word at each of their positions, int32 `(texts, length)`. Those of
+    a second text continue those of the first one.
+    """
+    tokens = [first.tokens]
+    codes = [_codes(first.number)]
+    if second is not None:
+        tokens.append(second.tokens)
+        codes.append(_codes(behind(first, second)))
+    inputs = preprocessor.pack(*tokens)
+    return inputs, _decoded(preprocessor.pack(*codes)["token_ids"])
+
+
+def packed_choices(preprocessor, text, choices, chosen):
+    """Same as `packed`, for texts with the same number of choices, `Words` of `(texts * choices,)`.
+
+    Only the words of the choices with the numbers `chosen`, int32 `(texts,)`, are numbered, behind those of their text.
+    """
+    count = tf.size(choices.count()) // tf.maximum(tf.size(chosen), 1)
+    row = tf.repeat(tf.range(tf.size(chosen)), count)
+    repeated = Words(*(tf.gather(part, row) for part in text))
+    is_chosen = tf.reshape(tf.one_hot(chosen, count, True, False, dtype=tf.bool), [-1])
+    codes = _codes(behind(repeated, choices))
+    codes = codes.with_values(tf.where(tf.gather(is_chosen, codes.value_rowids()), codes.values, 0))
+    inputs = preprocessor.pack(repeated.tokens, choices.tokens)
+    numbers = _decoded(preprocessor.pack(_codes(repeated.number), codes)["token_ids"])
+    is_there = choices.tokens.row_lengths() > 0
+    inputs["padding_mask"] = tf.where(is_there[:, None], inputs["padding_mask"], 0)
+    shape = tf.stack([tf.size(chosen), count, tf.shape(numbers)[1]])
+    return {name: tf.reshape(ids, shape) for name, ids in inputs.items()}, tf.reshape(numbers, shape)
+
+
+def of_views(preprocessor, viewed, first, second=None):
+    """Returns the number of the word at each position of the sequences of `ViewedTexts`, int32 `(views, length)`."""
+    inner = first.number if second is None else behind(first, second)
+    inside = viewed.values(inner.values)
+    none = tf.RaggedTensor.from_tensor(tf.fill([tf.size(viewed.offset), 1], NO_WORD))
+    none = none.with_row_splits_dtype(inside.row_splits.dtype)
+    before = [none]
+    if second is not None:
+        separators = preprocessor.vocabulary.pair_separators
+        kept = packing.cut(tf.gather(first.number, viewed.views.row), viewed.offset - 1 - separators)
+        before += [kept.with_row_splits_dtype(inside.row_splits.dtype), *[none] * separators]
+    return tf.concat([*before, inside, none], 1).to_tensor(NO_WORD)
+
+
+def behind(first, second):
+    """Returns the numbers of the words of second texts, which continue those of the first ones."""
+    number = second.number
+    return number.with_values(number.values + tf.gather(first.count(), number.value_rowids()))
+
+
+# A preprocessor packs numbers as it packs ids. They are negative, so that no special token that it adds is one of them.
+
+
+def _codes(number):
+    return number.with_values(-1 - number.values)
+
+
+def _decoded(codes):
+    return tf.where(codes < 0, -1 - codes, NO_WORD)
+
+
+def _int32(offsets):
+    return tf.cast(offsets, tf.int32)

@@ -1,0 +1,87 @@
+"""Integrated gradients of functions whose integrals are known."""
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.answering.gradients import IntegratedGradients  # noqa: E402
+from keras_bert.rewirings.from_vectors import VECTORS  # noqa: E402
+from keras_bert.text.word_effects import Subject  # noqa: E402
+
+WIDTH, MASK = 4, 1
+
+
+@pytest.fixture(scope="module")
+def table():
+    return np.random.default_rng(2).normal(size=(10, WIDTH)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return np.random.default_rng(3).normal(size=(WIDTH, 2)).astype("float32")
+
+
+def linear(values):
+    return 3 * values
+
+
+def of_sum(function, weights):
+    """Returns a model whose logits are a function of `sum_t v_t . w`."""
+    names = ("token_ids", "segment_ids", "padding_mask")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    vectors = keras.Input((None, WIDTH), name=VECTORS)
+    dense = keras.layers.Dense(2, use_bias=False, name="logits")
+    logits = function(keras.ops.sum(dense(vectors), 1))
+    model = keras.Model({**inputs, VECTORS: vectors}, {"logits": logits})
+    dense.set_weights([weights])
+    return model
+
+
+def subject():
+    """Two sequences: the first with words of two and of one token, the second with a word, and padding."""
+    ids = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]], "int32")
+    mask = (ids != 0).astype("int32")
+    inputs = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": mask}
+    number = np.array([[-1, 0, 0, 1, -1], [-1, 0, -1, -1, -1]], "int32")
+    values = {name: tf.constant(value) for name, value in inputs.items()}
+    return Subject(values, tf.constant(number), tf.range(2), tf.constant([[0], [1]]))
+
+
+# Of the functions f(s) of the sum: their values, the integral of f' along the path is (f(s) - f(s0)) / (s - s0).
+@pytest.mark.parametrize("function", [linear, keras.ops.square, keras.ops.tanh], ids=lambda each: each.__name__)
+def test_closed_forms(table, weights, function):
+    model = of_sum(function, weights)
+    effects = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK)(subject())
+    scores = {}
+    parts = zip(effects.sequence.numpy(), effects.number.numpy(), effects.score.numpy(), strict=True)
+    for sequence, number, score in parts:
+        scores[sequence, number] = scores.get((sequence, number), 0) + score
+    expected = {}
+    for sequence, tokens, words in ((0, [2, 5, 6, 7, 3], {0: [5, 6], 1: [7]}), (1, [2, 8, 3], {0: [8]})):
+        column = table.astype("float64") @ weights[:, sequence]
+        full = column[tokens].sum()
+        ways = {number: sum(column[token] - column[MASK] for token in word) for number, word in words.items()}
+        empty = full - sum(ways.values())
+        value, baseline = (float(keras.ops.convert_to_numpy(function(keras.ops.array(each)))) for each in (full, empty))
+        np.testing.assert_allclose(effects.value[sequence], value, atol=1e-5)
+        np.testing.assert_allclose(effects.baseline[sequence], baseline, atol=1e-5)
+        for number, way in ways.items():
+            expected[sequence, number] = way * (value - baseline) / (full - empty)
+    assert scores.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_allclose(scores[key], value, atol=2e-5)
+
+
+def test_points_are_computed_in_parts(table, weights, monkeypatch):
+    """Memory is limited by tokens: the scores do not depend on how many points are computed at once."""
+    from keras_bert.text import word_effects
+
+    model = of_sum(keras.ops.tanh, weights)
+    found = []
+    for tokens in (8192, 40):
+        monkeypatch.setattr(word_effects, "_TOKENS", tokens)
+        gradients = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK, n_steps=7)
+        found.append(gradients(subject()).score.numpy())
+    np.testing.assert_allclose(*found, atol=1e-6)
