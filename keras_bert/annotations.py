@@ -130,6 +130,7 @@ class PredictOptions(TypedDict, total=False):
 
     logits: bool
     thresholds: float | Sequence[float]
+    confidence: Mapping[str, Any] | None
     stride: int
     max_question_length: int
     max_answer_length: int
@@ -152,6 +153,8 @@ class TaskOptions(TypedDict, total=False):
     max_windows: int | None
     class_weight: Literal["balanced"] | Mapping[Any, float] | None
     threshold: float | Literal["shared", "per_label"]
+    calibrate: bool
+    answer_at_precision: float | None
     language_model_weight: float
     version_2: bool
     doc_stride: int
@@ -200,6 +203,7 @@ class ModelSettings(TypedDict, total=False):
     max_windows: int | None
     null_threshold: float | None
     thresholds: float | Sequence[float] | None
+    confidence: Mapping[str, Any] | None
     task_settings: Mapping[str, Any] | None
     prompts: Mapping[str, str] | None
     default_prompt_name: str | None
@@ -225,6 +229,7 @@ class HeadOptions(TypedDict, total=False):
     """Options of `keras_bert.export` that are those of a head."""
 
     thresholds: float | Sequence[float] | None
+    confidence: Mapping[str, Any] | None
     logits: bool
     zero_shot: Any
     stride: int

@@ -15,6 +15,7 @@ _STORED = {
     "max_windows": _INTEGER,
     "null_threshold": ("a number", (int, float)),
     "thresholds": ("a number or a list of numbers", (int, float, list)),
+    "confidence": ("an object", (dict,)),
     "task_settings": ("an object", (dict,)),
     "columns": ("an object of names of columns, or of lists of them", (dict,)),
     "keep_special_tokens": ("a list of strings", (list,)),
@@ -33,6 +34,7 @@ _SETTINGS: tuple[str, ...] = (
     "max_windows",
     "null_threshold",
     "thresholds",
+    "confidence",
     "task_settings",
     "columns",
     "prompts",
@@ -64,6 +66,7 @@ class Metadata:
     max_windows: int | None = None
     null_threshold: float | None = None  # These two: see `save`.
     thresholds: float | list | None = None
+    confidence: dict | None = None  # The temperature and the threshold of a classifier, see `Confidence`.
     task_settings: dict | None = None  # The settings of the task that shape answers, such as `doc_stride`.
     columns: dict | None = None  # The columns that it was trained on by input: "text", "pair", or a list "choices".
     pooling: str | None = None  # This and the next three: see `build_embedder`. Of several poolings, a tuple.
@@ -81,6 +84,11 @@ class Metadata:
     # Whose layout the model has in transformers: "bert", "distilbert", "electra", "xlm-roberta", "roberta" or
     # "camembert". By default, the first one that has a place for its config.
     model_type: str | None = None
+
+    @staticmethod
+    def setting_names():
+        """Returns the names of `settings`."""
+        return _SETTINGS
 
     @classmethod
     def of_settings(cls, **settings):

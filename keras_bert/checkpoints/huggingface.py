@@ -16,7 +16,7 @@ from keras_bert.heads.head import count_classes
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.layers.registry import positions_of
 from keras_bert.metadata import Metadata
-from keras_bert.text.answer_settings import check_stored_reading, checked_thresholds
+from keras_bert.text.answer_settings import check_stored_reading, checked_confidence, checked_thresholds
 
 
 def fits(folder):
@@ -71,6 +71,7 @@ def read_config(folder, head=None):
             MODEL_TYPES[model_type].check_head(head or metadata.head, config.hidden_act)
         metadata = head_named(head or metadata.head or NO_HEAD).read_config(values, metadata)
         check_stored_reading(metadata, head_named(head or metadata.head or NO_HEAD))
+        checked_confidence(metadata.confidence)
         checked_thresholds(metadata.thresholds, count_classes(values) if metadata.multi_label else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -121,6 +121,7 @@ class LoadedModels:
     max_windows: int | None = _fact()
     null_threshold: float | None = _fact()
     thresholds: float | list | None = _fact()
+    confidence: dict | None = _fact()
     task_settings: dict | None = _fact()
     columns: dict | None = _fact()
     pooling: Any = _fact()

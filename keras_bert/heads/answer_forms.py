@@ -53,8 +53,10 @@ def _is_number(value):
 
 
 def _is_class(answer):
-    """The label must be the one with the highest score: a table of scores shows that one."""
+    """The label must be the one with the highest score, or none: a table of scores shows that one."""
     scores, label = answer["scores"], answer["label"]
+    if label is None:
+        return are_scores(scores)
     if not are_scores(scores) or not isinstance(label, str) or label not in scores:
         return False
     return not any(score > scores[label] for score in scores.values())

@@ -78,7 +78,10 @@ def classes(output, row, n_best):
         scores["logits"] = output["logits"].tolist()
     if "predicted" in output:
         return {"labels": [label for label, is_in in zip(labels, output["predicted"], strict=True) if is_in], **scores}
-    return {"label": labels[int(np.argmax(probabilities))], "score": max(probabilities), **scores}
+    label = labels[int(np.argmax(probabilities))]
+    if "answered" in output and not output["answered"]:
+        label = None
+    return {"label": label, "score": max(probabilities), **scores}
 
 
 def entities(output, row, n_best):
@@ -177,7 +180,7 @@ def strings(values):
 # The names of all outputs of the signatures of built-in heads.
 BUILT_IN_OUTPUTS = frozenset(
     {
-        *("label", "labels", "probabilities", "predicted", "logits", "value", "embedding", "choice"),
+        *("label", "labels", "answered", "probabilities", "predicted", "logits", "value", "embedding", "choice"),
         *("entities", "entity_types", "entity_scores", "entity_starts", "entity_ends", "entity_count"),
         *("tokens", "tags", "scores", "starts", "ends", "token_count", "replaced", "mask_count"),
         *("answer", "answers", "probability", "score", "start", "end", "null_score"),

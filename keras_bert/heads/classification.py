@@ -90,7 +90,7 @@ class Classification(Head):
     tensors, units = {"classifier": "classifier"}, {"num_classes": "classifier"}
     packs = has_classes = True
     google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
-    text_options = ("rows_together", "logits", "thresholds", "zero_shot")
+    text_options = ("rows_together", "logits", "thresholds", "confidence", "zero_shot")
     takes_pair = True
     build, run = staticmethod(build_classifier), staticmethod(classify)
 
@@ -141,4 +141,6 @@ class Classification(Head):
         return (answers.classes if "labels" in output else answers.plain)(output, row, n_best)
 
     def defaults(self, bert, n_best):
-        return {"thresholds": bert.thresholds} if bert.multi_label else {}
+        if bert.multi_label:
+            return {"thresholds": bert.thresholds}
+        return {} if bert.confidence is None else {"confidence": bert.confidence}

@@ -4,20 +4,27 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
-from keras_bert.text.answer_settings import THRESHOLD, checked_thresholds, cuts, placeholders
+from keras_bert.text.answer_settings import THRESHOLD, Confidence, checked_thresholds, cuts, placeholders
 from keras_bert.text.signatures import in_groups, outputs_of_texts, rows_of_call, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 
 
-def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
+def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None, confidence=None):
     """Returns the signatures of a classifier; a `ZeroShot` adds the signature `zero_shot`.
 
-    `rows_together` is that of `in_groups`; `logits` adds the output `logits`.
+    `rows_together` is that of `in_groups`; `logits` adds the output `logits`. `confidence` is a dict, see `Confidence`:
+    with a threshold there is the output `answered`, and the label of texts below it is empty.
     """
+    confidence = Confidence.of(confidence)
 
     def decide(scores, names):
-        probabilities = tf.nn.softmax(scores)
-        return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
+        probabilities = tf.nn.softmax(scores if confidence.temperature == 1 else scores / confidence.temperature)
+        label = tf.gather(names, tf.argmax(probabilities, -1))
+        if confidence.threshold is None:
+            return {"label": label, "probabilities": probabilities}
+        answered = tf.reduce_max(probabilities, -1) >= confidence.threshold
+        label = tf.where(answered, label, tf.zeros_like(label))
+        return {"label": label, "answered": answered, "probabilities": probabilities}
 
     scores = _counted_scores(model, preprocessor, rows_together)
     signatures = _classifier(scores, model, labels, pair, logits, decide)

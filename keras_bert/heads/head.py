@@ -11,6 +11,7 @@ import numpy as np
 from keras_bert.checks import check_count, is_ours
 from keras_bert.heads import answers
 from keras_bert.layers import Dense, Dropout
+from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import describe_encoder
 from keras_bert.text.answer_settings import LONG_TEXTS, placeholders
 
@@ -230,9 +231,12 @@ class Head:
         return "batch", "length"
 
     def stored(self, bert) -> dict:
-        """Returns the options that the checkpoint of a `LoadedBert` has."""
-        names = ["null_threshold", "prompts", "default_prompt_name", *(["thresholds"] if bert.multi_label else [])]
-        own = {name: getattr(bert, name) for name in names if name in self.text_options}
+        """Returns the options that the checkpoint of a `LoadedBert` has: those that are settings of `Metadata`."""
+        own = {}
+        for name in self.text_options:
+            value = getattr(bert, name) if name in Metadata.setting_names() else None
+            if value is not None:
+                own[name] = value
         return {**own, **self.task_options(bert)}
 
     def task_options(self, bert) -> dict:

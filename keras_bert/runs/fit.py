@@ -45,10 +45,11 @@ from keras_bert.tasks import registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
+from keras_bert.tasks.classification import confidence
 from keras_bert.tasks.rows import first_known
-from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords
+from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks.teacher import Teacher
-from keras_bert.text.answer_settings import READING, WINDOWS, placeholders
+from keras_bert.text.answer_settings import READING, WINDOWS, Confidence, placeholders
 from keras_bert.training import loss_names
 from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distillation import check_distillation
@@ -391,6 +392,8 @@ def _planned(bert, data, intermediate, grid, given):
         check_distillation(**distillation)
         _check_is_model(given.teacher)
     shared, own = _split_options(data.task, options, bert)
+    if not data.held_out and given.folds is None:
+        _check_no_held_out(data.task.Settings(**own))
     folds = _folds(data, given)
     shared = {
         "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
@@ -437,6 +440,16 @@ def _planned(bert, data, intermediate, grid, given):
             folds=folds,
             intermediate=tuple(make_task(part, bert, sequence_length, _reading_of(part, own)) for part in intermediate),
             source=data.train,
+        )
+
+
+def _check_no_held_out(settings):
+    """Raises for a setting that is chosen on rows that the model is not trained on, without such rows."""
+    names = needing_held_out(settings)
+    if names:
+        raise ValueError(
+            f"`{names[0]}` needs rows that the model is not trained on: `validation`, `validation_split` or `folds`. "
+            f"Received: {names[0]}={getattr(settings, names[0])!r}"
         )
 
 
@@ -616,6 +629,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         **options,
     }
     settings = _settings(task, bert, answer_length(bert, sequence_length), options)
+    if names := needing_held_out(settings):
+        raise ValueError(f"`{names[0]}` is an option of `fit`, which stores what it chooses. Received: {options}")
     if hasattr(settings, "null_threshold"):  # Without one, `predict` answers every question.
         threshold = math.inf if bert.null_threshold is None else bert.null_threshold
         settings = dataclasses.replace(settings, null_threshold=threshold)
@@ -628,7 +643,10 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         losses = training.loss if isinstance(training.loss, list) else [training.loss]
         evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
-        return {name: float(value) for name, value in {**results, **report.score(golds, outputs)}.items()}
+        found = {**results, **report.score(golds, outputs)}
+        if bert.confidence is not None:
+            found |= confidence.scores(Confidence.of(bert.confidence), report.class_logits(outputs), golds)
+        return {name: float(value) for name, value in found.items()}
 
 
 class _TrainedOnAll(Run):

@@ -32,7 +32,7 @@ SIMILARITIES = ("cosine", "dot")
 MANY = 1_000_000  # Passages above which a message says that a graph would be searched faster.
 # Metadata that has no influence on vectors.
 _WITHOUT_INFLUENCE = {"head", "labels", "multi_label", "score_activation", "task", "pair", "null_threshold"}
-_WITHOUT_INFLUENCE |= {"thresholds", "features", "tied", "similarity_function"}
+_WITHOUT_INFLUENCE |= {"thresholds", "confidence", "features", "tied", "similarity_function"}
 
 
 def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> "SearchIndex":

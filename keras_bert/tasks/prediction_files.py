@@ -198,7 +198,8 @@ def _class_table(answers, several):
         return None
     probabilities = np.array([list(answer["scores"].values()) for answer in answers])
     if not several:
-        return probabilities_table(probabilities, labels)
+        answered = [answer["label"] is not None for answer in answers]
+        return probabilities_table(probabilities, labels, answered)
     chosen = [[label in answer["labels"] for label in labels] for answer in answers]
     return multi_label_table(chosen, labels, probabilities)
 

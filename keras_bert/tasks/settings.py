@@ -18,6 +18,7 @@ def setting(
     stored=False,
     of_files=False,
     is_file=False,
+    of_held_out=False,
     needs=None,
     excludes=(),
 ):
@@ -37,13 +38,15 @@ def setting(
         stored: bool, whether a checkpoint keeps the value, for `evaluate`, `predict` and `export`. Defaults to `False`.
         of_files: bool, whether only files have it, such as names of columns. Defaults to `False`.
         is_file: bool, whether it is the path of a file, or a list of them, which must exist. Defaults to `False`.
+        of_held_out: bool, whether it chooses something on rows that the model is not trained on: dev, or those of the
+            other folds. Defaults to `False`.
         needs: string, the flag without which this one has no meaning: `model`, `format=jsonl`, `query or queries`. A
             reason may follow after a comma.
         excludes: tuple of the flags, each as in `needs`, with which this one has no meaning.
     """
     metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
     metadata |= {"required": required, "repeatable": repeatable, "stored": stored, "of_files": of_files}
-    metadata |= {"is_file": is_file, "needs": needs, "excludes": excludes}
+    metadata |= {"is_file": is_file, "of_held_out": of_held_out, "needs": needs, "excludes": excludes}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -81,6 +84,15 @@ class WindowSettings(LongTextSettings):
         None, "Tokens that windows share; default: an eighth of a window.", least=0, needs="long_texts"
     )
     max_windows: int = setting(None, "Maximum number of windows of a text.", least=1, needs="long_texts")
+
+
+def needing_held_out(settings):
+    """Returns the names of the settings that are chosen on rows that the model is not trained on, if they are set."""
+    found = []
+    for field in dataclasses.fields(settings):
+        if field.metadata.get("of_held_out") and getattr(settings, field.name) != field.default:
+            found.append(field.name)
+    return found
 
 
 def keywords(cls):

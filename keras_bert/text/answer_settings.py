@@ -1,5 +1,6 @@
 """What shapes answers besides the model: names of classes, thresholds, prompts (texts before the texts to embed)."""
 
+import dataclasses
 import numbers
 
 import numpy as np
@@ -14,6 +15,57 @@ READING = ("long_texts", "overlap", "max_windows")  # The options of `TextPrepro
 CUTS = (HEAD, TAIL, HEAD_TAIL, REFUSE)  # Those that make one sequence of a text.
 # What queries and passages are called in prompts, as in sentence-transformers, the first one that there is.
 QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
+
+
+@dataclasses.dataclass(frozen=True)
+class Confidence:
+    """How sure the answers of a classifier are: what divides its logits, and when it gives no label.
+
+    Args:
+        temperature: float, the divisor of the logits in probabilities. Defaults to 1.
+        threshold: float, the lowest probability at which a label is answered; above 1, none is. Defaults to `None`:
+            all are.
+        precision: float, the share of right labels that the threshold was chosen for. Defaults to `None`.
+        answers: float, the share of the texts that were answered where the threshold was chosen. Defaults to `None`.
+
+    Example:
+        bert.confidence = {"temperature": 1.4, "threshold": 0.8}
+    """
+
+    temperature: float = 1.0
+    threshold: float | None = None
+    precision: float | None = None
+    answers: float | None = None
+
+    @classmethod
+    def of(cls, values):
+        """Returns the `Confidence` of a dict of its arguments, as a checkpoint has it, or of `None`; checks them."""
+        if values is None:
+            return cls()
+        names = [field.name for field in dataclasses.fields(cls)]
+        valid = isinstance(values, dict) and set(values) <= set(names)
+        valid = valid and all(value is None or is_finite(value) for value in values.values())
+        if not valid or not (values.get("temperature", 1.0) or 0) > 0 or (values.get("threshold") or 0) < 0:
+            raise ValueError(
+                f"`confidence` must be a dict of {', '.join(names)}: finite numbers, the temperature above 0. "
+                f"Received: confidence={values!r:.200}"
+            )
+        return cls(**values)
+
+    def to_json(self):
+        """Returns what a checkpoint keeps, a dict; it has no defaults."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value != getattr(type(self), name)}
+
+
+def checked_confidence(values, is_classifier=True):
+    """Returns the confidence of a model as a dict, or `None`; only classifiers of one label have any."""
+    if values is None:
+        return None
+    if not is_classifier:
+        raise ValueError(
+            f"`confidence` must be None for a model that is no classifier of one label. Received: confidence={values!r}"
+        )
+    return Confidence.of(values).to_json() or None
 
 
 def check_long_texts(long_texts, head):

@@ -234,6 +234,19 @@ class ClassificationSettings(RegressionSettings):
         None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
     )
 
+    calibrate: bool = setting(
+        False,
+        "Fits a temperature on dev, for probabilities that can be trusted; the model keeps it.",
+        of_held_out=True,
+    )
+    answer_at_precision: float = setting(
+        None,
+        "Precision of the answers, such as 0.95: calibrates, too, and gives no label below a probability.",
+        least=0.5,
+        most=0.999,
+        of_held_out=True,
+    )
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelSettings(WindowSettings):

@@ -87,7 +87,7 @@ class MultiLabelReport(ClassificationReport):
         card = dataclasses.replace(super().make_card(), imports="import torch\n", outputs=_OUTPUTS)
         if not self._are_chosen:
             return card
-        note = f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
+        note = f"The scores use thresholds chosen on {self.place}, which makes them a little optimistic."
         return card.with_note(note)
 
     def conclude(self, dev, test, output):
@@ -122,16 +122,11 @@ class MultiLabelReport(ClassificationReport):
         text = threshold_text(thresholds, spec.labels)
         if not self._are_chosen:
             return text
-        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(spec, self.own.labels, logits))})"
+        return f"{text} (chosen on {self.place}; with 0.5: {listed(score(spec, self.own.labels, logits))})"
 
     @property
     def _are_chosen(self):
         return self.task.threshold in ("shared", "per_label")
-
-    @property
-    def _place(self):
-        """The rows that thresholds are chosen on."""
-        return "dev" if self.task.held_out else "the predictions of all folds"
 
 
 class MultiLabelTask(ClassificationTask):

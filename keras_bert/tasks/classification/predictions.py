@@ -47,16 +47,24 @@ def score(task, labels, logits, thresholds=THRESHOLD):
     return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
 
 
-def predictions_table(logits, labels):
-    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression value."""
+def predictions_table(logits, labels, threshold=None):
+    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression value.
+
+    The class is empty where its probability is below the `threshold`.
+    """
     if not len(labels):
         return ["value", *(f"{score:.6g}" for score in logits[:, 0])]
-    return probabilities_table(softmax(logits), labels)
+    probabilities = softmax(logits)
+    answered = None if threshold is None else probabilities.max(-1) >= threshold
+    return probabilities_table(probabilities, labels, answered)
 
 
-def probabilities_table(probabilities, labels):
-    """Returns the lines of `predictions_table` for probabilities `(rows, classes)`."""
-    return _table("label", labels, [str(labels[row.argmax()]) for row in probabilities], probabilities)
+def probabilities_table(probabilities, labels, answered=None):
+    """Returns the lines of `predictions_table` for probabilities `(rows, classes)`; `answered` are bools or `None`."""
+    chosen = [str(labels[row.argmax()]) for row in probabilities]
+    if answered is not None:
+        chosen = [name if is_answered else "" for name, is_answered in zip(chosen, answered, strict=True)]
+    return _table("label", labels, chosen, probabilities)
 
 
 def multi_label_table(predicted, labels, probabilities):

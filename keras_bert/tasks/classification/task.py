@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 
 import numpy as np
 import scipy.special
@@ -17,7 +18,7 @@ from keras_bert.rewirings.joined import add_language_model_loss, without_languag
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import class_name, some
-from keras_bert.tasks.classification import glue, leaderboard
+from keras_bert.tasks.classification import confidence, glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings
 from keras_bert.tasks.classification.predictions import (
@@ -33,6 +34,8 @@ from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
+
+_LOG = logging.getLogger("keras_bert")
 
 
 class ClassificationTraining(Training):
@@ -162,6 +165,15 @@ class ClassificationReport(Report):
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in results["diagnostics"].items()]
         sections, errors = self.judge(dev).report()
+        messages = self.write_predictions(dev, test, output)
+        found = self.confidence(dev)
+        note = None
+        if found is not None:
+            sections.append(confidence.section(found, self.logits_of(task.name, dev), self.own.labels, self.place))
+            results["confidence"] = found.to_json()
+            facts["confidence"] = confidence.described(found)
+            messages.append(f"confidence: {facts['confidence']}")
+            note = f"Probabilities are calibrated if the logits are divided by {found.temperature:.6g}."
         return Findings(
             measured=scores[task.name],
             sections=sections,
@@ -170,9 +182,22 @@ class ClassificationReport(Report):
             scores=_listed(scores),
             facts=facts,
             tables=tables,
-            messages=self.write_predictions(dev, test, output),
+            messages=messages,
             same=same_prediction(task, self.logits_of(task.name, dev)),
+            note=note,
         )
+
+    def confidence(self, kept):
+        """Returns the `Confidence` that is fitted to the kept arrays of dev, or `None` if the settings ask for none."""
+        precision = self.task.precision
+        if not self.task.calibrates:
+            return None
+        return confidence.fitted(self.logits_of(self.task.spec.name, kept), self.own.labels, precision)
+
+    @property
+    def place(self):
+        """The rows that something is chosen on."""
+        return "dev" if self.task.held_out else "the predictions of all folds"
 
     def _dev_scores(self, kept):
         """Returns the scores of each dev set; those of other data than the task's own have its metrics."""
@@ -201,7 +226,12 @@ class ClassificationReport(Report):
         spec = self.task.spec
         logits = self.logits_of(spec.name, kept)
         if spec.labels:
-            return Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
+            judged = Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
+            found = self.confidence(kept)
+            if found is None:
+                return judged
+            sure, _ = confidence.judged(logits, self.own.labels, found.temperature)
+            return dataclasses.replace(judged, confidence=sure)
         return JudgedNumbers.of_numbers(self.own.labels, logits, **self.dev_rows())
 
     def dev_rows(self):
@@ -233,7 +263,10 @@ class ClassificationReport(Report):
 
     def predictions(self, logits, dev):
         """Returns the lines of `predictions.tsv`; `dev` are the kept arrays of dev."""
-        return predictions_table(logits, self.task.spec.labels)
+        found = self.confidence(dev)
+        if found is None:
+            return predictions_table(logits, self.task.spec.labels)
+        return predictions_table(logits / found.temperature, self.task.spec.labels, found.threshold)
 
 
 class ClassificationTask(Task):
@@ -253,6 +286,10 @@ class ClassificationTask(Task):
         if isinstance(self.class_weight, dict):
             self.class_weight = {class_name(label): weight for label, weight in self.class_weight.items()}
         self.language_model_weight = getattr(settings, "language_model_weight", 0.0)
+        self.precision = getattr(settings, "answer_at_precision", None)
+        self.calibrates = self.precision is not None or getattr(settings, "calibrate", False)
+        if self.calibrates:
+            self._check_calibrates()
         _ = self.training.loss  # Raises for settings without a meaning, before rows are tokenized.
         train = self._split("train", data.train)
         self.splits = {
@@ -267,6 +304,8 @@ class ClassificationTask(Task):
         }
         if self.language_model_weight:
             self.options["language_model_weight"] = self.language_model_weight
+        if self.calibrates:
+            self.options |= {"calibrate": True, "answer_at_precision": self.precision}
 
     @classmethod
     def fits(cls, bert):
@@ -277,6 +316,21 @@ class ClassificationTask(Task):
         if self.head == ClassificationTask.head:
             options["multi_label"] = self.spec.multi_label
         return options
+
+    def _check_calibrates(self):
+        """Raises an error if the model has no confidence to fit, or dev too few rows for the precision."""
+        name = "calibrate" if self.precision is None else "answer_at_precision"
+        if not self.spec.labels or self.spec.multi_label or "confidence" not in head_named(self.head).text_options:
+            raise ValueError(f"`{name}` is for classes, one for each text. Received: {self.title}")
+        rows = len(self.data.dev[self.spec.name])
+        if self.precision is None:
+            return
+        least = confidence.least_rows(self.precision)
+        if rows < least:
+            raise ValueError(
+                f"`answer_at_precision={self.precision:g}` needs at least {least:,} labelled rows to be promised, even "
+                f"if all are predicted correctly. Received: {rows:,} rows of dev"
+            )
 
     def _split(self, name, examples, train=None):
         if train is not None and examples is train.examples:
@@ -302,14 +356,20 @@ class ClassificationTask(Task):
     def save_options(self, kept):
         columns = {"text": self.spec.text, "pair": self.spec.pair}
         columns = {name: column for name, column in columns.items() if column is not None}
-        return {"labels": self.labels, "task": self.spec.name, "pair": self.spec.pair is not None, "columns": columns}
+        options = {"labels": self.labels, "task": self.spec.name, "pair": self.spec.pair is not None}
+        options["columns"] = columns
+        if self.calibrates:
+            found = self.report.confidence(kept)
+            _warn_of(found)
+            options["confidence"] = found.to_json()
+        return options
 
     def export_options(self, bert):
         own = self.data.dev[self.spec.name]
         example = dict(zip(("text", "pair"), (column[0] for column in own.columns), strict=False))
         options = {"pair": bert.pair, "example": example}
         if self.labels:
-            return {"labels": bert.labels, **options}
+            return {"labels": bert.labels, **({"confidence": bert.confidence} if self.calibrates else {}), **options}
         if not is_regression(describe(bert.model())):  # A head of a user's, whose numbers may be no such scores.
             return options
         ends = self.report.summary.more["range"]
@@ -329,6 +389,18 @@ class RegressionTask(ClassificationTask):
 def _is_regression(bert):
     logits = bert.model().output.get("logits")
     return logits is not None and logits.shape[-1] == 1
+
+
+def _warn_of(found):
+    """Warns of a `Confidence` that promises less than was asked for."""
+    if found.threshold is not None and found.threshold > 1:
+        _LOG.warning(
+            "answer_at_precision=%g cannot be promised: the model gives no label at all. Lower the precision, or "
+            "choose the threshold on more rows",
+            found.precision,
+        )
+    elif found.temperature == 1.0:
+        _LOG.warning("calibrate: the temperature stays 1, since all rows that it is fitted to are predicted correctly")
 
 
 def texts(examples):

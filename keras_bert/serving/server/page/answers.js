@@ -1,8 +1,9 @@
 // ---- Answers: each function returns a headline and elements.
 
 const SHOW = {
-  classification({ labels, probabilities, predicted }) {
+  classification({ labels, probabilities, predicted, answered }) {
     const sorted = best(labels.map((label, index) => ({ label, share: probabilities[index], predicted: predicted?.[index] })));
+    if (!predicted && answered === false) return ["no answer", ...bars(sorted), remark("The model is not sure enough to answer.")];
     if (!predicted) return [sorted[0].label, ...bars(sorted)];
     // Multi-label: several labels may apply, or none.
     const headline = labels.filter((_, index) => predicted[index]).join(", ") || "none";

@@ -1,0 +1,216 @@
+"""A confidence that can be trusted: a temperature (Guo et al., 2017), and a threshold of answers for a precision.
+
+The threshold is that of selective classification with guaranteed risk (Geifman and El-Yaniv, 2017): a binary search for
+the largest share of texts whose precision is high enough by an exact lower bound, which is corrected for the search.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from keras_bert.reports import page
+from keras_bert.reports.sections import bins, expected_error
+from keras_bert.tasks.logits import softmax
+from keras_bert.text.answer_settings import Confidence
+
+RISK = 0.05  # Probability with which the precision may be lower than promised.
+NEVER = 2.0  # A threshold that no probability reaches.
+_TEMPERATURES = (0.05, 20.0)
+_DRAWS = 200  # Of the bootstrap.
+_DIGITS = 6
+
+
+def fitted_temperature(logits, targets):
+    """Returns the divisor of logits `(rows, classes)` with the lowest mean negative log likelihood of class ids.
+
+    It is 1 if every row is predicted correctly, since the likelihood grows then with ever smaller divisors.
+    """
+    from scipy.optimize import minimize_scalar
+
+    logits, targets = np.asarray(logits, "float64"), np.asarray(targets, int)
+    if not len(targets) or (logits.argmax(-1) == targets).all():
+        return 1.0
+
+    def loss(log_temperature):
+        scaled = logits * math.exp(-log_temperature)
+        return np.mean(np.logaddexp.reduce(scaled, -1) - scaled[np.arange(len(targets)), targets])
+
+    found = minimize_scalar(loss, bounds=tuple(map(math.log, _TEMPERATURES)), method="bounded", options={"xatol": 1e-8})
+    return round(math.exp(found.x), _DIGITS)
+
+
+def lower_bound(right, count, risk=RISK):
+    """Returns the exact lower bound of a share (Clopper and Pearson, 1934), too high with probability `risk`."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(risk, right, count - right + 1)) if right else 0.0
+
+
+def least_rows(precision):
+    """Returns the smallest number of rows on which a precision can be promised, if all are predicted correctly."""
+    count = 1
+    while lower_bound(count, count, _risk_of_step(count)) < precision:
+        count += 1
+    return count
+
+
+def _risk_of_step(count):
+    """Returns the risk of each step of the binary search in `count` rows."""
+    return RISK / (math.floor(math.log2(count)) + 1)
+
+
+def chosen_threshold(confidence, right, precision):
+    """Returns the lowest probability at which a label is answered, so that the precision of the answers is kept.
+
+    It is 0 if all rows can be answered, and `NEVER` if none can.
+
+    Args:
+        confidence: floats, the probabilities of the predictions.
+        right: bools, whether they are correct.
+        precision: float, the share of the answers that must be right, by `lower_bound` with the risk `RISK` for all
+            steps of the search.
+    """
+    confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
+    order = np.argsort(-confidence, kind="stable")
+    confidence, hits = confidence[order], np.cumsum(right[order])
+    risk = _risk_of_step(len(confidence))
+    best = 0
+    low, high = 1, len(confidence)
+    while low <= high:
+        middle = (low + high) // 2
+        count = int(np.searchsorted(-confidence, -confidence[middle - 1], side="right"))  # With those that are equal.
+        if lower_bound(int(hits[count - 1]), count, risk) >= precision:
+            best = max(best, count)
+            low = middle + 1
+        else:
+            high = middle - 1
+    if best == 0:
+        return NEVER
+    if best == len(confidence):
+        return 0.0
+    # Between two probabilities, so that rounding in other runtimes changes no answer.
+    return float((confidence[best - 1] + confidence[best]) / 2)
+
+
+def fitted(logits, targets, precision=None):
+    """Returns the `Confidence` that is fitted to logits and class ids, with a threshold for a precision if given."""
+    temperature = fitted_temperature(logits, targets)
+    if precision is None:
+        return Confidence(temperature=temperature)
+    sure, right = judged(logits, targets, temperature)
+    threshold = chosen_threshold(sure, right, precision)
+    return Confidence(temperature, threshold, precision, float(np.mean(sure >= threshold)))
+
+
+def judged(logits, targets, temperature=1.0):
+    """Returns the probabilities of the predictions, and whether they are correct."""
+    logits = np.asarray(logits, "float64")
+    return softmax(logits / temperature).max(-1), logits.argmax(-1) == np.asarray(targets)
+
+
+def calibration_error(confidence, right):
+    """Returns the expected calibration error, see the section about calibration."""
+    return float(expected_error(bins(confidence, right)))
+
+
+def scores(confidence, logits, targets):
+    """Returns what `evaluate` tells of a `Confidence`: the calibration error; with a threshold the answers, too."""
+    sure, right = judged(logits, targets, confidence.temperature)
+    found = {"calibration_error": calibration_error(sure, right)}
+    if confidence.threshold is not None:
+        answered = sure >= confidence.threshold
+        found["answered"] = float(answered.mean())
+        found["precision"] = float(right[answered].mean()) if answered.any() else math.nan
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
+    """What a confidence that is fitted to one half of the rows does on the other half, for both halves together.
+
+    Attributes:
+        before, after: arrays, the probabilities of the predictions without and with temperature.
+        right: bools, whether the predictions are correct.
+        answered: bools, whether the threshold of the other half lets them pass.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    right: np.ndarray
+    answered: np.ndarray
+
+    @classmethod
+    def of(cls, logits, targets, precision=None, seed=0):
+        """Divides the rows at random, and fits to each half."""
+        logits, targets = np.asarray(logits, "float64"), np.asarray(targets, int)
+        before, right = judged(logits, targets)
+        after, answered = before.copy(), np.ones(len(right), bool)
+        order = np.random.default_rng(seed).permutation(len(right))
+        halves = np.array_split(order, 2)
+        for fit, held_out in (halves, halves[::-1]):
+            if not len(fit) or not len(held_out):
+                continue
+            found = fitted(logits[fit], targets[fit], precision)
+            after[held_out] = judged(logits[held_out], targets[held_out], found.temperature)[0]
+            if found.threshold is not None:
+                answered[held_out] = after[held_out] >= found.threshold
+        return cls(before, after, right, answered)
+
+    def errors(self):
+        """Returns the calibration errors before and after, each with a 95% interval of the bootstrap."""
+        return _with_interval(self.before, self.right), _with_interval(self.after, self.right)
+
+
+def _with_interval(confidence, right):
+    """Returns the calibration error and the ends of its interval."""
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(_DRAWS):
+        rows = rng.integers(len(right), size=len(right))
+        drawn.append(calibration_error(confidence[rows], right[rows]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return calibration_error(confidence, right), float(low), float(high)
+
+
+def _share(count, total):
+    """Returns a share in percent with its 95% interval (Wilson, 1927), as text."""
+    if not total:
+        return page.NOTHING
+    z = 1.96
+    share = count / total
+    middle = share + z**2 / (2 * total)
+    width = z * math.sqrt((share * (1 - share) + z**2 / (4 * total)) / total)
+    low, high = ((middle + sign * width) / (1 + z**2 / total) for sign in (-1, 1))
+    return f"{share:.1%} ({low:.1%} to {high:.1%}, of {total:,})"
+
+
+def section(confidence, logits, targets, place):
+    """Returns the HTML section about a `Confidence` that was fitted to logits and class ids; `place` is what has them."""
+    held_out = HeldOut.of(logits, targets, confidence.precision)
+    rows = []
+    for name, (error, low, high) in zip(("before", "after"), held_out.errors(), strict=True):
+        rows.append([f"calibration error {name}", f"{error:.2%} ({low:.2%} to {high:.2%})"])
+    if confidence.threshold is not None:
+        answered = held_out.answered
+        rows.append(["answered", _share(int(answered.sum()), len(answered))])
+        rows.append(["precision of the answers", _share(int(held_out.right[answered].sum()), int(answered.sum()))])
+    return page.render(
+        "tasks/classification/confidence.html",
+        place=place,
+        text=described(confidence),
+        rows=rows,
+    )
+
+
+def described(confidence):
+    """Returns a `Confidence` as a text of one line."""
+    text = f"temperature {confidence.temperature:.4g}"
+    if confidence.threshold is None:
+        return text
+    if confidence.threshold > 1:
+        return f"{text}; no answers, since a precision of {confidence.precision:.4g} cannot be promised"
+    return (
+        f"{text}; answers from a probability of {confidence.threshold:.4g} on, for a precision of "
+        f"{confidence.precision:.4g}: {confidence.answers:.1%} of the texts"
+    )
