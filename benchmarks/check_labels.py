@@ -230,7 +230,7 @@ def labelled(name):
         return sst2("train", _ROWS.value or 4000), sst2("dev")
     if name == "CoLA":
         return [cola(part) for part in ("train", "dev")]
-    rows = [line.split("\t", 1) for line in (folder() / "few" / name).read_text().splitlines()]
+    rows = [line.split("\t", 1) for line in (folder() / "few" / name).read_text().splitlines()[1:]]
     texts, labels = [row[1] for row in rows], [row[0] for row in rows]
     order = np.random.default_rng(0).permutation(len(rows))
     cut = len(rows) * 2 // 3
@@ -250,10 +250,9 @@ def cola(part):
 def check_precision():
     from keras_bert.tasks.classification import confidence
 
-    print(
-        "| data | rows of a half | accuracy | calibration error before, after | promised | kept | precision | answered |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    heads = ["data", "rows of a half", "accuracy", "calibration error before, after"]
+    heads += ["promised", "kept", "precision", "answered"]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, promised in PROMISES.items():
         train, dev = labelled(name)
         bert = load().fit(*train, epochs=_EPOCHS.value, verbose=False)
@@ -272,11 +271,9 @@ def check_precision():
         kept = sum(precision >= promised for precision in precisions) + HALVES - len(precisions)
         before, after = np.mean(errors, axis=0)
         accuracy = np.mean(logits.argmax(-1) == golds)
-        shown = (
-            f"{statistics.fmean(precisions):.1%} ({min(precisions):.1%} to {max(precisions):.1%})"
-            if precisions
-            else "-"
-        )
+        shown = "none"
+        if precisions:
+            shown = f"{statistics.fmean(precisions):.1%} ({min(precisions):.1%} to {max(precisions):.1%})"
         print(
             f"| {name} | {len(golds) // 2} | {accuracy:.1%} | {before:.1%}, {after:.1%} | {promised:.0%} | "
             f"{kept} of {HALVES} | {shown} | {statistics.fmean(shares):.1%} |",

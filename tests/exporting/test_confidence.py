@@ -1,12 +1,12 @@
-"""Temperature and threshold of a classifier, equally in every runtime: probabilities by NumPy, and null for no label."""
+"""Temperature and threshold of a classifier in every runtime: probabilities by NumPy, and null for no label."""
 
 import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy.special import softmax
 
-tf = pytest.importorskip("tensorflow")
 import keras_bert
 from keras_bert.heads.answers import each_text, of_outputs
 from tests.runs.test_folds import OPTIONS, TEXTS

@@ -186,7 +186,7 @@ def _share(count, total):
 
 
 def section(confidence, logits, targets, place):
-    """Returns the HTML section about a `Confidence` that was fitted to logits and class ids; `place` is what has them."""
+    """Returns the HTML section about a `Confidence` that was fitted to logits and class ids of a `place`."""
     held_out = HeldOut.of(logits, targets, confidence.precision)
     rows = []
     for name, (error, low, high) in zip(("before", "after"), held_out.errors(), strict=True):
