@@ -231,6 +231,7 @@ def labelled(name):
     if name == "CoLA":
         return [cola(part) for part in ("train", "dev")]
     rows = [line.split("\t", 1) for line in (folder() / "few" / name).read_text().splitlines()[1:]]
+    rows = [row for row in rows if row[1].strip()]
     texts, labels = [row[1] for row in rows], [row[0] for row in rows]
     order = np.random.default_rng(0).permutation(len(rows))
     cut = len(rows) * 2 // 3

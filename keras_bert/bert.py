@@ -82,7 +82,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         encoder: the encoder with loaded weights.
         metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
             `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
-            `pooling`, `normalize`, ...
+            `confidence`, `pooling`, `normalize`, ...
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
         has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
         has_pair_layers: `False`; `True` for other models, whose `classifier` takes `pair` to build layers for pairs.
@@ -288,7 +288,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             candidate labels, they are those of the longest one. Where `tokens` are the tokens themselves, as in
             replaced token detection, the number is `text_tokens`.
 
-            - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); multi-label:
+            - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); `label` is
+              `None` below the threshold of `bert.confidence`, see `answer_at_precision` of `fit`; multi-label:
               `labels`, those whose score is at least its threshold, and `scores`
             - regression: `value`
             - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
@@ -585,7 +586,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
-                which also weights the loss on `validation`.
+                which also weights the loss on `validation`; `calibrate`, a bool, which fits a temperature of the
+                probabilities to `validation` or to the folds; and `answer_at_precision`, such as 0.95, which also
+                chooses a threshold below which there is no label.
 
         Returns:
             A new `LoadedBert`, trained; `results` has the `scores`, the `history`, and what the scores are
@@ -715,7 +718,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         """Returns the loss and the scores of the model on texts with targets, see `fit`: a dict of floats.
 
         Scores are from 0 to 1, correlations from -1, and are those of the answers of `predict`, with its default
-        `sequence_length`. `options` are those of the task, such as `doc_stride`. Needs TensorFlow.
+        `sequence_length`. Of a model with `confidence`, there are also `calibration_error` and, with a threshold,
+        `answered`, the share of texts with a label, and their `precision`. `options` are those of the task, such as
+        `doc_stride`. Needs TensorFlow.
 
         Example:
             reviews.evaluate(test_texts, test_labels)["accuracy"]

@@ -111,9 +111,10 @@ def export(
       after the model's `score_activation`, see `build_classifier`. `classify` and `regress` take `tf.Example`s. With
       `multi_label`, `predicted` replaces `label`: a bool for each of `labels`, true if its probability is at least its
       threshold. Options: `thresholds`, one for all labels (0.5) or one for each; `logits`, a bool that adds the output
-      `logits`. The option `zero_shot`, a `ZeroShot`, adds the signature `zero_shot` to a classifier of pairs (NLI):
-      `text`, `labels` -> `label`, or `predicted`, `probabilities`, `labels`. Rows with fewer labels are padded with
-      `""`: an empty label has the probability 0.
+      `logits`; `confidence`, a dict with the `temperature` of the probabilities of one label and its `threshold`, below
+      which `label` is empty and the output `answered` false. The option `zero_shot`, a `ZeroShot`, adds the signature
+      `zero_shot` to a classifier of pairs (NLI): `text`, `labels` -> `label`, or `predicted`, `probabilities`,
+      `labels`. Rows with fewer labels are padded with `""`: an empty label has the probability 0.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
       `words` takes texts whose words are separated by single spaces. Option: `stride`.
