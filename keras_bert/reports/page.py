@@ -108,6 +108,15 @@ def draw(chart, **values):
     return getattr(_ENVIRONMENT.get_template("charts.html").module, chart)(**values)
 
 
+def interval_of_share(share, rows):
+    """Returns the ends of the 95% interval of a share of rows (Wilson, 1927)."""
+    z = 1.96
+    middle = share + z**2 / (2 * rows)
+    width = z * math.sqrt((share * (1 - share) + z**2 / (4 * rows)) / rows)
+    scale = 1 + z**2 / rows
+    return (middle - width) / scale, (middle + width) / scale
+
+
 @dataclasses.dataclass(frozen=True)
 class Headline:
     """A score and the baseline that it should exceed.
@@ -140,11 +149,8 @@ class Headline:
         """The 95% interval of the share of few rows (Wilson, 1927); empty otherwise."""
         if self.rows is None or self.rows > 1000:
             return ""
-        z = 1.96
-        middle, width = self.score + z**2 / (2 * self.rows), self.score * (1 - self.score) + z**2 / (4 * self.rows)
-        ends = (middle + sign * z * math.sqrt(width / self.rows) for sign in (-1, 1))
-        low, high = (100 * end / (1 + z**2 / self.rows) for end in ends)
-        return f"95% interval {low:.0f} to {high:.0f}%, of {self.rows} rows"
+        low, high = interval_of_share(self.score, self.rows)
+        return f"95% interval {100 * low:.0f} to {100 * high:.0f}%, of {self.rows} rows"
 
     @property
     def text(self):

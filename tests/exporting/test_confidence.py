@@ -9,6 +9,7 @@ from scipy.special import softmax
 
 import keras_bert
 from keras_bert.heads.answers import each_text, of_outputs
+from keras_bert.tasks import prediction_files
 from tests.runs.test_folds import OPTIONS, TEXTS
 
 pytestmark = pytest.mark.tensorflow
@@ -64,7 +65,9 @@ def test_predict_and_a_saved_model(folder, tmp_path):
     rows = [{"text": text} for text in TEXTS]
     served = each_text(of_outputs(outputs), outputs, rows)
     check(served, probabilities, threshold)
-    assert json.loads(json.dumps(served[0]))["label"] == answers[0]["label"]
+    assert json.loads(prediction_files.json_line(rows[0], served[0]))["label"] == answers[0]["label"]
+    cells = [line.split("\t")[0] for line in prediction_files.table(answers)]
+    assert cells == ["label", *(answer["label"] or '""' for answer in answers)]
 
     # Copies and folders keep it.
     bert.save(tmp_path / "again")
@@ -94,12 +97,11 @@ def test_evaluate_tells_of_the_answers(folder):
     assert scores["answered"] == pytest.approx(answered.mean())
     assert scores["precision"] == pytest.approx((probabilities.argmax(-1) == golds)[answered].mean())
     assert scores["accuracy"] == pytest.approx((probabilities.argmax(-1) == golds).mean())
-    bert.confidence = None
-    assert not {"answered", "calibration_error"} & bert.evaluate(TEXTS, ["x", "y", "z"] * 4, verbose=False).keys()
     with pytest.raises(ValueError, match="`calibrate` is an option of `fit`"):
         bert.evaluate(TEXTS, ["x", "y", "z"] * 4, calibrate=True)
 
 
+@pytest.mark.slow
 def test_fit_stores_what_it_chooses_on_validation(checkpoint, tmp_path, eager):
     texts, labels = TEXTS * 3, ["x", "y", "y"] * 12
     bert = keras_bert.load(checkpoint)
@@ -122,6 +124,26 @@ def test_fit_stores_what_it_chooses_on_validation(checkpoint, tmp_path, eager):
     np.testing.assert_allclose(found, softmax(logits / temperature, -1), rtol=1e-4, atol=1e-6)
     report = (tmp_path / "run" / "report.html").read_text()
     assert "precision of the answers" in report[report.index('id="confidence"') :]
+
+
+@pytest.mark.slow
+def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eager):
+    texts, labels = TEXTS, ["x", "y", "y"] * 4
+    trained = keras_bert.load(checkpoint).fit(
+        texts, labels, folds=3, calibrate=True, output_dir=tmp_path / "run", **OPTIONS
+    )
+    rows = (tmp_path / "run" / "out_of_fold.tsv").read_text().splitlines()
+    assert len(rows) == 13
+    temperature = trained.confidence["temperature"]
+    logits = np.concatenate(
+        [np.load(path)["classification"] for path in sorted((tmp_path / "run").glob("runs/*/*.npz"))]
+    )
+    folds = np.array([int(row.split("\t")[1]) for row in rows[1:]])
+    golds = np.array([0 if label == "x" else 1 for label in labels])[np.argsort(folds, kind="stable")]
+    losses = []
+    for value in np.exp(np.linspace(np.log(0.05), np.log(20), 2000)):
+        losses.append(-np.log(softmax(logits / value, -1)[np.arange(12), golds]).mean())
+    assert -np.log(softmax(logits / temperature, -1)[np.arange(12), golds]).mean() <= min(losses) + 1e-6
 
 
 @pytest.mark.parametrize(

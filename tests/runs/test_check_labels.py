@@ -58,6 +58,7 @@ def test_classes_are_ranked_by_the_loss_of_the_kept_logits(checkpoint, finished,
     assert len(runs.grid_runs.results) == 3
 
 
+@pytest.mark.slow
 def test_tags_are_ranked_by_word(checkpoint, finished, tmp_path):
     words, tags = DATA["tagging"]
     checks = keras_bert.load(checkpoint).check_labels(words, tags, folds=3, output_dir=tmp_path, **OPTIONS)

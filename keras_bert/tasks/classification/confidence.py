@@ -174,14 +174,11 @@ def _with_interval(confidence, right):
 
 
 def _share(count, total):
-    """Returns a share in percent with its 95% interval (Wilson, 1927), as text."""
+    """Returns a share in percent with its 95% interval, as text."""
     if not total:
         return page.NOTHING
-    z = 1.96
     share = count / total
-    middle = share + z**2 / (2 * total)
-    width = z * math.sqrt((share * (1 - share) + z**2 / (4 * total)) / total)
-    low, high = ((middle + sign * width) / (1 + z**2 / total) for sign in (-1, 1))
+    low, high = page.interval_of_share(share, total)
     return f"{share:.1%} ({low:.1%} to {high:.1%}, of {total:,})"
 
 

@@ -21,10 +21,10 @@ def drawn(rows, classes=3, temperature=1.0, seed=0):
 
 def test_the_temperature_is_that_of_a_grid():
     logits, targets = drawn(2000, temperature=2.5)
-    grid = np.arange(0.5, 5, 0.001)
+    grid = np.arange(1.5, 4, 0.005)
     losses = [-log_softmax(logits / value, -1)[np.arange(2000), targets].mean() for value in grid]
     found = confidence.fitted_temperature(logits, targets)
-    assert found == pytest.approx(grid[np.argmin(losses)], abs=0.001)
+    assert found == pytest.approx(grid[np.argmin(losses)], abs=0.005)
     assert found == pytest.approx(2.5, abs=0.2)  # Of which they were made.
 
 
