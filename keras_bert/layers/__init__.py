@@ -8,7 +8,6 @@ from keras_bert.layers.head_layers import (
     Discriminator,
     FoldChoices,
     MaskedLMTransform,
-    MeanOfWindows,
     MultiLabelDense,
     OutputBias,
     Pooler,
@@ -21,6 +20,7 @@ from keras_bert.layers.head_layers import (
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
 from keras_bert.layers.transformer import DecoderBlock, FeedForward, TransformerBlock
+from keras_bert.layers.windows import MeanOfWindows, Windows
 
 __all__ = [
     "AttentionMask",
@@ -50,4 +50,5 @@ __all__ = [
     "UnfoldChoices",
     "UnfoldPassages",
     "UnitLength",
+    "Windows",
 ]

@@ -9,6 +9,7 @@ from keras import ops
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
     from tensorflow.python.eager import record
+    from tensorflow.python.ops import control_flow_util
 
 _WIDE = 512
 
@@ -87,6 +88,158 @@ def remat(function):
         return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
 
     return wrapper
+
+
+def in_parts(function, inputs, specs, *, is_there, most, size, variables, generators):
+    """Returns the outputs of a function for many rows; in TensorFlow graphs, it is called on parts of them.
+
+    The rows that are not there are left out, and their outputs are zeros. The backward pass computes each part again,
+    so that memory has the activations of one part. Up to `most` rows are computed at once, whether they are there or
+    not, and other backends always do so.
+
+    Args:
+        function: maps a dict of tensors `(rows, ...)` to a dict of floats `(rows, ...)`, each row by itself.
+        inputs: dict of tensors `(rows, ...)`, which have no gradients.
+        specs: dict of the outputs as symbolic tensors, with all axes but that of the rows known.
+        is_there: bool `(rows,)`.
+        most: int, the number of rows up to which all are computed at once, and only once. `None` for graphs that
+            have no backward pass: they are traced once then.
+        size: int, the number of rows of a part, at least one is taken.
+        variables: list of all Keras variables that `function` reads, besides the states of the generators.
+        generators: list of the `keras.random.SeedGenerator`s that it draws from. Each part has seeds of its own.
+    """
+    if not _in_graph():
+        return function(inputs)
+    seeds = [generator.next() for generator in generators]
+
+    def compute(part, index, values):
+        """Calls the function with values of the variables: it reads tensors, and loops need not know of variables."""
+        states = list(zip(variables, values, strict=True))
+        for generator, seed in zip(generators, seeds, strict=True):
+            of_part = tf.stack([tf.cast(index, seed.dtype), tf.zeros([], seed.dtype)])
+            states.append((generator.state, seed + of_part))
+        return _stateless(function, part, states)
+
+    values = [tf.convert_to_tensor(variable.value) for variable in variables]
+    trained = [number for number, variable in enumerate(variables) if variable.trainable]
+    rows = _RowsInParts(compute, inputs, specs, is_there, tf.maximum(size, 1), trained)
+    if most is None:
+        return rows.outputs(values)
+    is_small = ops.shape(is_there)[0] <= most
+    if isinstance(is_small, bool):
+        return compute(inputs, 0, values) if is_small else rows.outputs(values)
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        return rows.outputs(values)  # XLA does not compile the gradient of a condition whose shapes it must know.
+    at_once = tf.function(lambda: compute(inputs, 0, values), autograph=False)
+    # The gradient of a condition does not find what `custom_gradient` keeps, that of a function call does.
+    return tf.cond(is_small, at_once, lambda: rows.outputs(values))
+
+
+def _stateless(function, inputs, states):
+    """Returns the outputs of a function that reads given values of Keras variables, and changes none."""
+    with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
+        before = dict(scope.state_mapping)
+        outputs = function(inputs)
+    is_generator = {id(variable) for variable, _ in states if variable.path.endswith("seed_generator_state")}
+    changed = []
+    for name, value in scope.state_mapping.items():
+        if name not in is_generator and before.get(name) is not value:
+            changed.append(name)
+    if scope.losses or changed:
+        raise ValueError(
+            "a model of windows must not have layers that call `add_loss` or update variables in the forward pass, "
+            "such as BatchNormalization: each part of a batch would do so. Expected a `Loss`, or another layer"
+        )
+    return outputs
+
+
+class _RowsInParts:
+    """The rows of `in_parts`, those that are there first, in parts of `size` rows."""
+
+    def __init__(self, compute, inputs, specs, is_there, size, trained):
+        self._compute = compute
+        self._trained = trained  # The numbers of the values that have gradients.
+        self._specs = specs
+        self._is_there = is_there
+        self._size = size
+        self._count = -(-tf.size(is_there) // size)
+        self._needed = -(-tf.reduce_sum(tf.cast(is_there, tf.int32)) // size)
+        order = tf.argsort(tf.cast(is_there, tf.int32), direction="DESCENDING", stable=True)
+        self._place = tf.argsort(order)  # Of each row among the ordered ones.
+        self._inputs = {name: self._parted(tf.gather(values, order)) for name, values in inputs.items()}
+
+    def _parted(self, values):
+        """Reshapes `(rows, ...)` to `(parts, size, ...)`, with zeros at the end."""
+        lacking = self._count * self._size - tf.shape(values)[0]
+        widths = [[0, lacking], *([0, 0] for _ in values.shape[1:])]
+        return tf.reshape(tf.pad(values, widths), tf.concat([[self._count, self._size], tf.shape(values)[1:]], 0))
+
+    def _part(self, index):
+        return {name: values[index] for name, values in self._inputs.items()}
+
+    def outputs(self, values):
+        """Returns the outputs of all rows, a dict of `(rows, ...)`, given the values of the variables."""
+        # The operations of the forward pass must not be recorded: `_attach` tells their gradient.
+        with record.stop_recording():
+            parts = self._forward(values)
+        names = sorted(parts)
+        attached = _attach([parts[name] for name in names], values, self._backward(names, values))
+        outputs = {}
+        for name, of_parts in zip(names, attached, strict=True):
+            flat = tf.reshape(of_parts, tf.concat([[-1], tf.shape(of_parts)[2:]], 0))
+            of_rows = tf.ensure_shape(tf.gather(flat, self._place), [None, *self._specs[name].shape[1:]])
+            is_there = tf.reshape(self._is_there, [-1, *(1 for _ in of_rows.shape[1:])])
+            outputs[name] = tf.where(is_there, of_rows, tf.zeros([], of_rows.dtype))
+        return outputs
+
+    def _forward(self, values):
+        """Returns the outputs of the parts, a dict of `(parts, size, ...)`."""
+        buffers = {}
+        for name, spec in self._specs.items():
+            buffers[name] = tf.zeros([self._count, self._size, *spec.shape[1:]], spec.dtype)
+
+        def with_part(index, buffers):
+            outputs = self._compute(self._part(index), index, values)
+            filled = {}
+            for name, buffer in buffers.items():
+                filled[name] = tf.tensor_scatter_nd_update(buffer, [[index]], outputs[name][tf.newaxis])
+            return index + 1, filled
+
+        return self._in_turn(with_part, buffers)
+
+    def _backward(self, names, values):
+        """Returns the function from the gradients of the outputs, in the order of their names, to those of values."""
+
+        def backward(*upstream):
+            def with_part(index, sums):
+                of_part = self._part_gradients(index, names, [gradient[index] for gradient in upstream], values)
+                return index + 1, [total + part for total, part in zip(sums, of_part, strict=True)]
+
+            zeros = [tf.zeros_like(values[number]) for number in self._trained]
+            gradients = [None] * len(values)
+            for number, gradient in zip(self._trained, self._in_turn(with_part, zeros), strict=True):
+                gradients[number] = gradient
+            return gradients
+
+        return backward
+
+    def _part_gradients(self, index, names, upstream, values):
+        """Returns the gradients of the trained values from one part, whose outputs are computed again."""
+        sources = [tf.identity(values[number]) for number in self._trained]
+        watched = list(values)
+        for number, source in zip(self._trained, sources, strict=True):
+            watched[number] = source
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            outputs = self._compute(self._part(index), index, watched)
+        targets = [outputs[name] for name in names]
+        gradients = tape.gradient(targets, sources, upstream, tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def _in_turn(self, with_part, state):
+        """Returns the state after all parts with rows that are there, one at a time, for the sake of memory."""
+        loop = tf.while_loop(lambda index, _: index < self._needed, with_part, (0, state), parallel_iterations=1)
+        return loop[1]
 
 
 def expect_at_most(tensor, size, limit, message):

@@ -227,34 +227,6 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MeanOfWindows(Unquantized, keras.layers.Layer):
-    """Means of the outputs of the windows of each document, from `(batch * windows, ...)` to `(batch, ...)`.
-
-    A window without real tokens is absent, for documents with different numbers of windows.
-
-    Call arguments:
-        outputs: `(batch * windows, ...)`.
-        padding_mask: the mask before folding, `(batch, windows, length)`, nonzero for real tokens.
-
-    Returns:
-        float32 `(batch, ...)`.
-
-    Example:
-        logits = MeanOfWindows()(logits, padding_mask)
-    """
-
-    def call(self, outputs, padding_mask):
-        present = ops.cast(ops.any(ops.not_equal(padding_mask, 0), axis=2), "float32")
-        shape = ops.shape(outputs)[1:]
-        outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(present), *shape))
-        weights = ops.reshape(present, (*ops.shape(present), *(1 for _ in shape)))
-        return ops.sum(outputs * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
-
-    def compute_output_spec(self, outputs, padding_mask):
-        return keras.KerasTensor((padding_mask.shape[0], *outputs.shape[1:]), "float32")
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldPassages(Unquantized, keras.layers.Layer):
     """Reshapes the vectors of passages from `(batch * passages, width)` to `(batch, passages, width)`.
 

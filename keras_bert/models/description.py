@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_bert import other_models
 from keras_bert.config import BertConfig
+from keras_bert.layers import Windows
 from keras_bert.models import graph_comparison
 
 # What a prefix, the name of an encoder, precedes.
@@ -119,8 +120,13 @@ def built(model):
 
 
 def nested_encoder(model):
-    """Returns the encoder that a model calls as a layer, or the model itself."""
-    return next((layer for layer in model.layers if isinstance(layer, keras.Model)), model)
+    """Returns the model that a model calls as a layer, such as the encoder of choices, or else the model itself."""
+    for layer in model.layers:
+        if isinstance(layer, Windows):
+            return layer.model
+        if isinstance(layer, keras.Model):
+            return layer
+    return model
 
 
 def read(layers, head, options):

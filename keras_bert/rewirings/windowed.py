@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.heads.registry import describe
-from keras_bert.layers import FoldChoices, MeanOfWindows
+from keras_bert.layers import MeanOfWindows, Windows
 from keras_bert.models.description import nested_encoder
 from keras_bert.rewirings.trimmed import build_trimmed
 
@@ -32,12 +32,12 @@ def build_trimmed_windows(model: keras.Model) -> keras.Model:
 
 def _over_windows(model):
     # Layers
-    fold = FoldChoices(name="fold_windows")
+    windows = Windows(model, name="windows")
     mean = MeanOfWindows(dtype="float32", name="mean_of_windows")
 
     # Wiring
     inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in model.input}
-    outputs = model({name: fold(tensor) for name, tensor in inputs.items()})
+    outputs = windows(inputs)
     means = {name: mean(output, inputs["padding_mask"]) for name, output in outputs.items()}
 
     # Model

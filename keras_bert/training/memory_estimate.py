@@ -6,6 +6,7 @@ import math
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
+from keras_bert.layers.windows import Windows, most_windows
 from keras_bert.memory import available_memory
 
 _LOG = logging.getLogger("keras_bert")
@@ -24,7 +25,7 @@ def check_memory(step, source, micro_batches, strategy):
 
     def needed(parts):
         pieces = parts * strategy.num_replicas_in_sync
-        rows = [(-(-rows // pieces), length) for rows, length in sequences]
+        rows = [(computed_together(step.model, -(-rows // pieces), length), length) for rows, length in sequences]
         return sharing * step_bytes(step.model, rows, predictions, parts, step.is_rewired)
 
     need, limit = needed(micro_batches), _WARNED * available
@@ -44,6 +45,13 @@ def check_memory(step, source, micro_batches, strategy):
     if need > _REFUSED * available:
         raise MemoryError(message)
     _LOG.warning("%s", message)
+
+
+def computed_together(model, rows, length):
+    """Returns how many of the rows of a batch have activations at a time: windows of documents are limited."""
+    if any(isinstance(layer, Windows) for layer in model._flatten_layers()):
+        return min(rows, most_windows(length))
+    return rows
 
 
 def _readable(size):

@@ -1,0 +1,101 @@
+"""Documents in windows: a model runs on each window, in parts if there are many, and its outputs become means."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.graphs import in_parts
+from keras_bert.layers.quantization import Unquantized
+
+_MOST_TOKENS = 2**14  # Of the windows that are computed at once; as many as in a large batch.
+_PART_TOKENS = 2**13  # Of a part otherwise.
+
+
+def most_windows(length):
+    """Returns the number of windows of a length whose activations are in memory at once, at least one."""
+    most = _MOST_TOKENS // length
+    return max(most, 1) if isinstance(most, int) else ops.maximum(most, 1)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Windows(Unquantized, keras.layers.Layer):
+    """Runs a model on the windows of documents, from `(batch, windows, length)` to `(batch * windows, ...)`.
+
+    A window without real tokens is absent, for documents with different numbers of windows. In TensorFlow graphs, the
+    windows of large batches are computed in parts, without the absent ones, whose outputs are then zeros; the backward
+    pass computes each part again, so that the memory does not depend on the number of windows.
+
+    Args:
+        model: a functional model of sequences, whose inputs have a `padding_mask` and whose outputs are a dict.
+
+    Call arguments:
+        inputs: dict of the inputs of `model`, `(batch, windows, length)`.
+        training: bool, whether to apply dropout.
+
+    Returns:
+        dict of the outputs of `model`, `(batch * windows, ...)`.
+
+    Example:
+        outputs = Windows(build_classifier(encoder, num_classes=2))(inputs)
+    """
+
+    def __init__(self, model, **kwargs):
+        super().__init__(**kwargs)
+        self.model = model
+        self.built = True
+
+    def call(self, inputs, training=None):
+        sequences = {name: ops.reshape(ids, (-1, ops.shape(ids)[2])) for name, ids in inputs.items()}
+
+        def run(part):
+            return self.model(part, training=training)
+
+        length = ops.shape(inputs["padding_mask"])[2]
+        most = most_windows(length) if training else None
+        return in_parts(
+            run,
+            sequences,
+            self.model.output,
+            is_there=ops.any(ops.not_equal(sequences["padding_mask"], 0), axis=1),
+            most=most,
+            size=_PART_TOKENS // length,
+            variables=self.model.weights,
+            generators=self._generators(),
+        )
+
+    def _generators(self):
+        """Returns the random generators of the model's layers."""
+        generators = []
+        for layer in self.model._flatten_layers():
+            generators += [value for value in vars(layer).values() if isinstance(value, keras.random.SeedGenerator)]
+        return generators
+
+    def compute_output_spec(self, inputs, training=None):
+        return {name: keras.KerasTensor((None, *each.shape[1:]), each.dtype) for name, each in self.model.output.items()}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MeanOfWindows(Unquantized, keras.layers.Layer):
+    """Means of the outputs of the windows of each document, from `(batch * windows, ...)` to `(batch, ...)`.
+
+    A window without real tokens is absent, for documents with different numbers of windows.
+
+    Call arguments:
+        outputs: `(batch * windows, ...)`.
+        padding_mask: `(batch, windows, length)`, nonzero for real tokens.
+
+    Returns:
+        float32 `(batch, ...)`.
+
+    Example:
+        logits = MeanOfWindows()(logits, padding_mask)
+    """
+
+    def call(self, outputs, padding_mask):
+        present = ops.cast(ops.any(ops.not_equal(padding_mask, 0), axis=2), "float32")
+        shape = ops.shape(outputs)[1:]
+        outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(present), *shape))
+        weights = ops.reshape(present, (*ops.shape(present), *(1 for _ in shape)))
+        return ops.sum(outputs * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
+
+    def compute_output_spec(self, outputs, padding_mask):
+        return keras.KerasTensor((padding_mask.shape[0], *outputs.shape[1:]), "float32")
