@@ -6,7 +6,14 @@ Without Keras, so that a program that asks a server starts at once.
 import numpy as np
 
 from keras_bert.heads.answer_forms import are_scores
-from keras_bert.text.token_counts import RESERVED, split_counts, with_counts
+from keras_bert.text.token_counts import (
+    RESERVED,
+    STRONGEST,
+    STRONGEST_END,
+    STRONGEST_START,
+    split_counts,
+    with_counts,
+)
 
 CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _NONE = -1e30  # Lower scores of spans mean "none".
@@ -25,9 +32,24 @@ def each_text(answer, outputs, rows, n_best=None):
         if not isinstance(found, dict):
             raise ValueError(f"`answer` of a head must return a dict, the fields by name. Received: {found!r:.100}")
         if counts:
-            found = with_counts(found, {name: int(values[index]) for name, values in counts.items()})
+            of_text = {name: int(values[index]) for name, values in counts.items()}
+            found = with_counts(found, _in_characters(of_text, row))
         answers.append(found)
     return answers
+
+
+def _in_characters(counts, row):
+    """Returns what outputs tell about the tokens of a text, with the offsets of its strongest window in characters."""
+    if STRONGEST_START not in counts:
+        return counts
+    text = row[list(row)[-1]]  # Of a pair, the second one has windows.
+    characters = character_offsets(text)
+    strongest = {
+        "start": int(characters[counts[STRONGEST_START]]),
+        "end": int(characters[counts[STRONGEST_END]]),
+    }
+    others = {name: value for name, value in counts.items() if name not in (STRONGEST_START, STRONGEST_END)}
+    return {**others, STRONGEST: strongest}
 
 
 def flat(answer):

@@ -5,7 +5,15 @@ import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
 from keras_bert.text.answer_settings import THRESHOLD, Confidence, checked_thresholds, cuts, placeholders
-from keras_bert.text.signatures import in_groups, outputs_of_texts, rows_of_call, texts, traced_once
+from keras_bert.text.signatures import (
+    in_groups,
+    outputs_of_texts,
+    rows_of_call,
+    speaks_for_class,
+    speaks_for_label,
+    texts,
+    traced_once,
+)
 from keras_bert.text.token_counts import with_counts
 
 
@@ -26,7 +34,7 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
         label = tf.where(answered, label, tf.zeros_like(label))
         return {"label": label, "answered": answered, "probabilities": probabilities}
 
-    scores = _counted_scores(model, preprocessor, rows_together)
+    scores = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_class)
     signatures = _classifier(scores, model, labels, pair, logits, decide)
     if zero_shot is None:
         return signatures
@@ -56,7 +64,8 @@ def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, r
     def decide(scores, _):
         return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
-    return _classifier(_counted_scores(model, preprocessor, rows_together), model, labels, pair, logits, decide)
+    scores_of = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_label)
+    return _classifier(scores_of, model, labels, pair, logits, decide)
 
 
 def _classifier(scores_of, model, labels, pair, logits, decide):
@@ -101,8 +110,11 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 
 
-def _counted_scores(model, preprocessor, rows_together):
-    """Returns a function from texts to logits and the numbers of tokens, which all signatures share."""
+def _counted_scores(model, preprocessor, rows_together, speaks=None):
+    """Returns a function from texts to logits and the numbers of tokens, which all signatures share.
+
+    `speaks` is that of `outputs_of_texts`.
+    """
     classes = model.output["logits"].shape[-1]
     rows_together = rows_of_call(preprocessor, rows_together)
 
@@ -113,7 +125,7 @@ def _counted_scores(model, preprocessor, rows_together):
         return in_groups(logits, inputs, [classes], rows_together)
 
     def counted_scores(inputs):
-        return outputs_of_texts(logits_in_groups, preprocessor, inputs)
+        return outputs_of_texts(logits_in_groups, preprocessor, inputs, speaks)
 
     return traced_once(counted_scores)
 

@@ -166,7 +166,8 @@ class Head:
         """
         from keras_bert.text.signatures import responder
 
-        return functools.partial(responder, with_head_options(self.respond, description.options, 2))
+        classes = self.classes if self.has_classes else None
+        return functools.partial(responder, with_head_options(self.respond, description.options, 2), classes)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""

@@ -70,7 +70,9 @@ class Windows(Unquantized, keras.layers.Layer):
         return generators
 
     def compute_output_spec(self, inputs, training=None):
-        return {name: keras.KerasTensor((None, *each.shape[1:]), each.dtype) for name, each in self.model.output.items()}
+        return {
+            name: keras.KerasTensor((None, *each.shape[1:]), each.dtype) for name, each in self.model.output.items()
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

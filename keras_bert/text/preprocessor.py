@@ -208,22 +208,25 @@ class TextPreprocessor(keras.layers.Layer):
         tokens = tf.cast(lengths, tf.int32)
         return {TOKENS: tokens, READ: tf.minimum(tokens, self.sequence_length)}
 
-    def windows(self, inputs):
+    def windows(self, inputs, offsets=False):
         """Returns the windows of strings `(texts,)`, or of pairs of them, as `ViewedTexts`.
 
         Of a pair, the windows are those of the second text, each behind the first one, of which at most half of the
-        room is read.
+        room is read. With `offsets`, the places of windows in their texts are known, too.
         """
         if not self.reads_windows:
             raise ValueError(f"`windows` needs long_texts='windows'. Received: long_texts={self.long_texts!r}")
         inputs = as_strings(inputs)
-        tokens = self.tokenizer(inputs["text"])
-        if "pair" not in inputs:
-            return ViewedTexts(self, self._windows, tokens)
-        most = self.room(pair=True) // 2
-        self._check_pair_windows(self.room(pair=True) - most)
-        first = packing.cut(tokens, most)
-        return ViewedTexts(self, self._windows, self.tokenizer(inputs["pair"]), before=first)
+        before = None
+        if "pair" in inputs:
+            most = self.room(pair=True) // 2
+            self._check_pair_windows(self.room(pair=True) - most)
+            before = packing.cut(self.tokenizer(inputs["text"]), most)
+        texts = inputs["pair" if "pair" in inputs else "text"]
+        if not offsets:
+            return ViewedTexts(self, self._windows, self.tokenizer(texts), before=before)
+        tokens, *places = self.tokenizer.with_offsets(texts)
+        return ViewedTexts(self, self._windows, tokens, before=before, offsets=places)
 
     def _check_pair_windows(self, least):
         """Raises if windows of pairs may not fit, given the room of one behind the longest first text."""

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.graph_checks import require
-from keras_bert.text.token_counts import with_counts
+from keras_bert.text.token_counts import STRONGEST_END, STRONGEST_START, with_counts
 
 _WINDOWS = 256  # Windows to compute at once where texts are: more would only need more memory.
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
@@ -34,8 +34,21 @@ def not_empty(lists, name):
         return tf.identity(lists)
 
 
-def responder(respond, model, preprocessor, labels, pair, description):
-    """Returns the `serving_default` of a head without signatures of its own: what `respond` makes of the outputs."""
+def speaks_for_class(logits, means):
+    """Returns how much windows spoke for the classes of their texts: the logarithms of their probabilities."""
+    return tf.gather(tf.nn.log_softmax(logits), tf.argmax(means, -1), batch_dims=1)
+
+
+def speaks_for_label(logits, means):
+    """Returns how much windows spoke for the most probable labels of their texts: their logits."""
+    return tf.gather(logits, tf.argmax(means, -1), batch_dims=1)
+
+
+def responder(respond, classes, model, preprocessor, labels, pair, description):
+    """Returns the `serving_default` of a head without signatures of its own: what `respond` makes of the outputs.
+
+    `classes` is the name of the output with the logits of classes, `None` for a head without.
+    """
     if description.num_classes is not None:
         labels = labels or placeholders(description.num_classes)
 
@@ -44,24 +57,46 @@ def responder(respond, model, preprocessor, labels, pair, description):
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
     def answer(inputs):
-        outputs, counts = outputs_of_texts(run, preprocessor, inputs)
+        if preprocessor.reads_windows:
+            outputs, counts = _outputs_of_windows(model, preprocessor, inputs, classes)
+        else:
+            inputs, counts = preprocessor.counted(inputs)
+            outputs = run(inputs)
         return with_counts(respond(outputs, labels), counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
 
 
-def outputs_of_texts(run, preprocessor, inputs):
+def _outputs_of_windows(model, preprocessor, inputs, classes):
+    """Returns the means of the outputs of the windows of texts by name, and the numbers of their tokens."""
+    views = preprocessor.windows(inputs, offsets=classes is not None)
+    of_windows = views.outputs(model)
+    means = tf.nest.map_structure(views.mean, of_windows)
+    counts = views.token_counts()
+    if classes is not None:
+        scores = speaks_for_class(of_windows[classes], tf.gather(means[classes], views.views.row))
+        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(scores)
+    return means, counts
+
+
+def outputs_of_texts(run, preprocessor, inputs, speaks=None):
     """Returns the outputs for strings, or for pairs of them, a row for each text, and the numbers of their tokens.
 
-    `run` maps model inputs to outputs with a row for each sequence, a tensor or a dict. Of a text with several windows,
-    the outputs are the means of theirs.
+    `run` maps model inputs to outputs `(sequences, ...)`. Of a text with several windows, the output is the mean of
+    theirs. With `speaks`, which maps the outputs of windows and the means of their texts, `(windows, ...)` each, to how
+    much each window spoke for the mean, `(windows,)`, the numbers also tell where the strongest window is.
     """
     if not preprocessor.reads_windows:
         inputs, counts = preprocessor.counted(inputs)
         return run(inputs), counts
-    views = preprocessor.windows(inputs)
-    outputs = tf.nest.map_structure(views.mean, run(views.packed()))
-    return outputs, views.token_counts()
+    views = preprocessor.windows(inputs, offsets=speaks is not None)
+    of_windows = run(views.packed())
+    means = views.mean(of_windows)
+    counts = views.token_counts()
+    if speaks is not None:
+        scores = speaks(of_windows, tf.gather(means, views.views.row))
+        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(scores)
+    return means, counts
 
 
 def traced_once(function):

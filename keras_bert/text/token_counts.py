@@ -15,26 +15,28 @@ from keras_bert.text.answer_settings import REFUSE, WINDOWS
 _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
-COUNT = "windows"  # How many windows a text has, in the outputs of models that read windows.
-RESERVED = (READ, _OTHER_NAME, COUNT)  # Names that no output and no field of an answer may have.
+# In the outputs of models that read windows: how many a text has, and the byte offsets of the one that spoke most.
+COUNT = "windows"
+STRONGEST_START, STRONGEST_END = "strongest_start", "strongest_end"
+STRONGEST = "strongest"  # In answers: a dict of the offsets in characters, `start` and `end`.
+_OF_WINDOWS = (COUNT, STRONGEST_START, STRONGEST_END, STRONGEST)
+RESERVED = (READ, _OTHER_NAME, *_OF_WINDOWS)  # Names that no output and no field of an answer may have.
 TOO_LONG = "a text has more tokens than a sequence of the model, and is not cut"
 _COLLECTED = contextvars.ContextVar("collected", default=None)
 
 
 def with_counts(values, counts):
-    """Adds the counts, a dict with `tokens`, `tokens_read` and, of windows, `windows`, to outputs or to an answer."""
+    """Adds the counts, a dict with `tokens`, `tokens_read` and what there is of windows, to outputs or to an answer."""
     for name in RESERVED:
         if name in values:
             raise ValueError(
-                "`tokens_read`, `text_tokens` and `windows` are numbers of tokens and windows, which are added to "
+                f"{', '.join(f'`{known}`' for known in RESERVED)} tell about tokens and windows, and are added to "
                 "answers. Expected other names of the outputs and of the fields of an answer. "
                 f"Received: {name!r} among {', '.join(values)}"
             )
     name = _OTHER_NAME if TOKENS in values else TOKENS
-    found = {**values, name: counts[TOKENS], READ: counts[READ]}
-    if COUNT in counts:
-        found[COUNT] = counts[COUNT]
-    return found
+    of_windows = {name: counts[name] for name in _OF_WINDOWS if name in counts}
+    return {**values, name: counts[TOKENS], READ: counts[READ], **of_windows}
 
 
 def split_counts(outputs):
@@ -42,11 +44,9 @@ def split_counts(outputs):
     if READ not in outputs:
         return outputs, {}
     name = _OTHER_NAME if _OTHER_NAME in outputs else TOKENS
-    others = {key: value for key, value in outputs.items() if key not in (name, READ, COUNT)}
-    counts = {TOKENS: outputs[name], READ: outputs[READ]}
-    if COUNT in outputs:
-        counts[COUNT] = outputs[COUNT]
-    return others, counts
+    others = {key: value for key, value in outputs.items() if key not in (name, READ, *_OF_WINDOWS)}
+    of_windows = {key: outputs[key] for key in _OF_WINDOWS if key in outputs}
+    return others, {TOKENS: outputs[name], READ: outputs[READ], **of_windows}
 
 
 def without_counts(answer):

@@ -25,17 +25,19 @@ class ViewedTexts:
         before: ragged ids `(rows, tokens)` of what precedes each view of a row, such as a question, which must leave
             room. By default, nothing does.
         text: `(rows,)`, the text of each row. By default, each row is a text.
+        offsets: pair of ragged ints `(texts, tokens)`, where each token starts and ends in its text, for `strongest`.
 
     Attributes:
         views: `Views` of all rows.
         offset: int32 `(views,)`, the position in its sequence of the first token of the text.
     """
 
-    def __init__(self, preprocessor, reading, tokens, before=None, text=None):
+    def __init__(self, preprocessor, reading, tokens, before=None, text=None, offsets=None):
         self._preprocessor = preprocessor
         self._tokens = tokens
         self._before = before
         self._text = text
+        self._offsets = offsets
         lengths = tokens.row_lengths()
         if text is not None:
             lengths = tf.gather(lengths, text)
@@ -145,6 +147,23 @@ class ViewedTexts:
         """Returns the maximum of the outputs of the views of each row, float32 `(rows, ...)`."""
         return tf.math.segment_max(tf.cast(values, tf.float32), self.views.row)
 
+    def strongest(self, scores):
+        """Returns where the view with the highest score of each row starts and ends in its text, int32 `(rows,)` each.
+
+        `scores` are float `(views,)`. Of several views, the first one counts. An empty view is from 0 to 0.
+        """
+        row = self.views.row
+        highest = tf.gather(tf.math.segment_max(scores, row), row)
+        number = tf.range(tf.size(row))
+        strongest = tf.math.segment_min(tf.where(scores >= highest, number, tf.int32.max), row)
+        strongest = tf.minimum(strongest, tf.size(row) - 1)  # Scores may be NaN.
+        starts, ends = self._offsets
+        begin = tf.cast(starts.row_starts(), tf.int32)
+        first = begin + tf.gather(self.views.start, strongest)
+        last = begin + tf.gather(self.views.limits(), strongest) - 1
+        is_empty = tf.gather(self.views.length, strongest) == 0
+        return _at(starts, first, is_empty), _at(ends, last, is_empty)
+
     def flat(self, values, first=0, last=None):
         """Returns the outputs of a range of views, an array `(views, positions)`, without padding: `(positions,)`."""
         lengths = self.lengths[first:last].numpy()
@@ -170,12 +189,20 @@ class ViewedTexts:
         return self.views.part(first, last)
 
 
+def _at(offsets, places, is_empty):
+    """Returns the offsets of tokens by their places among those of all texts, 0 where there are none."""
+    values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])  # There may be no tokens at all.
+    return tf.where(is_empty, 0, tf.gather(values, tf.where(is_empty, 0, places)))
+
+
 def _outputs_in_parts(model, inputs):
     """Returns the outputs of a model for all sequences, computed `_ROWS` at a time to limit memory."""
     rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
     none = {}
     shapes = {}
     for name, output in sorted(model.output.items()):
+        if isinstance(output, list):  # Such as hidden states.
+            continue
         none[name] = tf.zeros([0, length, *output.shape[2:]], output.dtype)
         shapes[name] = tf.TensorShape([None, *none[name].shape[1:]])
 
@@ -185,7 +212,7 @@ def _outputs_in_parts(model, inputs):
     def with_next(start, outputs):
         end = start + _ROWS
         part = model({name: value[start:end] for name, value in inputs.items()}, training=False)
-        return end, {name: tf.concat([outputs[name], part[name]], 0) for name in outputs}
+        return end, {name: tf.concat([before, part[name]], 0) for name, before in outputs.items()}
 
     invariants = (tf.TensorShape([]), shapes)
     _, outputs = tf.while_loop(are_left, with_next, (0, none), shape_invariants=invariants)

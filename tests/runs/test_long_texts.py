@@ -97,12 +97,12 @@ def reader(documents, rows):
 
 
 def by_hand(model, texts):
-    """Returns the mean logits of the windows of each text, and their number, by a plain loop."""
+    """Returns the mean logits of the windows of each text, their number, and the strongest one, by a plain loop."""
     preprocessor = model.preprocessor(LENGTH)
     start, end = (preprocessor.vocabulary.id(token) for token in ("[CLS]", "[SEP]"))
     room = LENGTH - 2
-    means, counts = [], []
-    for ids in preprocessor.tokenizer(texts).to_list():
+    means, counts, strongest = [], [], []
+    for ids, begins, ends in zip(*(part.to_list() for part in preprocessor.tokenizer.with_offsets(texts)), strict=True):
         starts = [0]
         while starts[-1] + room < len(ids):
             starts.append(starts[-1] + room - 2)
@@ -113,7 +113,10 @@ def by_hand(model, texts):
             logits.append(model.model()(inputs, training=False)["logits"].numpy()[0])
         means.append(np.mean(logits, 0))
         counts.append(len(starts))
-    return np.array(means), counts
+        probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        first = starts[probabilities[:, means[-1].argmax()].argmax()]
+        strongest.append({"start": begins[first], "end": ends[min(first + room, len(ids)) - 1]})  # All is ASCII.
+    return np.array(means), counts, strongest
 
 
 @pytest.mark.parametrize("projection", [None, 16])
@@ -175,8 +178,9 @@ def test_stored_options_that_cannot_be(reader, tmp_path, wrong, message):
 
 def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
     documents, labels = documents[:40], rows[1][:40]
-    logits, counts = by_hand(reader, documents)
+    logits, counts, strongest = by_hand(reader, documents)
     answers = reader.predict(documents, logits=True)
+    assert [answer["strongest"] for answer in answers] == strongest
     np.testing.assert_allclose([answer["logits"] for answer in answers], logits, atol=1e-5)
     assert [answer["windows"] for answer in answers] == counts
     assert all(answer["tokens_read"] == answer["tokens"] for answer in answers)
@@ -198,6 +202,7 @@ def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
     served = signature(tf.constant(documents))
     np.testing.assert_allclose(served["probabilities"].numpy(), probabilities, atol=1e-5)
     assert served["windows"].numpy().tolist() == counts
+    assert served["strongest_end"].numpy().tolist() == [window["end"] for window in strongest]
 
 
 @pytest.mark.slow

@@ -1,0 +1,126 @@
+"""Windows of documents in parts: outputs and gradients beside all at once, and beside a loop with the same masks."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.layers import windows as layer
+from keras_bert.rewirings.windowed import build_windowed
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+CONFIG = keras_bert.BertConfig(50, 16, 1, 2, 32, max_position_embeddings=16)
+LENGTH = 10
+LABELS = tf.constant([0, 2, 1, 1])
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(3)
+    return keras_bert.build_classifier(keras_bert.build_encoder(CONFIG), 3)
+
+
+def batch(counts):
+    """Returns four documents with these numbers of windows."""
+    rng = np.random.default_rng(1)
+    mask = np.zeros([4, max(counts), LENGTH], "int32")
+    for row, count in enumerate(counts):
+        mask[row, :count, : LENGTH - row] = 1
+    ids = rng.integers(1, 50, mask.shape).astype("int32") * mask
+    inputs = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": mask}
+    return {name: tf.constant(values) for name, values in inputs.items()}
+
+
+def generators(model):
+    return [value for value in model.non_trainable_variables if value.path.endswith("seed_generator_state")]
+
+
+def loss_of(logits):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, logits))
+
+
+def trained(model, inputs, *, training=False, jit_compile=False):
+    """Returns the logits of a step in a graph that knows no sizes, and the gradients of all weights."""
+    windowed = build_windowed(model)
+    weights = [weight.value for weight in model.trainable_weights]
+
+    def step(inputs):
+        states = [(state, tf.constant([7, number], "uint32")) for number, state in enumerate(generators(model))]
+        with tf.GradientTape() as tape:
+            with keras.StatelessScope(state_mapping=states):
+                logits = windowed(inputs, training=training)["logits"]
+            loss = loss_of(logits)
+        return logits, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
+
+    signature = [{name: tf.TensorSpec([None, None, None], tf.int32, name) for name in inputs}]
+    return tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)(inputs)
+
+
+def in_loop(model, inputs, size):
+    """Returns the same for documents of equally many windows by a plain loop over parts of `size` windows."""
+    weights = [weight.value for weight in model.trainable_weights]
+    flat = {name: tf.reshape(values, [-1, LENGTH]) for name, values in inputs.items()}
+    parts = []
+    with tf.GradientTape() as tape:
+        for part, first in enumerate(range(0, len(flat["token_ids"]), size)):
+            # Each part draws from the states of the step, moved by its number.
+            states = [
+                (state, tf.constant([7 + part, number], "uint32")) for number, state in enumerate(generators(model))
+            ]
+            with keras.StatelessScope(state_mapping=states):
+                some = {name: values[first : first + size] for name, values in flat.items()}
+                parts.append(model(some, training=True)["logits"])
+        logits = tf.reduce_mean(tf.reshape(tf.concat(parts, 0), [4, -1, 3]), 1)
+        loss = loss_of(logits)
+    return logits, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
+
+
+def assert_same(found, expected):
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-6)
+    for one, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_parts_are_the_whole(model, monkeypatch, jit_compile):
+    inputs = batch([1, 9, 2, 4])  # Of 36 windows, 16 are there.
+    whole = trained(model, inputs)
+    monkeypatch.setattr(layer, "_MOST_TOKENS", 1)
+    monkeypatch.setattr(layer, "_PART_TOKENS", 3 * LENGTH)
+    assert_same(trained(model, inputs, jit_compile=jit_compile), whole)
+
+
+def test_parts_have_the_same_dropout_in_the_backward_pass(model, monkeypatch):
+    inputs = batch([4, 4, 4, 4])
+    monkeypatch.setattr(layer, "_MOST_TOKENS", 1)
+    monkeypatch.setattr(layer, "_PART_TOKENS", 4 * LENGTH)
+    found = trained(model, inputs, training=True)
+    assert_same(found, in_loop(model, inputs, 4))
+    without = trained(model, inputs)
+    assert np.abs(found[0] - without[0]).max() > 1e-4
+
+
+def test_frozen_layers_have_no_gradients(model, monkeypatch):
+    inputs = batch([3, 1, 2, 2])
+    model.get_layer("block_0").trainable = False
+    try:
+        whole = trained(model, inputs)
+        monkeypatch.setattr(layer, "_MOST_TOKENS", 1)
+        assert_same(trained(model, inputs), whole)
+    finally:
+        model.get_layer("block_0").trainable = True
+
+
+def test_updates_of_the_forward_pass_are_refused():
+    inputs = {"padding_mask": keras.Input((None,), dtype="int32", name="padding_mask")}
+    pooled = keras.ops.mean(keras.ops.cast(inputs["padding_mask"], "float32"), axis=1, keepdims=True)
+    model = keras.Model(inputs, {"logits": keras.layers.BatchNormalization()(keras.layers.Dense(2)(pooled))})
+
+    @tf.function
+    def step(mask):
+        return layer.Windows(model)({"padding_mask": mask}, training=True)
+
+    with pytest.raises(ValueError, match="BatchNormalization"):
+        step(tf.ones([2, 3, 4], "int32"))
