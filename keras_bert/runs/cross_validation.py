@@ -145,6 +145,9 @@ class FoldsAlone(CrossValidation):
     def train_runs(self):
         self.train_folds()
 
+    def label_checks(self):
+        return self.task.report.label_checks(self.grid_runs.logits("dev"))  # They were checked before.
+
 
 class _FoldRun(Run):
     """Trains on all folds but one, and predicts that one."""
@@ -177,7 +180,12 @@ class _FoldResults(Results):
         except ValueError as error:
             return dataclasses.replace(findings, facts={**findings.facts, "rows to check": f"none: {error}"})
         examples = self.task.splits["dev"][0].examples
-        file = None if source is None else rows_to_check.write(self.output, source, examples, checks)
+        file = None
+        if source is not None:
+            try:
+                file = rows_to_check.write(self.output, source, examples, checks)
+            except (ValueError, OSError) as error:  # The file of the rows has changed, or is gone.
+                _LOG.warning("%s is not written: %s", rows_to_check.NAME, error)
         unit = getattr(getattr(examples, "origin", None), "unit", "row")
         section = label_checks.section(checks, unit, file)
         facts = findings.facts if file is None else {**findings.facts, "rows to check": f"{file}, the worst first"}

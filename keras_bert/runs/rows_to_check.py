@@ -36,6 +36,8 @@ def write(output, source, examples, checks):
         if len(rows) < len(examples):
             return None  # Such as articles with several questions.
         numbers = range(len(examples))
+    if max(numbers) >= len(rows) or any(isinstance(rows[number], ValueError) for number in numbers):
+        raise ValueError(f"{source} has changed since it was read. Expected {max(numbers) + 1:,} rows or more")
     ordered = _ordered(rows, numbers, checks, source.typed)
     name = f"{NAME}{'.jsonl' if source.typed else '.csv'}"
     write_text(pathlib.Path(output) / name, _json_lines(ordered) if source.typed else _table(ordered))

@@ -288,7 +288,7 @@ class Report(abc.ABC):
         losses = losses if isinstance(losses, list) else [losses]
         total = np.zeros(len(split.examples))
         for loss in losses:
-            values = None if loss.together else np.asarray(loss.values(split.targets, outputs), "float64")
+            values = None if loss.together else _values(loss, split.targets, outputs)
             if values is None or values.shape[:1] != total.shape:
                 raise ValueError(
                     f"labels of the task {self.task.name} cannot be ranked: its loss {loss.name} has no value for each "
@@ -296,6 +296,14 @@ class Report(abc.ABC):
                 )
             total += values.reshape(len(total), -1).mean(1)
         return total.tolist()
+
+
+def _values(loss, targets, outputs):
+    """Returns the values of a `Loss` as an array, or `None` if the outputs that a run keeps are not enough for it."""
+    try:
+        return np.asarray(loss.values(targets, outputs), "float64")
+    except Exception:
+        return None
 
 
 def _plain_target(targets, row):
