@@ -65,6 +65,9 @@ class Arguments(CommandArguments):
         None,
         'Entailment, sentence encoders: adds zero-shot classification with this hypothesis, "This text is about {}."',
     )
+    explain: bool = flag(
+        False, "SavedModel: adds the signature explain, the scores of words.", needs="format=saved_model"
+    )
     pooling: str = flag(None, "Encoder: pooling of the vectors.", values=["mean", "max", "cls", "pooled"])
     layers: list[int] = flag(None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
     normalize: bool = flag(None, "Encoder: whether to scale vectors to length 1.")
@@ -137,6 +140,7 @@ def _export_saved_model(arguments):
         directory,
         precision="int8" if int8 else None,
         overwrite=arguments.overwrite,
+        explain=arguments.explain,
         calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
         **options,
     )

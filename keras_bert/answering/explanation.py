@@ -18,6 +18,23 @@ _STYLE = """<style>
   background: #222; color: #fff; border-radius: 0.2em; font-size: 0.85em; line-height: 1.6 }
 .kb-why small { opacity: 0.8 }
 </style>"""
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; overflow-wrap: anywhere }}
+</style>
+</head>
+<body>
+<h1>{name}</h1>
+{body}
+</body>
+</html>
+"""
 _STRONGEST = 0.55  # The opacity of the colour of the highest score: texts stay readable on light and dark pages.
 _LONGEST = 40  # Characters of a word in a line.
 
@@ -43,6 +60,13 @@ class Explanations(list):
         bodies = "".join(map(_body, self))
         legend = _legend(self[0]) if self else ""
         return f'{_STYLE}<div class="kb-why">{bodies}{legend}</div>'
+
+
+def page(title, explanations):
+    """Returns a web page of explanations, which needs no network."""
+    name = html.escape(title)
+    body = Explanations(explanations)._repr_html_()
+    return _PAGE.format(name=name, body=body)
 
 
 def _short(text):

@@ -31,7 +31,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FEW = 64  # Answers with more rows are encoded in a thread.
 # Of the web page.
 _FOLDER = pathlib.Path(__file__).parent / "page"
-_SCRIPTS = ("server.js", "form.js", "answers.js", "csv.js", "table.js", "events.js")
+_SCRIPTS = ("server.js", "form.js", "answers.js", "explain.js", "csv.js", "table.js", "events.js")
 
 
 class _Log(logging.LoggerAdapter):

@@ -658,3 +658,53 @@ def test_no_horizontal_overflow(visit, heads):
         for width in (360, 2400):
             page.set_viewport_size({"width": width, "height": 700})
             assert (model, page.evaluate("document.documentElement.scrollWidth")) == (model, width)
+
+
+@pytest.fixture(scope="module")
+def explained(running, until, config, pieces, tmp_path_factory):
+    """A server with a classifier of pairs and a tagger that explain their answers."""
+    folder = tmp_path_factory.mktemp("explained")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
+    pairs = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+    keras_bert.export(pairs, preprocessor, folder / "pairs" / "1", labels=["no", MARKUP], pair=True, explain=True)
+    tags = keras_bert.build_token_classifier(keras_bert.build_encoder(config), 3)
+    keras_bert.export(tags, preprocessor, folder / "tags" / "1", labels=["B-X", "I-X", "O"], explain=True)
+    with running(folder, ready=False) as server:
+        until(lambda: server.shelf.ready, 120)
+        yield server
+
+
+def test_words_are_coloured_by_a_click(visit, explained):
+    """Numbers in accessible names and on focus; a legend; what is no colour tells the sign, too."""
+    page = visit(explained)
+    with Client(f"127.0.0.1:{explained.port}") as client:
+        expected = predict(client, "pairs", "explain", text="é ab c", pair=MARKUP)
+    ask(page, "pairs", text="é ab c", pair=MARKUP)
+    assert not page.locator("#tasks").is_visible()  # It is no task of its own.
+    press(page, "Which words?")
+    page.locator(".why h3").wait_for()
+    assert page.locator(".why h3").text_content() == f"Why “{expected['target']}”"
+    assert page.evaluate("document.activeElement.tagName") == "H3"
+    shown = page.locator(".why .text .effect")
+    count = int(expected["word_count"])
+    assert shown.all_text_contents() == list(expected["words"][:count])
+    names = shown.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    numbers = [f"{'−' if score < 0 else '+'}{abs(score):.2f}" for score in map(float, expected["scores"][:count])]
+    assert names == [f"{word} {number}" for word, number in zip(expected["words"], numbers, strict=False)]
+    lines = shown.evaluate_all("all => all.map(one => getComputedStyle(one).borderBottomStyle)")
+    assert lines == ["dashed" if float(score) < 0 else "solid" for score in expected["scores"][:count]]
+    shown.first.focus()
+    told = shown.first.evaluate("one => getComputedStyle(one, '::after').content")
+    assert told == f'"{numbers[0]}"'
+    assert page.locator(".why .text").all_text_contents() == ["é ab c", MARKUP]
+    assert "lowers it" in page.locator(".why").text_content()
+
+    ask(page, "tags", text="")
+    press(page, "Which words?")
+    page.get_by_text("There are no words.").wait_for()
+    ask(page, "tags", text="a " * 100 + "w" * 300)
+    press(page, "Which words?")
+    page.locator(".why h3").wait_for()
+    assert re.fullmatch("Why “(B-X|I-X|O)” for “a”", page.locator(".why h3").text_content())
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360

@@ -108,7 +108,7 @@ function wait(message, then) {
 function draw(problems = []) {
   const isDefault = (name) => name === "serving_default";
   const order = (a, b) => isDefault(b) - isDefault(a) || (a < b ? -1 : 1);
-  const found = Object.keys(described?.signatures ?? {});
+  const found = Object.keys(described?.signatures ?? {}).filter((name) => described.signatures[name].kind !== "explanation");
   const names = found.filter((name) => name !== "embed" || found.length === 1).sort(order); // It is the default one.
   if (described && !names.includes(state.task[state.model])) state.task[state.model] = names[0];
   byId("task").replaceChildren(...names.map((name) => node("option", { value: name }, taskName(name))));
@@ -270,5 +270,7 @@ function show(given, outputs, milliseconds) {
   byId("shown").replaceChildren(...parts);
   byId("shown").querySelectorAll(".text").forEach(reveal);
   byId("shown").querySelector("mark")?.scrollIntoView({ block: "nearest" }); // The page, on a small screen.
+  const explains = described.signatures.explain?.kind === "explanation" && signature().name === "serving_default";
+  if (explains) byId("shown").append(why(given));
   if (kind !== "raw") byId("shown").append(folded("Full response", () => json(outputs)));
 }

@@ -98,6 +98,7 @@ function kindOf(inputs, outputs) {
   const takes = (...names) => names.length === inputs.length && names.every((name) => inputs.includes(name));
   const gives = (...names) => names.every((name) => outputs.includes(name));
   const onTexts = takes("text") || takes("text", "pair");
+  if (gives("words", "scores", "baseline", "difference")) return "explanation"; // A button of the answer, no task.
   if (onTexts && gives("labels", "probabilities")) return "classification";
   if (takes("text") && gives("entity_starts", "entity_types", "tokens")) return "tagging";
   if (takes("text") && gives("mask_count", "tokens", "probabilities")) return "masking";
