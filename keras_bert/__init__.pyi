@@ -49,8 +49,8 @@ from keras_bert.models.tuning import merge_lora as merge_lora
 from keras_bert.other_models import register_models as register_models
 from keras_bert.reports.comparisons import register_comparison as register_comparison
 from keras_bert.tasks.registry import register_task as register_task
+from keras_bert.text.bert_tokenizer import BertTokenizer as BertTokenizer
 from keras_bert.text.preprocessor import TextPreprocessor as TextPreprocessor
-from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
 from keras_bert.text.tokenizer_json import AddedToken as AddedToken
 from keras_bert.text.vocabulary import Vocabulary as Vocabulary
 from keras_bert.training.distribution import create_strategy as create_strategy

@@ -13,7 +13,7 @@ from keras_bert.pretraining import sentence_pairs, token_store
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.record_files import serialize
 from keras_bert.pretraining.sentence_pairs import uniforms
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.bert_tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
 LENGTH_BINS = 8  # Bins of the histogram of lengths.

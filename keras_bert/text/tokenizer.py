@@ -1,57 +1,19 @@
-"""The tokenizer of a vocabulary, inside the graph: from strings to ids and byte offsets."""
+"""The tokenizer of a vocabulary, inside the graph: what those of all subword algorithms share."""
 
 import functools
-from collections.abc import Sequence
-from typing import Any
 
-from keras_bert.text.base_tokenizer import check_kept
-from keras_bert.text.vocabulary import Vocabulary
-from keras_bert.text.wordpiece_tokenizer import WordPieceTokenizer
+import tensorflow as tf
 
+from keras_bert.text.literals import Literals, join
 
-class BertTokenizer(WordPieceTokenizer):
-    """Splits texts into WordPiece tokens.
-
-    Args:
-        vocabulary: a path, a list of pieces, a `TextPreprocessor` or a `Vocabulary`, whose added tokens are kept whole.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to that of a `TextPreprocessor`, or else to `True`.
-        strip_accents: bool, whether to remove accents. Defaults to the setting of the vocabulary, or else `lowercase`.
-        keep_special_tokens: list of tokens such as `"[MASK]"` to keep whole. By default they are split at the brackets.
-
-    Call arguments:
-        texts: strings of any shape, or lists of them.
-
-    Returns:
-        Ragged int32 ids with the shape of the texts plus one axis; a vector for a single string. `with_offsets` returns
-        `(ids, starts, ends)`; the byte offsets of a token include the accents after it.
-
-    Example:
-        BertTokenizer("vocab.txt")(["Hello there!"])
-    """
-
-    def __init__(
-        self,
-        vocabulary: Any,
-        lowercase: bool | None = None,
-        *,
-        strip_accents: bool | None = None,
-        keep_special_tokens: Sequence[str] = (),
-    ):
-        if lowercase is None:  # Of a `TextPreprocessor`.
-            lowercase = getattr(vocabulary, "lowercase", None)
-        vocabulary = Vocabulary(vocabulary)
-        if not issubclass(BertTokenizer, vocabulary.algorithm.tokenizer_class()):
-            received = vocabulary.algorithm.described
-            raise ValueError(f"{vocabulary.source}: expected a vocabulary of WordPiece. Received: {received}")
-        super().__init__(vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens)
+_TEXTS = 512  # Texts to tokenize at a time.
 
 
 def build_tokenizer(vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
-    """Returns the tokenizer of a vocabulary's algorithm, with the arguments of `BertTokenizer`.
+    """Returns the tokenizer of the algorithm of a `Vocabulary`, with the arguments of `BertTokenizer`.
 
     Equal arguments give the same tokenizer: tracing and optimizing its graphs takes up to a second.
     """
-    vocabulary = Vocabulary(vocabulary)
     check_kept(keep_special_tokens, vocabulary)
     return _shared(vocabulary, lowercase, strip_accents, tuple(keep_special_tokens))
 
@@ -60,3 +22,132 @@ def build_tokenizer(vocabulary, lowercase=None, *, strip_accents=None, keep_spec
 def _shared(vocabulary, lowercase, strip_accents, kept):
     tokenizer_class = vocabulary.algorithm.tokenizer_class()
     return tokenizer_class(vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=kept)
+
+
+class Tokenizer:
+    """Extracts added tokens and kept special tokens; a subclass splits the rest: `_create_kernels`, `_pieces_of_rest`.
+
+    A call returns ragged int32 ids with the shape of the texts plus one axis; `with_offsets` `(ids, starts, ends)`.
+    `vocabulary` is a `Vocabulary`; for the other arguments see `BertTokenizer`.
+    """
+
+    tables = None  # What a SavedModel must own besides constants.
+    spaced = False  # Whether Chinese characters are words, although the normalizer puts no spaces around them.
+
+    def __init__(self, vocabulary, lowercase=None, *, strip_accents=None, keep_special_tokens=()):
+        self.vocabulary = vocabulary
+        if lowercase is None:
+            lowercase = vocabulary.lowercase
+        check_kept(keep_special_tokens, vocabulary)
+        self.keep_special_tokens = tuple(keep_special_tokens)
+        self._lowercase, self._strip_accents = lowercase, strip_accents
+        self._create_kernels(lowercase, strip_accents)
+        self._exact, self._normal = self._literals()
+        graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        for name in ("_tokenize", "_tokenize_with_offsets"):
+            setattr(self, name, graph(getattr(self, name)))
+
+    def _create_kernels(self, lowercase, strip_accents):
+        """Sets what `_pieces_of_rest` needs."""
+        raise NotImplementedError
+
+    def __call__(self, texts):
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return _reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
+
+    def of_words(self, words):
+        """Same as a call, for words of a text: an algorithm whose words begin with a space adds it here."""
+        return self(words)
+
+    def with_offsets(self, texts):
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
+
+    def __reduce__(self):
+        options = {"strip_accents": self._strip_accents, "keep_special_tokens": self.keep_special_tokens}
+        return functools.partial(type(self), self.vocabulary, self._lowercase, **options), ()
+
+    def _literals(self):
+        """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""
+        exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
+        normal, single = {}, []
+        for token in self.vocabulary.added_tokens:
+            index = self.vocabulary.id(token.content)
+            single += [index] * token.single_word
+            if not token.normalized:
+                exact[token.content] = index
+                continue
+            forms = self._normalized(token.content)
+            # If two tokens normalize to the same string, the token equal to that string wins.
+            normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
+        return exact and Literals(exact, single), normal and Literals(normal, single, self.spaced)
+
+    def _tokenize(self, texts):
+        return self._pieces(texts, offsets=False)[0]
+
+    def _tokenize_with_offsets(self, texts):
+        return self._pieces(texts, offsets=True)
+
+    def _pieces(self, texts, offsets):
+        """Returns `(ids,)`, or `(ids, starts, ends)`."""
+        if not self._exact:
+            return self._pieces_of_rest(texts, offsets)
+        # The splitting kernel ends a text at NUL. Clean-up removes both characters.
+        parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
+        return join(parts, *self._pieces_of_rest(parts.rest, offsets))
+
+
+def tokenized(tokenize, texts):
+    """Applies a function from strings to ragged tensors, such as a tokenizer, to a list of any number of texts."""
+    parts = []
+    for first in range(0, len(texts), _TEXTS):
+        parts.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
+    return [tf.concat(tensors, 0) for tensors in zip(*parts, strict=True)]
+
+
+def constant(values, dtype):
+    """Creates a constant outside any graph, so that every graph can capture it."""
+    with tf.init_scope(), tf.device("cpu"):
+        return tf.constant(values, dtype)
+
+
+def original_offsets(origins, starts, ends):
+    """Maps offsets in the normalized texts to offsets in the original texts."""
+    # The start of each token's row: two ranges take a tenth of the time of `value_rowids`.
+    lengths = starts.row_lengths()
+    rows = (
+        tf.ragged.range(origins.row_starts(), origins.row_starts() + lengths).values - tf.ragged.range(lengths).values
+    )
+    origin, last = tf.cast(origins.values, tf.int32), ends.values + rows - 1
+    first, end = tf.gather(origin, starts.values + rows), tf.gather(origin, last + 1)
+    within = end == tf.gather(origin, last)  # The token ends within the expansion of one character: include all of it.
+
+    def next_character():
+        changes = tf.where(origin[1:] != origin[:-1])[:, 0]
+        return tf.gather(origin, tf.gather(changes, tf.searchsorted(changes, last)) + 1)
+
+    end = tf.cond(tf.reduce_any(within), next_character, lambda: end)
+    return starts.with_values(first), ends.with_values(end)
+
+
+def _reshaped(values, texts):
+    """Reshapes ragged `(texts, tokens)` to the shape of the texts plus one axis."""
+    shape = texts.shape
+    if shape.rank == 0:
+        return values[0]
+    for axis in range((shape.rank or 1) - 1, 0, -1):
+        size = tf.shape(texts, tf.int64)[axis]
+        rows = tf.reduce_prod(tf.shape(texts, tf.int64)[:axis])
+        values = tf.RaggedTensor.from_uniform_row_length(values, size, nrows=rows)
+    return values
+
+
+def check_kept(literals, vocabulary):
+    if not isinstance(literals, list | tuple):
+        raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
+    for literal in literals:
+        if not isinstance(literal, str) or literal not in vocabulary:
+            raise ValueError(
+                f"`keep_special_tokens` has a token that is not in the vocabulary, {vocabulary.source}. "
+                f"Received: {literal!r}"
+            )

@@ -9,10 +9,10 @@ import hashlib
 import tensorflow as tf
 
 from keras_bert.text import sentencepiece_model, tokenizer_steps
-from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
 from keras_bert.text.graph_steps import sequence_normalizer
 from keras_bert.text.literals import Literals
 from keras_bert.text.pieces import WORD_START
+from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets
 
 _WHITE = r"^[\s\p{Z}\x{85}▁]+"
 _PUNCTUATION = r"[!-/:-@\[-`{-~\p{P}]+"

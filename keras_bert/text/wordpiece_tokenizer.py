@@ -9,11 +9,11 @@ tokens and kept special tokens are extracted beforehand, see `literals`.
 import tensorflow as tf
 
 from keras_bert.text import normalization
-from keras_bert.text.base_tokenizer import Tokenizer, constant, original_offsets
 from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.literals import Parts, join
 from keras_bert.text.packing import select
 from keras_bert.text.pieces import CONTINUATION
+from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets
 
 # Characters that end a word in any context.
 _ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"

@@ -7,7 +7,7 @@ from keras_bert import Vocabulary
 from keras_bert.corpus import wordpiece_trainer
 from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import extend_vocabulary, learn_vocabulary, report
-from keras_bert.text import tokenizer
+from keras_bert.text.bert_tokenizer import BertTokenizer
 from tests.text.test_tokenizer import pieces_of
 
 COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -198,6 +198,6 @@ def test_vocabulary_of_books_is_compact_and_matches_the_tokenizer(data):
     assert report(held_out, vocabulary).pieces_per_word < 1.1
     text = data / "corpus" / "wikitext-2" / "wiki.valid.tokens"
     numbers = report(count_words(text)[0], vocabulary)
-    ids = tokenizer.BertTokenizer(vocabulary)(text.read_text(encoding="utf-8").splitlines()).flat_values.numpy()
+    ids = BertTokenizer(vocabulary)(text.read_text(encoding="utf-8").splitlines()).flat_values.numpy()
     assert len(ids) == round(numbers.words * numbers.pieces_per_word)
     assert (ids == vocabulary.id("[UNK]")).sum() == round(numbers.words * numbers.unknown_rate)

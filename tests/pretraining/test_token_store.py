@@ -10,7 +10,7 @@ from scipy import stats
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.sentence_pairs import make_keys, uniforms
 from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, stretches, tokenize
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.bert_tokenizer import BertTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "."]
 

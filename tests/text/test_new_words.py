@@ -1,8 +1,8 @@
 import pytest
 
 from keras_bert import AddedToken, Vocabulary
+from keras_bert.text.bert_tokenizer import BertTokenizer
 from keras_bert.text.new_words import add_words
-from keras_bert.text.tokenizer import BertTokenizer
 
 pytestmark = pytest.mark.usefixtures("eager")
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[unused7]", "ab", "a", "##b", "##a", "ς", "<e>", "O", "##o"]

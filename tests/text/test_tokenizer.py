@@ -15,7 +15,7 @@ from keras_bert import AddedToken, BertTokenizer, Vocabulary
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-from keras_bert.text import base_tokenizer  # noqa: E402
+from keras_bert.text import tokenizer as text_tokenizer  # noqa: E402
 from keras_bert.text.wordpiece_tokenizer import WordSplitter  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -388,5 +388,5 @@ def test_texts_are_tokenized_in_parts(monkeypatch):
 
     texts = ["a b", "", "cd", "e f g", "h"]
     whole = [values.to_list() for values in split(tf.constant(texts))]
-    monkeypatch.setattr(base_tokenizer, "_TEXTS", 2)
-    assert [values.to_list() for values in base_tokenizer.tokenized(split, texts)] == whole
+    monkeypatch.setattr(text_tokenizer, "_TEXTS", 2)
+    assert [values.to_list() for values in text_tokenizer.tokenized(split, texts)] == whole

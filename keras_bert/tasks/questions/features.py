@@ -6,8 +6,8 @@ import numpy as np
 
 from keras_bert.data.token_rows import compact_parts, take
 from keras_bert.text import packing
-from keras_bert.text.base_tokenizer import tokenized
 from keras_bert.text.spans import span_probabilities
+from keras_bert.text.tokenizer import tokenized
 from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows
 

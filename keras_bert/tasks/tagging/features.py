@@ -11,8 +11,8 @@ from keras_bert.data.token_rows import compact_parts
 from keras_bert.heads.answers import character_offsets
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN, Entity
-from keras_bert.text.base_tokenizer import tokenized
 from keras_bert.text.entities import parse
+from keras_bert.text.tokenizer import tokenized
 from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows
 
