@@ -8,7 +8,7 @@ import typing
 
 import keras_bert
 from keras_bert import other_models
-from keras_bert.checkpoints import locations
+from keras_bert.checkpoints.folder import find
 from keras_bert.data import text_files
 from keras_bert.data.sources import source
 from keras_bert.data.splits import Folds
@@ -81,7 +81,7 @@ class FinetuningFlags(Hyperparameters, Training):
         if self.lora_alpha == 0:
             raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
         for model in self.models if self.lora_rank else ():
-            path = locations.find(model)
+            path = find(model)
             if path is not None and (path / "adapter_config.json").is_file():
                 raise ValueError(
                     "--lora_rank starts from a whole model, such as model/ beside adapter/. "

@@ -7,8 +7,7 @@ import pathlib
 import re
 
 from keras_bert import other_models
-from keras_bert.checkpoints import locations
-from keras_bert.checkpoints.folder import CONFIG, Folder
+from keras_bert.checkpoints.folder import CONFIG, Folder, downloaded, find
 from keras_bert.checks import check_report_to
 from keras_bert.config import named_config
 from keras_bert.data.text_files import no_such_file
@@ -59,7 +58,7 @@ def _check_models(arguments):
     if rerank := getattr(arguments, "rerank", None):
         _config(rerank)
     if teacher := getattr(arguments, "teacher", None):  # A model, or an output of several tasks.
-        locations.find(teacher)
+        find(teacher)
 
 
 def check_files(name, paths):
@@ -97,10 +96,10 @@ def _check_place(name, path):
 
 def _config(model, revision=None):
     """Returns the content of the config of a model of this package, empty if it has another layout."""
-    path = locations.find(model)
+    path = find(model)
     if path is None and (other_models.creating(model) or _PRESET.fullmatch(model)):
         return {}
-    folder = Folder(path or locations.download(model, revision, lambda files: [CONFIG]))
+    folder = Folder(path or downloaded(model, revision, lambda files: [CONFIG]))
     config = folder.config or folder.json("bert_config.json")
     try:
         other_models.check_folder(folder)
@@ -111,7 +110,7 @@ def _config(model, revision=None):
 
 def local_config(model):
     """Returns the content of the config of a model in a folder, empty for any other."""
-    path = locations.find(model)
+    path = find(model)
     if path is None or not path.is_dir():
         return {}
     return Folder(path).config or {}

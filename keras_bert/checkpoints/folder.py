@@ -1,19 +1,39 @@
-"""The folder of a checkpoint, whose JSON files are parsed once, and what `load` was asked for.
+"""Where a checkpoint is: the folder that `keras_bert.load` finds for a name, also on the Hugging Face hub; its files.
 
 Needs no Keras, so that commands find mistakes at once.
 """
 
+import contextlib
 import functools
+import hashlib
 import json
 import os
 import pathlib
+import re
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
+from keras_bert import other_models
+from keras_bert.checks import first_line, similar
 from keras_bert.files import read_object
 
 CONFIG = "config.json"  # Hugging Face's name.
 MODULES = "modules.json"  # That of sentence-transformers.
+# The bundled checkpoints are inside the package; a checkout without symbolic links has them only next to it.
+_PACKAGE = pathlib.Path(__file__).parents[1]
+_SHELF = _PACKAGE / "saved_models"
+if not _SHELF.is_dir():
+    _SHELF = _PACKAGE.parent / "saved_models"
+OFFLINE = "models in the folder KERAS_BERT_MODELS load without one"
+_ANSWER_S = 10  # Seconds in which the hub must answer.
+_URL = re.compile(r"https?://(?:www\.)?(?:tfhub\.dev|kaggle\.com)/.+")
+_PART = r"(\w[\w.-]*)"
+_KAGGLE = re.compile(
+    rf"(kaggle://|https?://(?:www\.)?kaggle\.com/models/)?{_PART}/{_PART}/(?:frameworks/)?{_PART}/(?:variations/)?{_PART}"
+    r"(?:/(?:versions/)?(\d+))?/?"
+)
+_FRAMEWORKS = ("tensorflow1", "tensorflow2", "keras", "pytorch", "transformers")
 
 
 class Options(NamedTuple):
@@ -91,3 +111,143 @@ def inner_path(path, name):
     if inner.anchor or ".." in inner.parts or not str(inner).isprintable():
         raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
     return path.parent / inner
+
+
+def places(name):
+    """Returns the paths at which a name may be found."""
+    return list(dict.fromkeys([pathlib.Path(name).expanduser(), *(folder / name for folder in _shelves())]))
+
+
+def find(path_or_name):
+    """Returns where a checkpoint is on this machine, as `keras_bert.load` finds it. Nothing is downloaded.
+
+    Args:
+        path_or_name: a path, or the name of a folder in `$KERAS_BERT_MODELS`, of a bundled checkpoint, or a handle of
+            TensorFlow Hub or Kaggle that is in the cache of its program.
+
+    Returns:
+        A `pathlib.Path`, or `None` for a name that has no folder here. A path that does not exist raises a
+        `FileNotFoundError`, and so does any `pathlib.Path`.
+
+    Example:
+        find("bert_tiny_books")
+    """
+    name = str(path_or_name)
+    for path in places(name):
+        if path.exists():
+            return path
+    if folder := _find_handle(name):
+        return folder
+    # Names on the hub have at most one slash.
+    several = name.count("/") > 1 and "://" not in name
+    if isinstance(path_or_name, pathlib.Path) or several or name.startswith(("/", ".", "~")):
+        raise FileNotFoundError(f"{name}: no such checkpoint. Expected a directory or a .keras file{hint(name)}")
+    return None
+
+
+def hint(name):
+    """Returns a question about the most similar name on the shelves and beside the path, or an empty string."""
+    known = [path.name for folder in _shelves() if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
+    beside = pathlib.Path(name).parent
+    if beside != pathlib.Path() and beside.is_dir():
+        with contextlib.suppress(OSError):
+            known += [str(path) for path in beside.iterdir() if path.is_dir()]
+    return f". Did you mean {found}?" if (found := similar(name, known)) else ""
+
+
+def _shelves():
+    own = os.environ.get("KERAS_BERT_MODELS")
+    return [*([pathlib.Path(own)] if own else []), _SHELF]
+
+
+def _find_handle(name):
+    """Returns the folder of a handle of TensorFlow Hub or Kaggle in the cache of its own program.
+
+    A handle is https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4, or kagglehub's
+    tensorflow/bert/tensorFlow2/bert-en-uncased-l-12-h-768-a-12/2, also after kaggle://, or its URL. For one that is in
+    no cache, an error says how to download it. `None` for other names, and for presets, which KerasHub downloads.
+    """
+    is_url, match = _URL.fullmatch(name), _KAGGLE.fullmatch(name)
+    if is_url and (folder := _hub_folder(name)).is_dir():
+        return folder
+    if not match or not (match[1] or match[4].lower() in _FRAMEWORKS):
+        if is_url:
+            raise FileNotFoundError(
+                f"{name}: not in the cache of tensorflow_hub, {folder} (TFHUB_CACHE_DIR). Download it with "
+                f"tensorflow_hub.resolve({name!r}), or extract its archive and pass the path of the folder"
+            )
+        return None
+    owner, model, framework, variation, version = match.groups()[1:]
+    if place := _kaggle_folder(owner, model, framework, variation, version):
+        return place
+    if match[1] == "kaggle://" and framework.lower() == "keras":
+        return None
+    handle = "/".join(part for part in match.groups()[1:] if part)
+    raise FileNotFoundError(
+        f"{name}: not in the cache of kagglehub, {_kaggle_cache() / handle} (KAGGLEHUB_CACHE). Download it with "
+        f"kagglehub.model_download({handle!r}), or extract its archive and pass the path of the folder"
+    )
+
+
+def _hub_folder(url):
+    """Returns the folder of a URL in the cache of tensorflow_hub."""
+    cache = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
+    return pathlib.Path(cache) / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+
+
+def _kaggle_cache():
+    return pathlib.Path(os.environ.get("KAGGLEHUB_CACHE") or "~/.cache/kagglehub").expanduser() / "models"
+
+
+def _kaggle_folder(owner, model, framework, variation, version):
+    """Returns the folder in the cache of kagglehub, `None` if it has none that is complete; by default the newest."""
+    frameworks = [
+        path for path in (_kaggle_cache() / owner / model).glob("*") if path.name.lower() == framework.lower()
+    ]
+    markers = [path for folder in frameworks for path in (folder / variation).glob(f"{version or '*'}.complete")]
+    folders = [path.with_suffix("") for path in markers if path.stem.isdigit() and path.with_suffix("").is_dir()]
+    return max(folders, key=lambda path: int(path.name), default=None)
+
+
+def downloaded(name, revision, patterns, tried=(), check=None):
+    """Returns the folder of a checkpoint; `patterns` is a function of its files that returns those to download, `tried`
+    are other places of the name, `check` is called with a folder that has the config alone."""
+    import huggingface_hub
+
+    try:
+        files = _listed(name, revision)
+        fetch = functools.partial(
+            huggingface_hub.snapshot_download, name, revision=revision, local_files_only=files is None
+        )
+        if check is not None and CONFIG in (files or ()):
+            check(pathlib.Path(fetch(allow_patterns=[CONFIG])))
+        return pathlib.Path(fetch(allow_patterns=patterns(files or [])))
+    except (other_models.OtherModelError, other_models.UnknownModelError):
+        raise
+    except Exception as error:  # The hub, the network and the name check raise different types.
+        reason, question = first_line(error), hint(name)
+        if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
+            reason = f"no network, and not in its cache: {OFFLINE}"
+            is_short = name.startswith("bert-") and "/" not in name and not question
+            reason += f"; there its name is google-bert/{name}" if is_short else ""
+        looked = [f"the path {path}" for path in places(name)]
+        raise ValueError(
+            f"{name}: no such checkpoint{question}. "
+            f"Tried: {', '.join([*looked, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
+        ) from None  # The hub's traceback is long, and says no more.
+
+
+def _listed(name, revision):
+    """Returns the files of a repository of the hub, `None` if it does not answer.
+
+    A download would wait for minutes on a network that leads nowhere.
+    """
+    import huggingface_hub
+
+    try:
+        found = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
+    except huggingface_hub.errors.HfHubHTTPError:
+        return []
+    except Exception:  # Those of the network and of names that no repository has.
+        return None
+    return [file.rfilename for file in found.siblings or ()]

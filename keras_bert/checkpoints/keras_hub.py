@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.checkpoints.locations import OFFLINE
+from keras_bert.checkpoints.folder import OFFLINE
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, tensors_of
 from keras_bert.checks import first_line
 from keras_bert.config import BertConfig

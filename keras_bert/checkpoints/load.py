@@ -12,14 +12,13 @@ from keras_bert.checkpoints import (
     huggingface,
     keras_file,
     keras_hub,
-    locations,
     model_garden,
     peft,
     sentence_transformers,
     tokenizer_files,
     weight_files,
 )
-from keras_bert.checkpoints.folder import CONFIG, Folder, Options
+from keras_bert.checkpoints.folder import CONFIG, Folder, Options, downloaded, find
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.tensors import Checkpoint, is_of_head
 from keras_bert.checks import explaining
@@ -55,7 +54,7 @@ def load_models(path_or_name, *, dtype=None, **encoder_options):
 
 def _open(path_or_name, revision, options):
     """Opens a path or a name; also the base of an adapter."""
-    folder = Folder(locations.find(path_or_name) or path_or_name)
+    folder = Folder(find(path_or_name) or path_or_name)
     found = _format_of(folder)
     if found is None and not folder.path.exists():
         tried = ["KerasHub's BERT presets"] if keras_hub.may_be_preset(str(folder)) else []
@@ -100,13 +99,13 @@ def _check_no_revision(name, revision):
 
 
 def download(name, revision=None, tried=(), check=None):
-    """Returns the folder of a checkpoint on the Hugging Face hub, see `locations.download`."""
+    """Returns the folder of a checkpoint on the Hugging Face hub, see `folder.downloaded`."""
 
     def patterns(files):
         jsons = (CONFIG, peft.CONFIG, *tokenizer_files.FILES, *sentence_transformers.DOWNLOADS)
         return [*jsons, *weight_files.downloads(files)]
 
-    return locations.download(name, revision, patterns, tried, check)
+    return downloaded(name, revision, patterns, tried, check)
 
 
 def _refuse(path):

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from keras_bert.checkpoints import huggingface, locations, tokenizer_files
-from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints import huggingface, tokenizer_files
+from keras_bert.checkpoints.folder import Folder, find
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, listing, slots
 from keras_bert.checkpoints.weight_files import read_tensors, write_file
 from keras_bert.files import write_json
@@ -133,7 +133,7 @@ def _open_base(folder, settings, options):
     inner = folder / name
     place = inner if options.base is None and inner.is_dir() else name
     try:
-        path = locations.find(place)
+        path = find(place)
         if path is not None and path.resolve() == folder.path.resolve():
             raise ValueError(f"{name} is the adapter itself")
         return options.open(place, None if path else settings.get("revision"), options._replace(base=None))
@@ -314,7 +314,7 @@ def check_base(base, format):
         return None
     if base is None:
         raise ValueError("format='peft' needs `base`, the path or name of the adapted model. Received: base=None")
-    path = locations.find(base)
+    path = find(base)
     if path is not None and fits(Folder(path)):
         raise ValueError(
             f"`base` must be a whole model. Received: base={base!r}, an adapter; write the sum as a model with "

@@ -18,8 +18,8 @@ options and their keys.
 
 import itertools
 
-from keras_bert.checkpoints import locations, model_garden
-from keras_bert.checkpoints.folder import Folder
+from keras_bert.checkpoints import model_garden
+from keras_bert.checkpoints.folder import Folder, find
 from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import registry, tokenizer_json
@@ -217,7 +217,7 @@ def replaced(tokenizer, metadata):
                 "which is for BertJapaneseTokenizer with a vocab.txt"
             )
         return metadata
-    path = locations.find(tokenizer)
+    path = find(tokenizer)
     if path is None or not path.is_dir():
         raise ValueError(
             f"`tokenizer` must be {_AUTO!r}, {_WORDS!r}, None, or a folder with a tokenizer. "

@@ -6,8 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.checkpoints import locations
-from keras_bert.checkpoints.folder import CONFIG
+from keras_bert.checkpoints.folder import CONFIG, find
 from keras_bert.checkpoints.load import download
 from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
@@ -108,7 +107,7 @@ def load(
     Example:
         keras_bert.translation.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]
     """
-    path = locations.find(path_or_name)
+    path = find(path_or_name)
     if path is not None and revision is not None:
         raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r}")
     path = path or download(str(path_or_name), revision)
