@@ -212,7 +212,7 @@ class WordScores:
         sequences = {name: tf.gather(ids, view) for name, ids in viewed.packed().items()}
         numbers = tf.gather(words.of_views(self._preprocessor, viewed, found), view)
         subject = Subject(sequences, numbers, tf.range(tf.size(view)), tf.stack(place, 1))
-        counts = self._preprocessor.token_counts(found.tokens)
+        counts = self._preprocessor.packing.token_counts(found.tokens)
         counts[token_counts.READ] = (
             subject.lengths()
         )  # Those of the window; what it does not have has no part in the logit.
@@ -226,7 +226,7 @@ def _of(viewed):
 
 def _counts(preprocessor, first, second=None):
     """Returns the numbers of tokens; raises for a text that is too long for a model that does not cut texts."""
-    counts = preprocessor.token_counts(first.tokens, None if second is None else second.tokens)
+    counts = preprocessor.packing.token_counts(first.tokens, None if second is None else second.tokens)
     if preprocessor.long_texts == REFUSE:
         tokens, read = counts[token_counts.TOKENS], counts[token_counts.READ]
         counts[token_counts.READ] = require(tokens == read, token_counts.TOO_LONG, tokens=tokens)

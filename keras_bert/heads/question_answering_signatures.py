@@ -27,7 +27,7 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     _check_room(preprocessor)
     tokenizer = preprocessor.tokenizer
     windows = SlidingWindows(stride=stride)
-    max_question_length = min(max_question_length, preprocessor.room(pair=True) // 2)
+    max_question_length = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
     candidates = max(top, CANDIDATES)
 
     def answer(inputs):
@@ -36,8 +36,8 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         question = packing.cut(whole_question, max_question_length)
         ids, starts, ends = tokenizer.with_offsets(context)
         counts = {
-            TOKENS: preprocessor.token_counts(whole_question, ids)[TOKENS],
-            READ: preprocessor.token_counts(question, ids)[TOKENS],  # All of the context, in windows.
+            TOKENS: preprocessor.packing.token_counts(whole_question, ids)[TOKENS],
+            READ: preprocessor.packing.token_counts(question, ids)[TOKENS],  # All of the context, in windows.
         }
         viewed = ViewedTexts(preprocessor, windows, ids, before=question)
         outputs = viewed.outputs(model)
@@ -49,7 +49,7 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
 
 def _check_room(preprocessor):
     """Raises if no token of a context fits."""
-    if preprocessor.room(pair=True) < 1:
+    if preprocessor.packing.room(pair=True) < 1:
         raise ValueError(
             f"`sequence_length` must be at least {3 + preprocessor.vocabulary.pair_separators}, for [CLS], each [SEP] "
             f"and a token of the context. Received: sequence_length={preprocessor.sequence_length}"

@@ -85,7 +85,7 @@ def _tagged(text, starts, ends, probabilities, labels):
 
 def _all_read(preprocessor, ids):
     """Returns the numbers of tokens of texts that are read as a whole, in windows; `ids` are those of their pieces."""
-    tokens = preprocessor.token_counts(ids)[TOKENS]
+    tokens = preprocessor.packing.token_counts(ids)[TOKENS]
     return {TOKENS: tokens, READ: tokens}
 
 

@@ -3,7 +3,76 @@
 Some vocabularies have two `[SEP]` between the texts of a pair.
 """
 
+import dataclasses
+from typing import Any
+
 import tensorflow as tf
+
+from keras_bert.text.answer_settings import HEAD_TAIL, TAIL
+from keras_bert.text.token_counts import READ, TOKENS
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """How the tokens of texts become sequences for a model: which of them fit, and how sequences are padded.
+
+    Args:
+        vocabulary: `Vocabulary`.
+        sequence_length: int, the maximum number of tokens of a sequence, including `[CLS]` and `[SEP]`.
+        reading: `Reading` with one view, the tokens that are kept of a text that is too long.
+        only_second: bool, whether only the second text of a pair is truncated, see `truncated_lengths`.
+        padding: as for `TextPreprocessor`.
+    """
+
+    vocabulary: Any
+    sequence_length: int
+    reading: Any
+    only_second: bool
+    padding: str | int
+
+    def pack(self, first, second=None):
+        """Returns the model inputs of ragged ids `(batch, tokens)`, dense int32 tensors `(batch, length)`."""
+        if second is None:
+            first = self._kept(first, self.room())
+            length = self._length(first.row_lengths() + 2)
+        else:
+            rooms = truncated_lengths(first.row_lengths(), second.row_lengths(), self.room(pair=True), self.only_second)
+            first = self._kept(first, rooms[0])
+            second = self._kept(second, rooms[1])
+            length = self._length(rooms[0] + rooms[1] + 2 + self.vocabulary.pair_separators)
+        return _sequences(first, second, length, self.vocabulary)
+
+    def room(self, pair=False):
+        """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
+        return self.sequence_length - 2 - pair * self.vocabulary.pair_separators
+
+    def views(self, lengths):
+        """Returns the `Views` of single texts of these numbers of tokens, `(batch,)`."""
+        return self.reading.unchecked_views(lengths, self.room())
+
+    def token_counts(self, first, second=None):
+        """Returns how many tokens texts have, and how many of them `pack` keeps, see `text.token_counts`.
+
+        `first` and `second` are ragged ids `(batch, tokens)`. Returns a dict of int32 `(batch,)`.
+        """
+        lengths = first.row_lengths() + 2
+        if second is not None:
+            lengths += second.row_lengths() + self.vocabulary.pair_separators
+        tokens = tf.cast(lengths, tf.int32)
+        return {TOKENS: tokens, READ: tf.minimum(tokens, self.sequence_length)}
+
+    def _kept(self, tokens, room):
+        """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
+        if self.reading.name == HEAD_TAIL:
+            return self.reading.unchecked_views(tokens.row_lengths(), room).take(tokens)
+        return cut(tokens, room, "left" if self.reading.name == TAIL else "right")
+
+    def _length(self, lengths):
+        if self.padding == "fixed":
+            return self.sequence_length
+        longest = tf.reduce_max(tf.pad(tf.cast(lengths, tf.int32), [[0, 1]], constant_values=2))
+        multiple = 1 if self.padding == "longest" else self.padding
+        return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
 
 
 def truncated_lengths(first, second, room, only_second: bool = False):
@@ -17,7 +86,7 @@ def truncated_lengths(first, second, room, only_second: bool = False):
     return first, tf.minimum(second, room - first)
 
 
-def pack(first, second, length, vocabulary):
+def _sequences(first, second, length, vocabulary):
     """Packs ragged ids `(batch, tokens)`, which must fit, into `token_ids`, `segment_ids` and `padding_mask`.
 
     These are dense int32 tensors `(batch, length)`. `second` may be `None`. The `Vocabulary` defines the ids of

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_choice, is_count, plain_number
-from keras_bert.text import packing
-from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, LONG_TEXTS, REFUSE, TAIL, WINDOWS
+from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL, WINDOWS
+from keras_bert.text.packing import Packing, cut, unpadded
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer
 from keras_bert.text.viewed_texts import ViewedTexts
-from keras_bert.text.views import lengths_and_rooms, reading
+from keras_bert.text.views import reading
 from keras_bert.text.vocabulary import Vocabulary
 
 _CHUNK = 2**14  # Texts that `ragged` pads at a time.
@@ -82,7 +82,14 @@ class TextPreprocessor(keras.layers.Layer):
         self.long_texts = long_texts
         self.overlap, self.max_windows = plain_number(overlap), plain_number(max_windows)
         self._check()
-        self._cut, self._windows = self._create_readings()
+        self.packing = Packing(
+            self.vocabulary,
+            self.sequence_length,
+            reading=self._create_cut(),
+            only_second=truncation == "only_second",
+            padding=self.padding,
+        )
+        self._windows = self._create_windows()
         self.tokenizer = build_tokenizer(
             self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
         )
@@ -113,19 +120,24 @@ class TextPreprocessor(keras.layers.Layer):
         if self.long_texts is not None:
             check_choice("long_texts", self.long_texts, LONG_TEXTS)
 
-    def _create_readings(self):
-        """Returns how a text that is too long is read: the `Reading` of one sequence, and that of several, if any."""
-        options = {"overlap": self.overlap, "max_windows": self.max_windows}
+    def _create_cut(self):
+        """Returns the `Reading` of one sequence: which tokens are kept of a text that is too long."""
+        if self.long_texts == WINDOWS:
+            return reading(HEAD)
+        at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
+        return reading(self.long_texts or at_side, overlap=self.overlap, max_windows=self.max_windows)
+
+    def _create_windows(self):
+        """Returns the `Reading` of several sequences, `None` for one."""
         if self.long_texts != WINDOWS:
-            at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
-            return reading(self.long_texts or at_side, **options), None
-        if self.overlap is None:
-            options["overlap"] = self.room() // 8
-        elif is_count(self.overlap, self.room()):
-            raise ValueError(
-                f"`overlap` must be less than the {self.room()} tokens of a window. Received: overlap={self.overlap}"
-            )
-        return reading(HEAD), reading(WINDOWS, **options)
+            return None
+        room = self.packing.room()
+        overlap = self.overlap
+        if overlap is None:
+            overlap = room // 8
+        elif is_count(overlap, room):
+            raise ValueError(f"`overlap` must be less than the {room} tokens of a window. Received: overlap={overlap}")
+        return reading(WINDOWS, overlap=overlap, max_windows=self.max_windows)
 
     @property
     def reads_windows(self):
@@ -157,18 +169,18 @@ class TextPreprocessor(keras.layers.Layer):
         return self._single(inputs["text"])
 
     def _pack_single(self, texts):
-        return self.pack(self.tokenizer(texts))
+        return self.packing.pack(self.tokenizer(texts))
 
     def _pack_pair(self, texts, pairs):
-        return self.pack(*self._tokens_of_pair(texts, pairs))
+        return self.packing.pack(*self._tokens_of_pair(texts, pairs))
 
     def _count_single(self, texts):
         tokens = self.tokenizer(texts)
-        return self.pack(tokens), self.token_counts(tokens)
+        return self.packing.pack(tokens), self.packing.token_counts(tokens)
 
     def _count_pair(self, texts, pairs):
         tokens = self._tokens_of_pair(texts, pairs)
-        return self.pack(*tokens), self.token_counts(*tokens)
+        return self.packing.pack(*tokens), self.packing.token_counts(*tokens)
 
     def _tokens_of_pair(self, texts, pairs):
         check = tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
@@ -197,17 +209,6 @@ class TextPreprocessor(keras.layers.Layer):
         with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.reduce_max(counts[TOKENS])])]):
             return tf.nest.map_structure(tf.identity, (packed, counts))
 
-    def token_counts(self, first, second=None):
-        """Returns how many tokens texts have, and how many of them `pack` keeps, see `text.token_counts`.
-
-        `first` and `second` are ragged ids `(batch, tokens)`. Returns a dict of int32 `(batch,)`.
-        """
-        lengths = first.row_lengths() + 2
-        if second is not None:
-            lengths += second.row_lengths() + self.vocabulary.pair_separators
-        tokens = tf.cast(lengths, tf.int32)
-        return {TOKENS: tokens, READ: tf.minimum(tokens, self.sequence_length)}
-
     def windows(self, inputs, offsets=False):
         """Returns the windows of strings `(texts,)`, or of pairs of them, as `ViewedTexts`.
 
@@ -219,9 +220,10 @@ class TextPreprocessor(keras.layers.Layer):
         inputs = as_strings(inputs)
         before = None
         if "pair" in inputs:
-            most = self.room(pair=True) // 2
-            self._check_pair_windows(self.room(pair=True) - most)
-            before = packing.cut(self.tokenizer(inputs["text"]), most)
+            room = self.packing.room(pair=True)
+            most = room // 2
+            self._check_pair_windows(room - most)
+            before = cut(self.tokenizer(inputs["text"]), most)
         texts = inputs["pair" if "pair" in inputs else "text"]
         if not offsets:
             return ViewedTexts(self, self._windows, self.tokenizer(texts), before=before)
@@ -244,33 +246,7 @@ class TextPreprocessor(keras.layers.Layer):
 
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
-        if second is None:
-            first = self._read(first, self.room())
-            length = self._length(first.row_lengths() + 2)
-        else:
-            rooms = packing.truncated_lengths(
-                first.row_lengths(), second.row_lengths(), self.room(pair=True), self.truncation == "only_second"
-            )
-            first, second = self._read(first, rooms[0]), self._read(second, rooms[1])
-            length = self._length(rooms[0] + rooms[1] + 2 + self.vocabulary.pair_separators)
-        return packing.pack(first, second, length, self.vocabulary)
-
-    def _read(self, tokens, room):
-        """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
-        if self.long_texts == HEAD_TAIL:
-            return self._cut.of_lengths(*lengths_and_rooms(tokens.row_lengths(), room)).take(tokens)
-        return packing.cut(tokens, room, "left" if self._cut.name == TAIL else "right")
-
-    def room(self, pair=False):
-        """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
-        return self.sequence_length - 2 - pair * self.vocabulary.pair_separators
-
-    def _length(self, lengths):
-        if self.padding == "fixed":
-            return self.sequence_length
-        longest = tf.reduce_max(tf.pad(tf.cast(lengths, tf.int32), [[0, 1]], constant_values=2))
-        multiple = 1 if self.padding == "longest" else self.padding
-        return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
+        return self.packing.pack(first, second)
 
     def ragged(self, inputs):
         """Same as a call, but without padding, for `Batches`: a dict of ragged tensors `(texts, tokens)`."""
@@ -287,7 +263,7 @@ class TextPreprocessor(keras.layers.Layer):
         rows = int(tf.size(inputs["text"]))
         for start in range(0, max(rows, 1), _CHUNK):
             packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
-            yield packing.unpadded(packed)
+            yield unpadded(packed)
 
     def with_choices(self, text, choices):
         """Pairs each text with its choices, for multiple choice.
@@ -308,12 +284,12 @@ class TextPreprocessor(keras.layers.Layer):
         text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
         inputs = as_strings({"text": text, "pair": choices})
         first, second = (self.tokenizer(tf.reshape(strings, [-1])) for strings in inputs.values())
-        packed = self.pack(first, second)
+        packed = self.packing.pack(first, second)
         is_there = second.row_lengths() > 0
         packed["padding_mask"] = tf.where(is_there[:, tf.newaxis], packed["padding_mask"], 0)
         counts = {
             name: tf.reduce_max(tf.reshape(tf.where(is_there, count, 0), tf.shape(choices)), axis=1)
-            for name, count in self.token_counts(first, second).items()
+            for name, count in self.packing.token_counts(first, second).items()
         }
         return self._all_read({name: _unflatten(ids, choices) for name, ids in packed.items()}, counts)
 
@@ -332,10 +308,10 @@ class TextPreprocessor(keras.layers.Layer):
         sentences = pieces.merge_dims(1, 2)
         row = words.value_rowids()
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), row)
-        views = self._cut.of_lengths(*lengths_and_rooms(sentences.row_lengths(), self.room()))
+        views = self.packing.views(sentences.row_lengths())
         index = views.index_of(tf.cast(row, tf.int32), tf.cast(starts, tf.int32))
         seen = (pieces.values.row_lengths() > 0) & (index >= 0)
-        return self.pack(sentences), words.with_values(tf.where(seen, index + 1, -1))
+        return self.packing.pack(sentences), words.with_values(tf.where(seen, index + 1, -1))
 
     def decode(self, ids):
         """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""

@@ -33,7 +33,7 @@ class ViewedTexts:
     """
 
     def __init__(self, preprocessor, reading, tokens, before=None, text=None, offsets=None):
-        self._preprocessor = preprocessor
+        self._packing = preprocessor.packing
         self._tokens = tokens
         self._before = before
         self._text = text
@@ -42,11 +42,11 @@ class ViewedTexts:
         if text is not None:
             lengths = tf.gather(lengths, text)
         if before is None:
-            self.views = reading.views(lengths, preprocessor.room())
+            self.views = reading.views(lengths, self._packing.room())
             self.offset = tf.ones_like(self.views.start)
         else:
             taken = tf.cast(before.row_lengths(), tf.int32)
-            self.views = reading.views(lengths, preprocessor.room(pair=True) - taken)
+            self.views = reading.views(lengths, self._packing.room(pair=True) - taken)
             offset = taken + 1 + preprocessor.vocabulary.pair_separators
             self.offset = tf.gather(offset, self.views.row)
 
@@ -73,8 +73,8 @@ class ViewedTexts:
         views = self._part(first, last)
         tokens = views.take(self._tokens, self._text)
         if self._before is None:
-            return self._preprocessor.pack(tokens)
-        return self._preprocessor.pack(tf.gather(self._before, views.row), tokens)
+            return self._packing.pack(tokens)
+        return self._packing.pack(tf.gather(self._before, views.row), tokens)
 
     def ragged_parts(self, first=0, last=None):
         """Yields the model inputs of a range of views without padding, those of a few thousand views at a time."""

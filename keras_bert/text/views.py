@@ -121,9 +121,13 @@ class Reading(abc.ABC):
             lengths: `(rows,)`, the number of tokens of each text. An empty text has one empty view.
             room: the maximum number of tokens of a view, `(rows,)` or one number for all.
         """
-        lengths, room = lengths_and_rooms(lengths, room)
+        lengths, room = _lengths_and_rooms(lengths, room)
         room = require(room >= 1, _NO_ROOM, room=room)
         return self.of_lengths(lengths, room)
+
+    def unchecked_views(self, lengths: Any, room: Any) -> Views:
+        """Same as `views`, where no room may be left, as for the second text of a pair."""
+        return self.of_lengths(*_lengths_and_rooms(lengths, room))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +238,7 @@ def reading(name: str, **options) -> Reading:
     return kinds[name](**given)
 
 
-def lengths_and_rooms(lengths, room):
+def _lengths_and_rooms(lengths, room):
     """Returns the lengths of texts, and the room of each, as int32 `(rows,)`; `room` may be one number for all."""
     lengths = tf.cast(lengths, tf.int32)
     return lengths, tf.broadcast_to(tf.cast(room, tf.int32), tf.shape(lengths))
