@@ -56,8 +56,7 @@ def fits(folder):
 def read(folder, options):
     """Opens a folder of Google's program or of the Model Garden."""
     checkpoint = read_weights(folder.transformer.path)
-    metadata = tokenizer_files.read_chosen(options.tokenizer, folder.transformer, checkpoint.metadata)
-    return checkpoint.replace(metadata=metadata)
+    return tokenizer_files.with_tokenizer(checkpoint, folder.transformer, options.tokenizer)
 
 
 def read_weights(directory):

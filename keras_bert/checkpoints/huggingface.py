@@ -28,10 +28,7 @@ def read(folder, options):
     """Opens a folder in Hugging Face's format."""
     inner = folder.transformer
     checkpoint = read_model(inner, options.head)
-    metadata = tokenizer_files.read_chosen(
-        options.tokenizer, inner, checkpoint.metadata, for_transformers=not inner.is_ours
-    )
-    return checkpoint.replace(metadata=metadata)
+    return tokenizer_files.with_tokenizer(checkpoint, inner, options.tokenizer, for_transformers=not inner.is_ours)
 
 
 def read_model(folder, head=None):

@@ -50,8 +50,8 @@ def read(folder, options):
         metadata = metadata.replace(**{**embedding, "sequence_length": length})
     arrays = tensors_of(description)
     tensors = {name: Tensor(name, array.shape, lambda array=array: array) for name, array in arrays.items()}
-    metadata = tokenizer_files.read_chosen(options.tokenizer, folder, metadata)
-    return Checkpoint(str(file), description.config, tensors, metadata)
+    checkpoint = Checkpoint(str(file), description.config, tensors, metadata)
+    return tokenizer_files.with_tokenizer(checkpoint, folder, options.tokenizer)
 
 
 def open_keras(file):

@@ -98,10 +98,7 @@ def read(folder, options):
     """Opens an adapter, merged into the model that it was trained on."""
     settings = _read_settings(folder)
     checkpoint = _merged(folder, settings, _open_base(folder, settings, options), options.head)
-    metadata = tokenizer_files.read_chosen(
-        options.tokenizer, folder, checkpoint.metadata, for_transformers=not folder.is_ours
-    )
-    return checkpoint.replace(metadata=metadata)
+    return tokenizer_files.with_tokenizer(checkpoint, folder, options.tokenizer, for_transformers=not folder.is_ours)
 
 
 def _read_settings(folder):

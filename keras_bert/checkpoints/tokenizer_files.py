@@ -190,18 +190,20 @@ def write(vocabulary, lowercase, max_length, directory):
     write_json(directory / SETTINGS, values)
 
 
-def read_chosen(tokenizer, folder, metadata, for_transformers=False):
-    """Returns the metadata with vocabulary and casing of the checkpoint's own folder, unless `tokenizer` is another.
+def with_tokenizer(checkpoint, folder, tokenizer, for_transformers=False):
+    """Returns a checkpoint with vocabulary and casing of its own folder, unless `tokenizer` is another.
 
     `for_transformers` tells that the folder was made for it.
     """
     if tokenizer not in (_AUTO, _WORDS):
-        return metadata
+        return checkpoint
+    longest_word = None if for_transformers else LONGEST_WORD
     try:
-        return read(folder, metadata, None if for_transformers else LONGEST_WORD, tokenizer == _WORDS)
+        metadata = read(folder, checkpoint.metadata, longest_word, words=tokenizer == _WORDS)
     except ValueError as error:
         place = "" if str(folder) in str(error) else f"{folder}: "
         raise ValueError(f"{place}{error}; load(..., tokenizer=None) opens the weights alone") from None
+    return checkpoint.replace(metadata=metadata)
 
 
 def replaced(tokenizer, metadata):
