@@ -32,22 +32,23 @@ from keras_bert.text.tokenizer_config import (
     ROLES,
     SEGMENTS,
     SETTINGS,
+    SIDE,
     TokenizerConfig,
     entries,
 )
+from keras_bert.text.tokenizer_json import FILE
 from keras_bert.text.tokenizer_options import LONGEST_WORD, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.text.wordpiece import WORDS
 
-_TOKENIZER, _SPECIAL = "tokenizer.json", "special_tokens_map.json"
+_SPECIAL = "special_tokens_map.json"
 _ADDITIONAL = "additional_special_tokens"  # In the settings: special tokens.
 _OF_ALGORITHMS = tuple(file for algorithm in ALGORITHMS for file in algorithm.files)
 _WRITTEN = {file for algorithm in ALGORITHMS for file in algorithm.written}
-FILES = (_TOKENIZER, SETTINGS, ADDED, _SPECIAL, *_OF_ALGORITHMS)
+FILES = (FILE, SETTINGS, ADDED, _SPECIAL, *_OF_ALGORITHMS)
 # Files that `write` does not write but other programs would still read.
 STALE = (ADDED, _SPECIAL, *(file for file in _OF_ALGORITHMS if file not in _WRITTEN))
 _FILE_CLASSES = {"PreTrained", "Tokenizers"}  # Those of transformers that do what `tokenizer.json` says.
-_SIDE = "truncation_side"
 _AUTO, _WORDS = "auto", "words"
 
 
@@ -63,9 +64,6 @@ def read(folder, metadata, longest_word=None, words=False):
     path = _vocabulary_file(folder, settings, name)
     if path is None:
         return metadata
-    values = _values(path, name)
-    if settings.get(_SIDE):
-        values = {**values, _SIDE: settings[_SIDE]}
     config = TokenizerConfig(
         folder=str(folder),
         path=path,
@@ -75,7 +73,7 @@ def read(folder, metadata, longest_word=None, words=False):
         kept_special_tokens=tuple(metadata.keep_special_tokens or ()),
         longest_word=longest_word,
     )
-    values = registry.algorithm_of(values).complete(values, config)
+    values = registry.read_folder(config)
     lowercase = values.pop(LOWERCASE.name, None)
     vocabulary = Vocabulary(values)
     vocabulary.source = str(path)
@@ -99,19 +97,11 @@ def read_tokenizer(directory, metadata):
 
 def _vocabulary_file(folder, settings, name):
     """Returns the path of the file with the vocabulary, or `None`."""
-    files = (_TOKENIZER, *_OF_ALGORITHMS)
+    files = (FILE, *_OF_ALGORITHMS)
     of_words = _word_algorithm(folder, settings, name)
     if of_words is not None:
         files = of_words.files
     return next((folder / file for file in files if folder.has(file)), None)
-
-
-def _values(path, name):
-    """Returns the values in the file with the vocabulary."""
-    if path.name != _TOKENIZER:
-        return registry.reading(path.name).read_file(path, name)
-    defaults = name in ALGORITHMS[0].classes
-    return registry.read_json(path, path.read_text(encoding="utf-8"), bert_defaults=defaults)
 
 
 def _settings(folder):
@@ -172,7 +162,7 @@ def write(vocabulary, lowercase, max_length, directory):
     """Writes `tokenizer.json`, `tokenizer_config.json` and the files of the vocabulary's algorithm."""
     vocabulary.check_casing(lowercase)
     vocabulary.algorithm.write_files(vocabulary, directory)
-    write_text(directory / _TOKENIZER, tokenizer_json.to_json(vocabulary, lowercase))
+    write_text(directory / FILE, tokenizer_json.to_json(vocabulary, lowercase))
     settings = {
         LOWERCASE.setting: bool(lowercase),
         **{option.setting: getattr(vocabulary, option.name) for option in VOCABULARY_OPTIONS if option.setting},
@@ -182,7 +172,7 @@ def write(vocabulary, lowercase, max_length, directory):
         "tokenizer_class": "PreTrainedTokenizerFast" if vocabulary.has_steps else "BertTokenizer",
         **({} if vocabulary.has_steps else settings),
         "model_max_length": max_length,
-        **({_SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
+        **({SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
         EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         INPUTS: ["input_ids", *([SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{key: vocabulary.special_tokens.get(role, role) for key, role in ROLES.items() if role in vocabulary},

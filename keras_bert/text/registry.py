@@ -4,7 +4,8 @@ import json
 
 from keras_bert.checks import explaining
 from keras_bert.text.algorithm import Algorithm
-from keras_bert.text.tokenizer_json import truncation_side
+from keras_bert.text.tokenizer_config import SIDE
+from keras_bert.text.tokenizer_json import FILE, truncation_side
 from keras_bert.text.unigram import Unigram
 from keras_bert.text.wordpiece import WordPiece
 
@@ -20,9 +21,19 @@ def algorithm_of(values: dict) -> Algorithm:
     return ALGORITHMS[0]
 
 
-def reading(file: str) -> Algorithm:
-    """Returns the algorithm that reads a file of this name."""
-    return next(algorithm for algorithm in ALGORITHMS if file in algorithm.files)
+def read_folder(config) -> dict:
+    """Returns the arguments of `Vocabulary`, and `lowercase`, of a folder: from the file that its `TokenizerConfig`
+    names, completed with the settings there."""
+    path = config.path
+    if path.name == FILE:
+        bert_defaults = config.class_name in ALGORITHMS[0].classes
+        values = read_json(path, path.read_text(encoding="utf-8"), bert_defaults)
+    else:
+        algorithm = next(each for each in ALGORITHMS if path.name in each.files)
+        values = algorithm.read_file(path, config.class_name)
+    if config.settings.get(SIDE):
+        values[SIDE] = config.settings[SIDE]
+    return algorithm_of(values).complete(values, config)
 
 
 @explaining

@@ -9,6 +9,7 @@ from keras_bert.text.tokenizer_json import STANDARD, added_token, check_added_id
 SETTINGS, ADDED = "tokenizer_config.json", "added_tokens.json"
 DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 EXTRA = "extra_special_tokens"  # In the settings: special tokens.
+SIDE = "truncation_side"
 INPUTS, SEGMENTS = "model_input_names", "token_type_ids"
 ROLES = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By key.
 # Settings that change the ids, with the values of BERT.

@@ -7,6 +7,7 @@ import itertools
 import json
 from typing import NamedTuple
 
+FILE = "tokenizer.json"
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEMPLATE = ("[CLS]", "[SEP]", 1, True)  # BERT's, see `read_template`.
 
