@@ -473,7 +473,6 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
     for name, message in (
         ("from_pretrained", r"no attribute 'from_pretrained': keras_bert.load\(path_or_name\) opens a checkpoint"),
         ("predict_proba", "`predict` returns probabilities: `score` and `scores` of each answer$"),
-        ("explain", r"`predict` returns probabilities: .*, and `attention\(text\)` what each token attends to"),
         ("model.fit", r"`bert.model` is a method, .* Use `bert.fit`, .* on texts, or bert.model\(\).fit on token ids"),
     ):
         with pytest.raises(AttributeError, match=message):
