@@ -17,6 +17,7 @@ from keras_bert.annotations import (
     FitOptions,
     LabelCheck,
     LongTexts,
+    FitMethod,
     PredictOptions,
     Results,
     SaveOptions,
@@ -510,6 +511,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         intermediate: Any = (),
         folds: int | None = None,
         groups: Any = None,
+        method: FitMethod = "full",
         verbose: bool = True,
         **options: Unpack[FitOptions],
     ) -> "LoadedBert[Answer]": ...
@@ -540,6 +542,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         intermediate: Any = (),
         folds: int | None = None,
         groups: Any = None,
+        method: FitMethod = "full",
         verbose: bool = True,
         **options: Any,
     ) -> "LoadedBert[Any]":
@@ -583,6 +586,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             groups: list with a value for each text, or the name of a column of `texts`; rows of a group, such as those
                 of an author, are in the same fold instead. A column is left out of the texts, unless it has a usual
                 name of texts, such as `premise` or `context`, or is the only one besides the targets.
+            method: str, how a classifier or a regression model of few texts is trained. "full" trains the whole model in
+                steps; "probe" computes the vectors of the texts once, as `encode` does, and fits the head alone to
+                them; "contrastive" first tunes the encoder on pairs of texts with equal and with different labels, for
+                which `learning_rate`, `batch_size` and `epochs` are; "auto" compares the last two by cross-validation,
+                or on `validation`, and keeps the better one. Defaults to "full".
             verbose: bool, whether to show the data, the progress and the results. Defaults to `True`.
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
@@ -625,6 +633,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 intermediate=intermediate,
                 folds=folds,
                 groups=groups,
+                method=method,
                 verbose=verbose,
                 options=options,
             ),

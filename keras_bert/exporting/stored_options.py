@@ -31,7 +31,7 @@ def task_facts(bert):
     name = getattr(bert, "task", None)  # Other models have none.
     if name is None:
         return None
-    converts = any(task.name == name and task.head == bert.head and task.rows.convert for task in registry.TASKS)
+    converts = any(task.name == name and task.trains(bert.head) and task.rows.convert for task in registry.TASKS)
     return {"name": name, "settings": bert.task_settings or {}, **({"converts": True} if converts else {})}
 
 

@@ -12,6 +12,7 @@ from keras_bert.heads.head import HEAD_DROPOUT, Head
 from keras_bert.heads.multiple_choice import MultipleChoice
 from keras_bert.heads.pretraining import NextSentence, Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering
+from keras_bert.heads.sentence_classification import SentenceClassification
 from keras_bert.heads.tokens import ReplacedTokenDetection, TokenClassification
 from keras_bert.models.description import (
     BUILDERS,
@@ -36,6 +37,7 @@ HEADS: list[Head] = [
     QuestionAnswering(),
     ReplacedTokenDetection(),
     MultipleChoice(),
+    SentenceClassification(),
 ]
 NO_HEAD = HEADS[0].name
 

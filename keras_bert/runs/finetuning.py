@@ -18,7 +18,7 @@ from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.save import save
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.data.splits import Folds
-from keras_bert.files import read_lines, replacing
+from keras_bert.files import json_text, read_lines, replacing, write_text
 from keras_bert.heads.registry import head_named
 from keras_bert.models.description import is_encoder_layer, layers_of, nested_encoder
 from keras_bert.models.tuning import enable_lora, freeze_layers
@@ -31,6 +31,7 @@ from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import rate_advice
+from keras_bert.tasks.few_examples import FewExamples
 from keras_bert.tasks.teacher import Teacher
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief, sum_over_replicas
@@ -120,11 +121,14 @@ class Run:
         _LOG.info("%s", indented(f"training: {grid.setting_text(self.setting)}"))
         set_random_seed(self.setting["seed"], keep_kernels=self.runs.programs.has_program)
         *earlier, last = stages
-        weights, shared, epochs = None, self.hyperparameters, self.setting["epochs"]
+        weights, shared = None, self.hyperparameters
         metric = self.task.report.metric
         for number, stage in enumerate(earlier, 1):
             weights = self._weights_after(stage, self.folder / f"before_{number}", weights)
         trainer, batches = self.create_trainer(last, self.folder, weights, last.score)
+        if last.solve is not None:
+            return trainer, self._solved(trainer, last)
+        epochs = self.setting["epochs"]
         before = self._scores_before(trainer, last.dev)
         scores = trainer.fit(
             batches,
@@ -150,6 +154,14 @@ class Run:
         if self.runs.grid_runs.write and not self.task.training.compares_start:
             self._advise(result)
         return trainer, result
+
+    def _solved(self, trainer, stage):
+        """Trains the model of a stage without steps. Returns the result, as `train` does."""
+        losses = stage.solve(trainer.model, *stage.examples())
+        if self.runs.grid_runs.write:
+            write_text(self.folder / "metrics.jsonl", json_text({"kind": "train", "step": 1, **losses}) + "\n")
+        scores = losses if stage.dev is None else trainer.evaluate(stage.dev)
+        return {"scores": scores, "losses": trainer.loss_names, "epoch": 1}
 
     def _scores_before(self, trainer, dev):
         """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
@@ -180,17 +192,17 @@ class Run:
     def create_trainer(self, stage, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         task, setting, shared = self.task, self.setting, self.hyperparameters
-        options = {"batch_size": setting["batch_size"], "seed": setting["seed"]}
-        if shared.pack:
-            batches = PackedBatches(*stage.examples(), **options)
+        name = setting.get("model", task.model)
+        if stage.solve is None:
+            batches = self._batches(stage)
+            steps, rate = setting["epochs"] * batches.steps, setting["learning_rate"]
         else:
-            batches = stage.batches(*stage.examples(), grouped=shared.group_by_length, **options)
-        steps, name = setting["epochs"] * batches.steps, setting.get("model", task.model)
+            batches, steps, rate = None, 1, 0.0
 
         def optimizer(model):
             warmup = round(shared.warmup * steps)
             options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
-            return create_optimizer(model, setting["learning_rate"], steps, warmup_steps=warmup, **options)
+            return create_optimizer(model, rate, steps, warmup_steps=warmup, **options)
 
         trainer = Trainer(
             lambda: self._build(stage, name, weights),
@@ -203,6 +215,13 @@ class Run:
             **self.options(folder),
         )
         return trainer, batches
+
+    def _batches(self, stage):
+        """Returns the batches to train a stage on."""
+        options = {"batch_size": self.setting["batch_size"], "seed": self.setting["seed"]}
+        if self.hyperparameters.pack:
+            return PackedBatches(*stage.examples(), **options)
+        return stage.batches(*stage.examples(), grouped=self.hyperparameters.group_by_length, **options)
 
     def options(self, folder):
         """Returns the arguments of `Trainer` that are the same for all models."""
@@ -256,6 +275,7 @@ class Plan:
         folds: `Folds` of a `CrossValidation`. Defaults to `None`.
         columns: `columns` of the metadata for data in Python, whose names the task does not see.
         source: the `Source` of the rows that folds divide. Defaults to `None`: no file of rows to check is written.
+        few_examples: the `FewExamples` that trains the models. Defaults to `None`, steps of the whole model.
     """
 
     task: Any
@@ -276,6 +296,7 @@ class Plan:
     folds: Folds | None = None
     columns: dict = dataclasses.field(default_factory=dict)
     source: Any = None
+    few_examples: FewExamples | None = None
 
     def __post_init__(self):
         if self.hyperparameters.pack:
@@ -358,6 +379,8 @@ class Finetuning:
     def stages(self, setting, task=None):
         """Returns the stages of a run; `task` is that of a fold, by default that of all rows."""
         task = self.task if task is None else task
+        if self.plan.few_examples is not None:
+            return self.plan.few_examples.stages(task, setting)
         earlier = []
         for other in self.plan.intermediate:
             for stage in other.training.stages(setting):

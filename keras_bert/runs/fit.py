@@ -46,6 +46,7 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.classification import confidence
+from keras_bert.tasks.few_examples import FULL, FewExamples, check_method, head_of
 from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks.teacher import Teacher
@@ -334,6 +335,7 @@ class FitArguments:
     intermediate: Any
     folds: int | None
     groups: Any
+    method: str
     verbose: bool
     options: dict  # Those of `Hyperparameters`, of the task and of a teacher.
 
@@ -395,9 +397,10 @@ def _planned(bert, data, intermediate, grid, given):
     if not data.held_out and given.folds is None:
         _check_no_held_out(data.task.Settings(**own))
     folds = _folds(data, given)
+    head = _head_of_method(data.task, given)
     shared = {
         "precision": bert.encoder.get_layer("token_embedding").dtype_policy.name,
-        "best": data.held_out,
+        "best": data.held_out and given.method == FULL,
         "patience": patience,
         **shared,
     }
@@ -419,14 +422,18 @@ def _planned(bert, data, intermediate, grid, given):
         one_writer(output_dir, write),
         tempfile.TemporaryDirectory() as folder,
     ):
-        made = make_task(data, bert, sequence_length, own, new_head=given.teacher is not None)
+        made = make_task(data, bert, sequence_length, own, new_head=given.teacher is not None, head=head)
+        few_examples = None
+        if given.method != FULL:
+            few_examples = FewExamples(made, given.method, folds)
+            folds = few_examples.folds
         output = output_dir or pathlib.Path(folder) / "run"
         teacher = None
         if given.teacher is not None:
             teacher = _teacher(made, given.teacher, output / "teacher", distillation)
         yield Plan(
             made,
-            made.training.choices(**grid),
+            (few_examples or made.training).choices(**grid),
             hyperparameters,
             output,
             strategy=strategy,
@@ -438,6 +445,7 @@ def _planned(bert, data, intermediate, grid, given):
             columns=data.columns,
             teacher=teacher,
             folds=folds,
+            few_examples=few_examples,
             intermediate=tuple(make_task(part, bert, sequence_length, _reading_of(part, own)) for part in intermediate),
             source=data.train,
         )
@@ -451,6 +459,15 @@ def _check_no_held_out(settings):
             f"`{names[0]}` needs rows that the model is not trained on: `validation`, `validation_split` or `folds`. "
             f"Received: {names[0]}={getattr(settings, names[0])!r}"
         )
+
+
+def _head_of_method(task, given):
+    """Returns the name of the head that the method of `LoadedBert.fit` trains, `None` for the task's own."""
+    trained = {name: getattr(given, name) for name in ("learning_rate", "batch_size", "epochs")}
+    options = [name for name, value in {**given.options, **trained}.items() if value is not None and value is not False]
+    excluded = {name: getattr(given, name) for name in ("teacher", "intermediate", "patience")}
+    check_method(given.method, options, **excluded)
+    return head_of(task, given.method)
 
 
 def _folds(data, given):
@@ -524,16 +541,16 @@ def _teacher(task, teacher, folder, options):
     return Teacher(task, teacher.name, teacher, folder, **options)
 
 
-def make_task(data, bert, length, options, new_head=False):
+def make_task(data, bert, length, options, new_head=False, head=None):
     """Returns the task of `fit`, whose runs start from the model in its present state."""
-    if bert.head not in (NO_HEAD, data.task.head):
+    if bert.head != NO_HEAD and not data.task.trains(bert.head) and head is None:
         _LOG.info("  head: a new one, %s, in place of %s", data.task.head, bert.head)
     for title, text in data.facts.items():
         _LOG.info("  %s: %s", title, text)
     start = LoadedModels(bert.checkpoint())
     settings = _settings(data.task, bert, length, options)
     read = data.task.rows.read(data.train, data.dev, settings, name=data.task.name)
-    return data.task(read, Start(bert.name, start, _loader(bert, start), new_head=new_head), settings)
+    return data.task(read, Start(bert.name, start, _loader(bert, start), new_head=new_head, head=head), settings)
 
 
 def _reading_of(data, options):

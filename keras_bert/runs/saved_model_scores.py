@@ -161,7 +161,7 @@ def _read(directory, facts, path, **options):
     if own is not None:
         labelled = own.rows.labelled(own.name, directory, facts, path, settings=settings, **options)
     for task in TASKS:
-        if labelled is None and task.head == facts["head"] and task is not own:
+        if labelled is None and task.trains(facts["head"]) and task is not own:
             labelled = task.rows.labelled(task.name, directory, facts, path, **options)
     if labelled is None:
         raise ValueError(

@@ -33,6 +33,7 @@ class Start:
     load_options: dict = dataclasses.field(default_factory=dict)  # Options of `load` for the model to train.
     origins: dict | None = None  # Facts about all models that runs start from, by name, see `check_unchanged`.
     new_head: bool = False  # Whether the head is a new one where that of the checkpoint fits.
+    head: str | None = None  # The head to train, one that the task `trains`. Defaults to that of the task.
 
 
 class Task:
@@ -80,6 +81,7 @@ class Task:
     def __init__(self, data, start, settings):
         quiet_integers()
         self.data, self.start, self.settings = data, start, settings
+        self.head = self._chosen_head()
         self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
         self.preprocessor = self._create_preprocessor()
@@ -101,10 +103,23 @@ class Task:
         """What is reported, an instance of `Report`."""
         return self.Report(self)
 
+    def _chosen_head(self):
+        """Returns the head to train: that of the `Start`, or of its model if the task trains it, or else the task's."""
+        if self.start.head is not None:
+            return self.start.head
+        if self.trains(self.start.bert.head) and not self.start.new_head:
+            return self.start.bert.head
+        return self.head
+
+    @classmethod
+    def trains(cls, head):
+        """Whether models of the task may have a head, by its name: some tasks train other forms of their `head`, too."""
+        return head == cls.head
+
     @classmethod
     def fits(cls, bert):
         """Whether a loaded model was trained on this task."""
-        return bert.head == cls.head
+        return cls.trains(bert.head)
 
     @classmethod
     def signatures(cls, signatures, settings):

@@ -93,10 +93,10 @@ def task_of(bert):
     """Returns the task that a loaded model was trained on, by its stored name, or by its head; `None` for no task."""
     own = bert.task_settings or {}
     is_known = bert.head == NO_HEAD or any(task.name == bert.task for task in TASKS)  # Encoders need no task.
-    named = [task for task in TASKS if task.name == bert.task and task.head == bert.head]
+    named = [task for task in TASKS if task.name == bert.task and task.trains(bert.head)]
     if not is_known and bert.task_settings == {}:  # Of a task with rows of its own.
         raise not_registered(bert.task, bert.name)
-    for task in named or [task for task in TASKS if task.head == bert.head and task.fits(bert)]:
+    for task in named or [task for task in TASKS if task.trains(bert.head) and task.fits(bert)]:
         if own.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
             return task
     if own and not is_known:
@@ -116,7 +116,8 @@ def exported_task(facts, model):
     name of the `model`.
     """
     stored = facts.get("task") or {}
-    task = next((task for task in TASKS if task.name == stored.get("name") and task.head == facts["head"]), None)
+    named = [task for task in TASKS if task.name == stored.get("name") and task.trains(facts["head"])]
+    task = next(iter(named), None)
     if task is not None:
         return task, task.Settings(**stored["settings"])
     if stored.get("converts"):

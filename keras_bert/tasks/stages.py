@@ -78,6 +78,8 @@ class Stage:
         dev: `Batches` to evaluate on; `None` without dev data, and for all stages but the last one.
         rewire: what makes of the model one whose training steps need less work, see `StepOptions`. Defaults to that of
             the training.
+        solve: function from the model, its inputs and targets that trains it in place of steps, and returns its losses
+            by name. Defaults to `None`, steps over the batches.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Stage:
     batches: Callable = make_batches
     dev: Any = None
     rewire: Callable | None = None
+    solve: Callable | None = None
 
 
 class Training(abc.ABC):

@@ -146,7 +146,7 @@ class MultiLabelTask(ClassificationTask):
 
     @classmethod
     def fits(cls, bert):
-        return bert.head == cls.head and bert.multi_label
+        return cls.trains(bert.head) and bert.multi_label
 
     def targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.spec.num_classes)

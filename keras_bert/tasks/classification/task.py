@@ -12,6 +12,7 @@ from keras_bert.data.document_batches import document_features
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
 from keras_bert.heads.registry import describe, head_named, is_regression
+from keras_bert.heads.sentence_classification import SentenceClassification, take_projection, vector_options
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
@@ -88,6 +89,10 @@ class ClassificationTraining(Training):
 
     def new_model(self, bert):
         spec = self.task.spec
+        if self.task.head == SentenceClassification.name:
+            model = super().new_model(bert)
+            take_projection(model, bert)
+            return model
         if not bert.has_pair_layers or self.task.head != ClassificationTask.head:
             return super().new_model(bert)
         options = {"multi_label": True} if spec.multi_label else {}
@@ -308,13 +313,20 @@ class ClassificationTask(Task):
             self.options |= {"calibrate": True, "answer_at_precision": self.precision}
 
     @classmethod
+    def trains(cls, head):
+        is_ours = cls.head == ClassificationTask.head
+        return head == cls.head or (is_ours and head == SentenceClassification.name)
+
+    @classmethod
     def fits(cls, bert):
-        return bert.head == cls.head and not bert.multi_label and not _is_regression(bert)
+        return cls.trains(bert.head) and not bert.multi_label and not _is_regression(bert)
 
     def head_options(self):
         options = {"num_classes": self.spec.num_classes}
-        if self.head == ClassificationTask.head:
+        if type(self).head == ClassificationTask.head:
             options["multi_label"] = self.spec.multi_label
+        if self.head == SentenceClassification.name:
+            options |= vector_options(self.bert)
         return options
 
     def _check_calibrates(self):
@@ -383,7 +395,7 @@ class RegressionTask(ClassificationTask):
 
     @classmethod
     def fits(cls, bert):
-        return bert.head == cls.head and not bert.multi_label and _is_regression(bert)
+        return cls.trains(bert.head) and not bert.multi_label and _is_regression(bert)
 
 
 def _is_regression(bert):

@@ -1,0 +1,135 @@
+"""Classification and regression from the vector of a sentence encoder instead of [CLS] (Tunstall et al., 2022)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
+
+from keras_bert.heads.classification import Classification
+from keras_bert.heads.embedding import Embedding
+from keras_bert.heads.head import HEAD_DROPOUT, Head, dense_head
+from keras_bert.layers import Dense, MultiLabelDense, SentencePooling, UnitLength
+from keras_bert.models.description import built, layers_of
+from keras_bert.models.encoder import describe_encoder
+
+_POOLING, _PROJECTION, _UNIT = "vector_pooling", "vector_projection", "vector_unit_length"
+_CLASSIFIER = "sentence_classifier"
+
+
+def build_sentence_classifier(
+    encoder: keras.Model,
+    num_classes: int,
+    pooling: str | Sequence[str] = "mean",
+    *,
+    normalize: bool = False,
+    projection: int | None = None,
+    projection_activation: Literal["linear", "tanh"] = "linear",
+    dropout: float | None = None,
+    multi_label: bool = False,
+) -> keras.Model:
+    """Classifies a text or a pair of texts from its vector, which is that of `build_embedder`.
+
+    Args:
+        encoder: a model from `build_encoder`.
+        num_classes: int, number of classes, 1 for regression.
+        pooling, normalize, projection, projection_activation: see `build_embedder`.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
+        multi_label: bool, whether several classes may apply to one text; the outputs are sigmoid logits. Defaults to
+            `False`.
+
+    Returns:
+        A `keras.Model` with the output `logits`, float32 `(batch, num_classes)`.
+
+    Example:
+        model = build_sentence_classifier(build_encoder(named_config("tiny")), num_classes=3, normalize=True)
+    """
+    # Layers
+    kind = MultiLabelDense if multi_label else Dense
+    layers = dense_head(encoder, num_classes, dropout, _CLASSIFIER, kind)
+    scaled = bool(normalize) and projection is None
+    layers[_POOLING] = SentencePooling(pooling, scaled, dtype="float32", name=_POOLING)
+    if projection is not None:
+        initializer = keras.initializers.TruncatedNormal(stddev=describe_encoder(encoder).config.initializer_range)
+        layers[_PROJECTION] = Dense(
+            int(projection),
+            projection_activation,
+            kernel_initializer=initializer,
+            dtype="float32",
+            name=_PROJECTION,
+        )
+        if normalize:
+            layers[_UNIT] = UnitLength(dtype="float32", name=_UNIT)
+
+    # Wiring
+    outputs = classify_sentences(layers, encoder.output, encoder.input)
+
+    # Model
+    return built(keras.Model(encoder.input, outputs, name="bert_sentence_classifier"))
+
+
+def classify_sentences(layers, encoded, inputs):
+    """Runs the layers of a sentence classifier, see `Head.run`."""
+    vectors = layers[_POOLING](encoded["sequence_output"], inputs["padding_mask"])
+    for name in (_PROJECTION, _UNIT):
+        if name in layers:
+            vectors = layers[name](vectors)
+    return {"logits": layers[_CLASSIFIER](layers[HEAD_DROPOUT](vectors))}
+
+
+class SentenceClassification(Classification):
+    """Classes, several labels or a number of each text, from the vector that `encode` returns for a sentence encoder.
+
+    Other programs open the encoder alone: none has this head.
+    """
+
+    name, layer, reads = "sentence_classification", _CLASSIFIER, ("sequence",)
+    architectures = ()
+    tensors = {_CLASSIFIER: _CLASSIFIER, _PROJECTION: "sentence_projection"}
+    units = {"num_classes": _CLASSIFIER}
+    saved = ("pooling", "normalize", "projection", "projection_activation")
+    packs = False
+    google = peft = sentence_transformers = None
+    text_options = ("rows_together", "logits", "thresholds")
+    onnx = {_POOLING: Embedding.onnx["sentence_pooling"], _UNIT: Embedding.onnx["unit_length"]}
+    build, run = staticmethod(build_sentence_classifier), staticmethod(classify_sentences)
+
+    def described(self, layers):
+        pool, dense = layers[_POOLING], layers.get(_PROJECTION)
+        options = {
+            "num_classes": layers[_CLASSIFIER].units,
+            "multi_label": isinstance(layers[_CLASSIFIER], MultiLabelDense),
+            "pooling": pool.pooling,
+            "normalize": pool.normalize or _UNIT in layers,
+            "projection": None,
+            "projection_activation": "linear",
+        }
+        if dense is not None:
+            options["projection"] = dense.units
+            options["projection_activation"] = keras.activations.serialize(dense.activation)
+        return options
+
+    def read_config(self, config, metadata):
+        return Head.read_config(self, config, metadata)
+
+    def to_config(self, description, labels):
+        return Head.to_config(self, description, labels)
+
+
+def vector_options(bert) -> dict:
+    """Returns those options of `build_sentence_classifier` that tell the vector of a loaded model, see `encode`."""
+    own = bert.metadata
+    options = {"pooling": own.pooling or "mean", "normalize": own.normalize}
+    options["projection"] = own.projection
+    options["projection_activation"] = own.projection_activation
+    if bert.head == SentenceClassification.name:
+        options |= bert.head_options or {}
+    return options
+
+
+def take_projection(model, bert):
+    """Gives a new sentence classifier the projection of the loaded model, a sentence encoder, that it is built on."""
+    projection = layers_of(model).get(_PROJECTION)
+    if projection is None:
+        return
+    theirs = layers_of(bert.model())
+    projection.set_weights(theirs.get("sentence_projection", theirs.get(_PROJECTION)).get_weights())

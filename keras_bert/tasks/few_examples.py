@@ -1,0 +1,234 @@
+"""Methods for few examples: a head on vectors computed once, and before it an encoder tuned on pairs of rows.
+
+The contrastive method is that of SetFit (Tunstall et al., 2022).
+"""
+
+import collections
+import functools
+import logging
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.checks import check_choice
+from keras_bert.data.document_batches import DocumentRows
+from keras_bert.data.pair_bucketing import TowerBatches
+from keras_bert.data.splits import Folds
+from keras_bert.data.token_rows import take, uniform
+from keras_bert.heads.embedding import build_embedder
+from keras_bert.heads.registry import head_named
+from keras_bert.heads.sentence_classification import SentenceClassification, vector_options
+from keras_bert.models.description import layers_of
+from keras_bert.rewirings.joined import build_bi_encoder
+from keras_bert.tasks.label_pairs import draw_pairs
+from keras_bert.tasks.linear_head import fit_head
+from keras_bert.tasks.stages import Stage, evaluation_batches
+from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.losses import cosine_loss
+
+FULL, PROBE, CONTRASTIVE, AUTO = METHODS = ("full", "probe", "contrastive", "auto")
+_LOG = logging.getLogger("keras_bert")
+_FOLDS = 4  # Of `AUTO`.
+# Of the pairs.
+_RATE, _BATCH_SIZE = 2e-5, 16
+_LEAST_STEPS = 40  # Pairs of few rows have several epochs.
+_UNTRAINED = ("learning_rate", "batch_size", "epochs", "lora_rank", "freeze_layers", "layer_decay")
+
+
+def check_method(method, given=(), **excluded):
+    """Raises for an unknown method, and for what one does not go together with.
+
+    Args:
+        method: string, one of `METHODS`.
+        given: names of the options that were given.
+        **excluded: other arguments by name; those that are not `None` are refused by all methods but "full".
+    """
+    check_choice("method", method, METHODS)
+    if method == FULL:
+        return
+    for name, value in excluded.items():
+        if value is not None and value != () and value != []:
+            raise ValueError(f"`{name}`: only with method='full'. Received: method={method!r}")
+    if method == PROBE:
+        for name in _UNTRAINED:
+            if name in given:
+                raise ValueError(f"`{name}`: the encoder is not trained with method='probe', and the head has no steps")
+    if "pack" in given:
+        raise ValueError(f"`pack`: only with method='full'. Received: method={method!r}")
+
+
+def head_of(task, method):
+    """Returns the name of the head that a method trains for a class of tasks, `None` for its own; raises without one."""
+    if method == FULL:
+        return None
+    if not task.trains(SentenceClassification.name):
+        raise ValueError(
+            f"`method`: only for classification, several labels and regression, with the heads of keras_bert. "
+            f"Received: method={method!r} for the task {task.name}, with the head {task.head!r}"
+        )
+    return SentenceClassification.name
+
+
+class FewExamples:
+    """One or several methods that train the models of a task on few rows.
+
+    Args:
+        task: the `Task`, whose `Start` has the head of `head_of`.
+        method: string, one of `METHODS` but "full".
+        folds: `Folds` that "auto" compares by. Defaults to a few.
+
+    Attributes:
+        methods: tuple of the names of the methods to compare, or of the only one.
+        folds: `Folds`, `None` without cross-validation.
+    """
+
+    def __init__(self, task, method, folds=None):
+        self._task = task
+        self._check_task(method)
+        self.methods, self.folds = (method,), folds
+        if method == AUTO:
+            self._compare()
+
+    def _check_task(self, method):
+        task = self._task
+        split = task.splits["train"][0]
+        if getattr(task, "language_model_weight", 0):
+            raise ValueError(f"`language_model_weight`: only with method='full'. Received: method={method!r}")
+        if any(isinstance(value, DocumentRows) for value in split.inputs.values()):
+            raise ValueError(f"`long_texts`: 'windows' only with method='full'. Received: method={method!r}")
+        if getattr(task.start.bert, "has_pair_layers", False):
+            raise ValueError(f"`method`: only for BERT. Received: method={method!r} for {task.model}")
+        if method == CONTRASTIVE:
+            if task.labels is None:
+                raise ValueError("`method`: pairs come from classes. Expected method='probe' for numbers")
+            pairs = self._pairs(task, seed=0)
+            if not pairs.similar.any():
+                raise ValueError(
+                    "`method`: no two rows have a class in common, so there are no pairs to learn from. Expected more "
+                    "rows of a class, or method='probe'"
+                )
+
+    def _compare(self):
+        """Sets the methods to compare and the folds; rows that cannot be divided leave the probe."""
+        task = self._task
+        self.methods = (PROBE, CONTRASTIVE)
+        if task.labels is None:
+            reason = "pairs come from classes, not from numbers"
+        else:
+            reason = self._divided()
+        if reason is not None:
+            _LOG.info("  method: probe, without a comparison: %s", reason)
+            self.methods, self.folds = (PROBE,), None
+
+    def _divided(self):
+        """Sets the folds if there are none, and no other dev rows; returns why the rows have none, or `None`."""
+        task = self._task
+        counts, rows = collections.Counter(), task.splits["train"][0].examples
+        for label in rows.labels:
+            counts.update(label if isinstance(label, tuple) else (label,))
+        label, fewest = min(counts.items(), key=lambda entry: entry[1])
+        if task.held_out or self.folds is not None:
+            return None if max(counts.values()) > 1 else "no class has two examples"
+        folds = min(_FOLDS, fewest, len(set(rows.groups())))
+        if folds < 2:
+            return f"the class {task.labels[label]} has one example, and cross-validation needs two"
+        self.folds = Folds(folds)
+        return None
+
+    def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
+        """Returns the grid of the runs, see `Training.choices`; without pairs it has the seeds alone."""
+        choices = {"method": list(self.methods)}
+        if CONTRASTIVE in self.methods:
+            choices["learning_rate"] = learning_rate or [_RATE]
+            choices["batch_size"] = batch_size or [_BATCH_SIZE]
+            choices["epochs"] = epochs or [self._default_epochs((batch_size or [_BATCH_SIZE])[0])]
+        choices["seed"] = seed or [1]
+        return choices
+
+    def _default_epochs(self, batch_size):
+        """Returns the fewest epochs that have enough steps."""
+        steps = -(-len(self._pairs(self._task, seed=0)) // batch_size)
+        return -(-_LEAST_STEPS // steps)
+
+    @staticmethod
+    def _pairs(task, seed):
+        return draw_pairs(task.splits["train"][0].examples.labels, seed)
+
+    def stages(self, task, setting):
+        """Returns the `Stage`s of a run; `task` is that of a fold, or that of all rows."""
+        stages = []
+        if setting["method"] == CONTRASTIVE:
+            stages.append(self._pair_stage(task, setting["seed"]))
+        split = task.splits["train"][0]
+        stages.append(
+            Stage(
+                name=SentenceClassification.name,
+                build=task.training.build,
+                loss=task.training.loss,
+                examples=split.pair,
+                score=task.report.score,
+                dev=task.dev,
+                solve=functools.partial(solve_head, task),
+            )
+        )
+        return stages
+
+    def _pair_stage(self, task, seed):
+        pairs = self._pairs(task, seed)
+        inputs = task.splits["train"][0].inputs
+        towers = {}
+        for name, feature in inputs.items():
+            towers[f"query_{name}"] = take(feature, pairs.first)
+            towers[f"passage_{name}"] = uniform(take(feature, pairs.second), 1)
+        return Stage(
+            name="pairs",
+            build=_build_pair_model,
+            loss=cosine_loss(),
+            examples=lambda: (towers, pairs.similar.astype("float32")),
+            score=task.report.score,
+            batches=_pair_batches,
+        )
+
+
+def _pair_batches(inputs, targets, *, batch_size, seed, grouped):
+    return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+
+
+def _build_pair_model(bert):
+    """Returns the encoder with its pooling, as two towers; a projection keeps its weights, as the head needs it."""
+    options = vector_options(bert)
+    embedder = build_embedder(bert.encoder, **options)
+    projection = layers_of(embedder).get("sentence_projection")
+    if projection is not None:
+        theirs = layers_of(bert.model())
+        projection.set_weights(theirs.get("sentence_projection", theirs.get("vector_projection")).get_weights())
+        projection.trainable = False
+    return build_bi_encoder(embedder)
+
+
+def solve_head(task, model, inputs, targets):
+    """Fits the last layer of a sentence classifier to the vectors of its rows. Returns the loss, by its name."""
+    layer = layers_of(model)[head_named(SentenceClassification.name).layer]
+    vectors = head_vectors(model, inputs)
+    targets = np.asarray(targets)
+    weights = task.training.class_weights() if task.labels is not None else None
+    row_weights = None
+    if weights is not None and targets.ndim == 2:
+        pairs = np.array(weights)
+        row_weights = np.where(targets > 0, pairs[:, 1], pairs[:, 0])
+    elif weights is not None:
+        row_weights = np.array(weights)[targets]
+    is_classes = task.labels is not None and targets.ndim == 1
+    head = fit_head(vectors, targets, len(task.labels) if is_classes else None, row_weights=row_weights)
+    layer.set_weights([head.kernel, head.bias])
+    _LOG.info("    head: %d vectors, penalty %g, loss %.4g", len(vectors), head.penalty, head.loss)
+    return {"loss": head.loss}
+
+
+def head_vectors(model, inputs):
+    """Returns the vectors that the head of a sentence classifier reads, float32 `(rows, width)`."""
+    layer = layers_of(model)[head_named(SentenceClassification.name).layer]
+    vectors = keras.Model(model.input, {"vectors": layer.input})
+    evaluator = Evaluator(vectors, tf.distribute.get_strategy(), [])
+    return evaluator.outputs(evaluation_batches(inputs)).outputs["vectors"]
