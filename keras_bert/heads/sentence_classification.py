@@ -76,22 +76,23 @@ def classify_sentences(layers, encoded, inputs):
     return {"logits": layers[_CLASSIFIER](layers[HEAD_DROPOUT](vectors))}
 
 
-class SentenceClassification(Classification):
+class SentenceClassification(Head):
     """Classes, several labels or a number of each text, from the vector that `encode` returns for a sentence encoder.
 
     Other programs open the encoder alone: none has this head.
     """
 
     name, layer, reads = "sentence_classification", _CLASSIFIER, ("sequence",)
-    architectures = ()
-    tensors = {_CLASSIFIER: _CLASSIFIER, _PROJECTION: "sentence_projection"}
+    tensors = {_CLASSIFIER: _CLASSIFIER, _PROJECTION: _PROJECTION}
     units = {"num_classes": _CLASSIFIER}
     saved = ("pooling", "normalize", "projection", "projection_activation")
-    packs = False
-    google = peft = sentence_transformers = None
+    has_classes = takes_pair = True
     text_options = ("rows_together", "logits", "thresholds")
     onnx = {_POOLING: Embedding.onnx["sentence_pooling"], _UNIT: Embedding.onnx["unit_length"]}
     build, run = staticmethod(build_sentence_classifier), staticmethod(classify_sentences)
+    # What is said about its logits is that of the other classifier.
+    is_regression, signature_builder = Classification.is_regression, Classification.signature_builder
+    answer, defaults = Classification.answer, Classification.defaults
 
     def described(self, layers):
         pool, dense = layers[_POOLING], layers.get(_PROJECTION)
@@ -107,12 +108,6 @@ class SentenceClassification(Classification):
             options["projection"] = dense.units
             options["projection_activation"] = keras.activations.serialize(dense.activation)
         return options
-
-    def read_config(self, config, metadata):
-        return Head.read_config(self, config, metadata)
-
-    def to_config(self, description, labels):
-        return Head.to_config(self, description, labels)
 
 
 def vector_options(bert) -> dict:

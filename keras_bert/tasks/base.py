@@ -113,7 +113,7 @@ class Task:
 
     @classmethod
     def trains(cls, head):
-        """Whether models of the task may have a head, by its name: some tasks train other forms of their `head`, too."""
+        """Whether models of the task may have a head, given its name: that of the task, or another form of it."""
         return head == cls.head
 
     @classmethod

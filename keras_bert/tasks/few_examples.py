@@ -59,7 +59,7 @@ def check_method(method, given=(), **excluded):
 
 
 def head_of(task, method):
-    """Returns the name of the head that a method trains for a class of tasks, `None` for its own; raises without one."""
+    """Returns the name of the head that a method trains for a class of tasks; `None` for the one of the tasks."""
     if method == FULL:
         return None
     if not task.trains(SentenceClassification.name):
@@ -111,11 +111,9 @@ class FewExamples:
 
     def _compare(self):
         """Sets the methods to compare and the folds; rows that cannot be divided leave the probe."""
-        task = self._task
         self.methods = (PROBE, CONTRASTIVE)
-        if task.labels is None:
-            reason = "pairs come from classes, not from numbers"
-        else:
+        reason = "pairs come from classes, not from numbers"
+        if self._task.labels is not None:
             reason = self._divided()
         if reason is not None:
             _LOG.info("  method: probe, without a comparison: %s", reason)

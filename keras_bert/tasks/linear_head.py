@@ -6,7 +6,9 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-PENALTIES = (0.01, 0.1, 1.0)  # The strongest one that is as good as the best is chosen.
+PENALTIES = (0.01, 0.1, 1.0)  # Cross-validation chooses one.
+USUAL_PENALTY = 0.1  # For fewer rows than the next: there, it is better than what cross-validation chooses.
+_FEWEST_ROWS = 100
 _FOLDS = 5
 _MOST_ROWS = 2000  # To choose the penalty on.
 _ABSENT = -10.0  # The logit of a class without rows, below the lowest bias.
@@ -43,7 +45,7 @@ def fit_head(vectors, targets, num_classes=None, *, row_weights=None, penalty=No
         num_classes: int, number of classes; `None` for labels and numbers.
         row_weights: array of the shape of `targets`, the weights of the losses. Defaults to `None`, equal weights.
         penalty: float, on vectors that are scaled as in `LinearHead`. Defaults to the one among `PENALTIES` with the
-            lowest loss in cross-validation.
+            lowest loss in cross-validation; with fewer than 100 rows to 0.1.
 
     Returns:
         A `LinearHead`.
@@ -72,13 +74,15 @@ def _problem(targets, num_classes):
 
 
 def _chosen_penalty(problem, vectors, weights):
-    """Returns the penalty with the lowest loss over folds; the strongest one if there are too few rows for them."""
+    """Returns the penalty with the lowest loss over folds; the usual one if there are too few rows for them."""
+    if len(vectors) < _FEWEST_ROWS:
+        return USUAL_PENALTY
     fold = problem.folds()
     if len(fold) > _MOST_ROWS:
         fold = np.where(np.arange(len(fold)) % (-(-len(fold) // _MOST_ROWS)) == 0, fold, -1)
     numbers = [number for number in range(fold.max() + 1) if np.any(fold == number)]
     if len(numbers) < 2:
-        return PENALTIES[-1]
+        return USUAL_PENALTY
     losses = dict.fromkeys(reversed(PENALTIES), 0.0)
     for number in numbers:
         train, held_out = (fold >= 0) & (fold != number), fold == number
