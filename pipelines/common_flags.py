@@ -14,6 +14,7 @@ from keras_bert.data.sources import source
 from keras_bert.data.splits import Folds
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.tasks.methods import FULL, METHODS, check_method
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -108,9 +109,18 @@ class FinetuningFlags(Hyperparameters, Training):
         from keras_bert.runs.cross_validation import CrossValidation
         from keras_bert.runs.finetuning import Finetuning, Plan
 
+        folds = self.create_folds(task.splits["dev"][0].examples) if self.divides else None
+        few_examples = None
+        if getattr(self, "method", FULL) != FULL:
+            from keras_bert.tasks.few_examples import FewExamples
+
+            few_examples = FewExamples(task, self.method, folds)
+        choices = self.choices(task)
+        if few_examples is not None:
+            choices = few_examples.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
         plan = Plan(
             task,
-            self.choices(task),
+            choices,
             self.fill(Hyperparameters, **self.changes),
             folder,
             ensemble=self.ensemble,
@@ -118,7 +128,8 @@ class FinetuningFlags(Hyperparameters, Training):
             log_every=self.log_every,
             report_to=self.report_to,
             teacher=teacher,
-            folds=self.create_folds(task.splits["dev"][0].examples) if self.divides else None,
+            folds=folds,
+            few_examples=few_examples,
             source=self.divided_source if self.divides else None,
         )
         return Finetuning(plan) if plan.folds is None else CrossValidation(plan)
@@ -135,8 +146,8 @@ class FinetuningFlags(Hyperparameters, Training):
 
     @property
     def changes(self):
-        """The hyperparameters that other flags set: without dev data, there is no epoch to choose."""
-        return {"best": False} if self.divides else {}
+        """The hyperparameters that other flags set: without dev data, or without epochs, there is none to choose."""
+        return {"best": False} if self.divides or getattr(self, "method", FULL) != FULL else {}
 
     @functools.cached_property
     def groups_of_file(self):
@@ -328,6 +339,33 @@ class Distillation(CommandArguments):
     student_layers: int = flag(
         None, "Starts from this number of evenly spaced layers of the model.", least=1, excludes=(_ADAPTED,)
     )
+
+
+class FewExamplesFlags(CommandArguments):
+    """How classifiers of few texts are trained."""
+
+    method: str = flag(
+        FULL,
+        "How to train: the whole model (full); its head alone, in a second (probe); the encoder on pairs of texts, "
+        "then the head (contrastive); or the better one of these two on dev or in cross-validation (auto).",
+        values=METHODS,
+        section="training",
+    )
+
+    def check_conditions(self):
+        """Same as for other commands; raises an error, too, for flags that the method does not use."""
+        super().check_conditions()
+        try:
+            check_method(self.method, self.given)
+        except ValueError as error:
+            text = str(error)
+            raise ValueError(f"--{text.removeprefix('`').replace('`', '', 1)}") from None
+
+    def head_of(self, task):
+        """Returns the name of the head to train of a class of tasks, `None` for its own."""
+        from keras_bert.tasks.few_examples import head_of
+
+        return head_of(task, self.method)
 
 
 class TableColumns(CommandArguments):

@@ -56,6 +56,7 @@ from .common_flags import (
     NARROW,
     CrossValidationFlags,
     Distillation,
+    FewExamplesFlags,
     FinetuningFlags,
     TableColumns,
     ValidationSplit,
@@ -74,6 +75,7 @@ class Arguments(
     ClassificationSettings,
     TableColumns,
     Distillation,
+    FewExamplesFlags,
     CrossValidationFlags,
     ValidationSplit,
     FinetuningFlags,
@@ -270,6 +272,7 @@ def _create_task(arguments, data, load):
         load_model,
         load_options,
         new_head=bool(arguments.teacher),  # The student learns its head from the teacher's answers.
+        head=arguments.head_of(kind),
     )
     data = dataclasses.replace(data, submissions=arguments.output / "submission")
     return kind(data, start, arguments.fill(kind.Settings))

@@ -7,5 +7,6 @@ from keras_bert.heads.pretraining import NextSentence as NextSentence
 from keras_bert.heads.pretraining import Pretraining as Pretraining
 from keras_bert.heads.question_answering import QuestionAnswering as QuestionAnswering
 from keras_bert.heads.sentence_classification import SentenceClassification as SentenceClassification
+from keras_bert.heads.sentence_classification import build_sentence_classifier as build_sentence_classifier
 from keras_bert.heads.tokens import ReplacedTokenDetection as ReplacedTokenDetection
 from keras_bert.heads.tokens import TokenClassification as TokenClassification

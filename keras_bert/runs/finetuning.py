@@ -31,7 +31,7 @@ from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import rate_advice
-from keras_bert.tasks.few_examples import FewExamples
+from keras_bert.tasks.few_examples import FewExamples, few_steps
 from keras_bert.tasks.teacher import Teacher
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief, sum_over_replicas
@@ -129,6 +129,8 @@ class Run:
         if last.solve is not None:
             return trainer, self._solved(trainer, last)
         epochs = self.setting["epochs"]
+        if advice := few_steps(self.task, epochs * batches.steps):
+            _LOG.info("%s", indented(advice))
         before = self._scores_before(trainer, last.dev)
         scores = trainer.fit(
             batches,
@@ -421,6 +423,7 @@ class Finetuning:
                 self.train_runs()
             finally:
                 self.programs.clear()
+        self._compare_methods()
 
     def train_runs(self):
         """Trains the unfinished runs, of which each hands its program to the next."""
@@ -433,6 +436,19 @@ class Finetuning:
                 result = self._run(setting, folder)
             self.grid_runs.add(setting, result)
         self.grid_runs.finish()
+
+    def _compare_methods(self):
+        """Shows the best mean of each method for few examples, of those that are compared."""
+        if self.plan.few_examples is None or len(self.plan.few_examples.methods) < 2:
+            return
+        metric, shown = self.task.report.metric, set()
+        for row in grid.seed_statistics(self.grid_runs.results, metric):
+            method = row["setting"]["method"]
+            if method not in shown:
+                _LOG.info(
+                    "  method %s: %s on %s", method, data_summary.listed({metric: row["mean"]}), self.evaluated_on
+                )
+                shown.add(method)
 
     def _describe(self):
         _LOG.info("%s", self.task.title)

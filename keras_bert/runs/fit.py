@@ -46,7 +46,8 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.classification import confidence
-from keras_bert.tasks.few_examples import FULL, FewExamples, check_method, head_of
+from keras_bert.tasks.few_examples import FewExamples, head_of
+from keras_bert.tasks.methods import FULL, check_method
 from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks.teacher import Teacher
@@ -349,7 +350,7 @@ def fit(bert, given):
         name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
         trained = _trained(type(bert), finetuning, str(finetuning.output / "model") if given.output_dir else name)
         evaluated_on = "training data" if isinstance(finetuning, FinetuningOnAll) else "validation"
-        trained.results["evaluated_on"] = evaluated_on if given.folds is None else finetuning.evaluated_on
+        trained.results["evaluated_on"] = evaluated_on if finetuning.plan.folds is None else finetuning.evaluated_on
         return trained
 
 
@@ -463,11 +464,16 @@ def _check_no_held_out(settings):
 
 def _head_of_method(task, given):
     """Returns the name of the head that the method of `LoadedBert.fit` trains, `None` for the task's own."""
-    trained = {name: getattr(given, name) for name in ("learning_rate", "batch_size", "epochs")}
-    options = [name for name, value in {**given.options, **trained}.items() if value is not None and value is not False]
-    excluded = {name: getattr(given, name) for name in ("teacher", "intermediate", "patience")}
-    check_method(given.method, options, **excluded)
+    arguments = dict(given.options)
+    for name in ("learning_rate", "batch_size", "epochs", "teacher", "intermediate", "patience"):
+        arguments[name] = getattr(given, name)
+    check_method(given.method, [name for name, value in arguments.items() if _is_given(value)])
     return head_of(task, given.method)
+
+
+def _is_given(value):
+    """Whether the value of an argument is another than that of one that is left out."""
+    return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
 def _folds(data, given):

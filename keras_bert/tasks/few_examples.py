@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.checks import check_choice
 from keras_bert.data.document_batches import DocumentRows
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.data.splits import Folds
@@ -23,39 +22,23 @@ from keras_bert.models.description import layers_of
 from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.tasks.label_pairs import draw_pairs
 from keras_bert.tasks.linear_head import fit_head
+from keras_bert.tasks.methods import AUTO, CONTRASTIVE, FULL, PROBE
 from keras_bert.tasks.stages import Stage, evaluation_batches
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.losses import cosine_loss
 
-FULL, PROBE, CONTRASTIVE, AUTO = METHODS = ("full", "probe", "contrastive", "auto")
 _LOG = logging.getLogger("keras_bert")
 _FOLDS = 4  # Of `AUTO`.
 # Of the pairs.
 _RATE, _BATCH_SIZE = 2e-5, 16
 _LEAST_STEPS = 40  # Pairs of few rows have several epochs.
-_UNTRAINED = ("learning_rate", "batch_size", "epochs", "lora_rank", "freeze_layers", "layer_decay")
 
 
-def check_method(method, given=(), **excluded):
-    """Raises for an unknown method, and for what one does not go together with.
-
-    Args:
-        method: string, one of `METHODS`.
-        given: names of the options that were given.
-        **excluded: other arguments by name; those that are not `None` are refused by all methods but "full".
-    """
-    check_choice("method", method, METHODS)
-    if method == FULL:
-        return
-    for name, value in excluded.items():
-        if value is not None and value != () and value != []:
-            raise ValueError(f"`{name}`: only with method='full'. Received: method={method!r}")
-    if method == PROBE:
-        for name in _UNTRAINED:
-            if name in given:
-                raise ValueError(f"`{name}`: the encoder is not trained with method='probe', and the head has no steps")
-    if "pack" in given:
-        raise ValueError(f"`pack`: only with method='full'. Received: method={method!r}")
+def few_steps(task, steps):
+    """Returns a sentence if a training of the whole model has so few steps that it changes little, or else `None`."""
+    if steps >= _LEAST_STEPS or not task.trains(SentenceClassification.name):
+        return None
+    return f"steps: only {steps}, which change a model little; method='auto' is for few examples, or take more epochs"
 
 
 def head_of(task, method):
@@ -93,8 +76,6 @@ class FewExamples:
     def _check_task(self, method):
         task = self._task
         split = task.splits["train"][0]
-        if getattr(task, "language_model_weight", 0):
-            raise ValueError(f"`language_model_weight`: only with method='full'. Received: method={method!r}")
         if any(isinstance(value, DocumentRows) for value in split.inputs.values()):
             raise ValueError(f"`long_texts`: 'windows' only with method='full'. Received: method={method!r}")
         if getattr(task.start.bert, "has_pair_layers", False):

@@ -1,0 +1,158 @@
+"""Few examples: a head on fixed vectors, and an encoder tuned on pairs, from `fit` to the SavedModel."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import keras_bert
+from keras_bert.tasks.linear_head import USUAL_PENALTY
+from keras_bert.tasks.methods import METHODS
+
+tf = pytest.importorskip("tensorflow")
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+TEXTS = ["a b c", "d e", "a g h b", "j d", "a b b", "c d e f", "a g b", "h d j"]
+CLASSES = ["x", "y"] * 4
+LABELS = [["x"], ["y"], ["x", "z"], ["y"], ["x"], ["y", "z"], [], ["y"]]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory, config, pieces):
+    """A sentence encoder, with a projection and vectors of length 1."""
+    folder = tmp_path_factory.mktemp("encoder")
+    encoder = keras_bert.build_encoder(config)
+    model = keras_bert.build_embedder(encoder, ("mean", "cls"), normalize=True, projection=16)
+    keras_bert.save(model, folder, pieces)
+    return keras_bert.load(folder)
+
+
+def head_of(bert):
+    """Returns kernel and bias of the last layer."""
+    return keras_bert.describe(bert.model()).layers["sentence_classifier"].get_weights()
+
+
+def assert_same_encoder(one, other):
+    for weight, same in zip(one.encoder.weights, other.encoder.weights, strict=True):
+        if "pooler" not in weight.path:  # Sentence encoders have none.
+            np.testing.assert_array_equal(weight.numpy(), same.numpy())
+
+
+def test_probe_is_logistic_regression_on_the_vectors_of_encode(bert):
+    trained = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+    assert_same_encoder(trained, bert)
+    vectors = bert.encode(TEXTS)
+    scale = ((vectors - vectors.mean(0)) ** 2).sum(1).mean()
+    other = LogisticRegression(C=1 / (USUAL_PENALTY * scale), tol=1e-8, max_iter=10_000).fit(vectors, CLASSES)
+    kernel, bias = head_of(trained)
+    np.testing.assert_allclose(kernel[:, 1] - kernel[:, 0], other.coef_[0], atol=1e-3 * abs(other.coef_).max())
+    np.testing.assert_allclose(bias[1] - bias[0], other.intercept_[0], rtol=1e-3)
+    scores = [[answer["scores"][label] for label in ("x", "y")] for answer in trained.predict(TEXTS)]
+    np.testing.assert_allclose(scores, other.predict_proba(vectors), atol=1e-4)
+    assert trained.results["setting"] == {"method": "probe", "seed": 1}
+    assert trained.results["scores"]["accuracy"] == trained.evaluate(TEXTS, CLASSES, verbose=False)["accuracy"]
+    again = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+    np.testing.assert_array_equal(head_of(again)[0], kernel)
+
+
+@pytest.mark.parametrize("targets", [CLASSES, LABELS], ids=["classes", "labels"])
+def test_contrastive_ends_as_an_ordinary_classifier(bert, targets, tmp_path):
+    options = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "verbose": False}
+    trained = bert.fit(TEXTS, targets, method="contrastive", **options)
+    changed = [
+        not np.array_equal(weight.numpy(), other.numpy())
+        for weight, other in zip(trained.encoder.weights, bert.encoder.weights, strict=True)
+    ]
+    assert any(changed)
+    assert trained.head == "sentence_classification"
+    answers = trained.predict(TEXTS)
+    trained.save(tmp_path / "model")
+    stored = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert stored["keras_bert"]["head_options"]["pooling"] == ["mean", "cls"]
+    assert stored["architectures"] == ["BertModel"]  # No class of transformers has the head.
+    loaded = keras_bert.load(tmp_path / "model")
+    assert loaded.predict(TEXTS) == answers
+    assert loaded.evaluate(TEXTS, targets, verbose=False) == trained.evaluate(TEXTS, targets, verbose=False)
+    with keras.device("cpu"):
+        loaded.export(tmp_path / "served" / "1")
+    served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"](tf.constant(TEXTS))
+    expected = [list(answer["scores"].values()) for answer in answers]
+    np.testing.assert_allclose(served["probabilities"].numpy(), expected, atol=1e-5)
+    # Training continues with the same head, as ordinary fine-tuning.
+    further = loaded.fit(TEXTS, targets, epochs=1, learning_rate=1e-9, verbose=False)
+    np.testing.assert_allclose(head_of(further)[0], head_of(loaded)[0], atol=1e-6)
+
+
+def test_numbers(bert):
+    numbers = [len(text) / 4 for text in TEXTS]
+    trained = bert.fit(TEXTS, numbers, method="probe", verbose=False)
+    assert trained.task == "regression"
+    assert trained.evaluate(TEXTS, numbers, verbose=False)["pearson"] > 0.9
+    with pytest.raises(ValueError, match="`method`: pairs come from classes"):
+        bert.fit(TEXTS, numbers, method="contrastive", verbose=False)
+
+
+def test_auto_compares_by_cross_validation_and_trains_on_all_rows(bert, capsys):
+    trained = bert.fit(TEXTS, CLASSES, method="auto", epochs=1, batch_size=8, seed=2)
+    shown = capsys.readouterr().out
+    assert trained.results["evaluated_on"] == "4-fold cross-validation"
+    runs = trained.results["runs"]
+    assert {run["setting"]["method"] for run in runs} == {"probe", "contrastive"}
+    assert len(runs) == 8
+    means = {}
+    for method in ("probe", "contrastive"):
+        scores = [run["scores"]["accuracy"] for run in runs if run["setting"]["method"] == method]
+        means[method] = np.mean(scores)
+        assert f"method {method}: accuracy {100 * means[method]:.2f}% on 4-fold cross-validation" in shown
+    kept = trained.results["setting"]["method"]
+    assert means[kept] == max(means.values())
+    if kept == "probe":
+        alone = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+        np.testing.assert_array_equal(head_of(trained)[0], head_of(alone)[0])
+
+
+def test_auto_compares_on_validation(bert):
+    trained = bert.fit(
+        TEXTS, CLASSES, method="auto", epochs=1, batch_size=8, validation=(TEXTS, CLASSES), verbose=False
+    )
+    assert trained.results["evaluated_on"] == "validation"
+    assert len(trained.results["runs"]) == 2
+
+
+def test_auto_without_folds_is_a_probe(bert, capsys):
+    trained = bert.fit(TEXTS[:3], ["x", "y", "x"], method="auto")
+    assert "the class y has one example" in capsys.readouterr().out
+    assert trained.results["setting"]["method"] == "probe"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "setfit"}, "`method` must be one of"),
+        ({"method": "probe", "epochs": 2}, "`epochs`: the encoder is not trained"),
+        ({"method": "probe", "lora_rank": 2}, "`lora_rank`: only with method='full'"),
+        ({"method": "auto", "teacher": "bert_tiny_books"}, "`teacher`: only with method='full'"),
+        ({"method": "probe", "intermediate": (TEXTS, CLASSES)}, "`intermediate`: only with method='full'"),
+        ({"method": "contrastive", "long_texts": "windows"}, "`long_texts`: 'windows' only with method='full'"),
+        ({"method": "probe", "pack": True}, "`pack`: only with method='full'"),
+        ({"method": "probe", "task": "tagging"}, "`method`: only for classification, several labels and regression"),
+    ],
+)
+def test_what_a_method_refuses(bert, options, message):
+    texts, targets = TEXTS, CLASSES
+    if options.get("task"):
+        texts, targets = [["a", "b"]] * 4, [["O", "B-K"]] * 4
+    with pytest.raises(ValueError, match=message) as caught:
+        bert.fit(texts, targets, verbose=False, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_that_have_no_pairs(bert):
+    with pytest.raises(ValueError, match="no two rows have a class in common"):
+        bert.fit(TEXTS[:2], CLASSES[:2], method="contrastive", verbose=False)
+    trained = bert.fit(TEXTS[:2], CLASSES[:2], method="probe", verbose=False)
+    assert [answer["label"] for answer in trained.predict(TEXTS[:2])] == CLASSES[:2]
+    assert METHODS == ("full", "probe", "contrastive", "auto")
