@@ -19,8 +19,8 @@ _CLASSIFIER = "sentence_classifier"
 def build_sentence_classifier(
     encoder: keras.Model,
     num_classes: int,
-    pooling: str | Sequence[str] = "mean",
     *,
+    pooling: str | Sequence[str] = "mean",
     normalize: bool = False,
     projection: int | None = None,
     projection_activation: Literal["linear", "tanh"] = "linear",
