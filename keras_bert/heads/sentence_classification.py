@@ -87,7 +87,7 @@ class SentenceClassification(Head):
     units = {"num_classes": _CLASSIFIER}
     saved = ("pooling", "normalize", "projection", "projection_activation")
     has_classes = takes_pair = True
-    text_options = ("rows_together", "logits", "thresholds")
+    text_options = ("rows_together", "logits", "thresholds", "confidence")
     onnx = {_POOLING: Embedding.onnx["sentence_pooling"], _UNIT: Embedding.onnx["unit_length"]}
     build, run = staticmethod(build_sentence_classifier), staticmethod(classify_sentences)
     # What is said about its logits is that of the other classifier.
