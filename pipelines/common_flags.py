@@ -15,6 +15,7 @@ from keras_bert.data.splits import Folds
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks.methods import FULL, METHODS, check_method
+from keras_bert.text.answer_settings import LONG_TEXTS
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -24,6 +25,7 @@ __all__ = [
     "Distillation",
     "Files",
     "FinetuningFlags",
+    "LongTextFlags",
     "PredictFile",
     "TaskFlags",
     "Training",
@@ -53,6 +55,20 @@ class Training(CommandArguments):
         """Returns the strategy of training; finds folders that cannot be written before models are loaded."""
         check_writable(self.output)
         return keras_bert.create_strategy(self.strategy)
+
+
+class LongTextFlags(CommandArguments):
+    """Flags that tell how a trained model reads longer texts; by default, as in training."""
+
+    long_texts: str = flag(
+        None,
+        "Tokens to read of longer texts: the first, the last, a quarter first and the rest last, or all, in windows; "
+        "default: as in training.",
+        values=list(LONG_TEXTS),
+        section="long texts",
+    )
+    overlap: int = flag(None, "Tokens that windows share; default: as in training, or an eighth of a window.", least=0)
+    max_windows: int = flag(None, "Maximum number of windows of a text.", least=1)
 
 
 class FinetuningFlags(Hyperparameters, Training):

@@ -21,9 +21,10 @@ import pathlib
 import keras_bert
 from keras_bert.data.text_files import read_lines
 from keras_bert.metadata import answer_length
+from keras_bert.text.answer_settings import READING, check_long_texts
 
 from . import command, common_flags
-from .arguments import FLAG_OF, CommandArguments, flag
+from .arguments import FLAG_OF, flag
 
 _PRECISIONS = {
     "saved_model": ["float32", "mixed_bfloat16", "bfloat16", "int8"],
@@ -37,7 +38,7 @@ _PARAMETERS = {flag: parameter for parameter, flag in FLAG_OF.items()}
 _OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
-class Arguments(CommandArguments):
+class Arguments(common_flags.LongTextFlags):
     model: str = flag(None, "Directory or name of the model.", required=True, section="model")
     sequence_length: int = flag(None, "Maximum number of tokens; default: as in training, or the model's maximum.")
     pair: bool = flag(None, "Whether a classifier takes two texts; default: as in training.")
@@ -112,7 +113,7 @@ def _export_on_ids(arguments):
     options = {name: value for name, value in bert.metadata.settings.items() if name not in _OWN}
     options |= {} if to_onnx else {"lengths": arguments.lengths}
     options |= {"precision": arguments.precision, "pair": bert.pair if arguments.pair is None else arguments.pair}
-    preprocessor = bert.preprocessor(answer_length(bert, arguments.sequence_length))
+    preprocessor = bert.preprocessor(answer_length(bert, arguments.sequence_length), **arguments.values(*READING))
     print(write(bert.model(), preprocessor, arguments.output_dir, **options))
 
 
@@ -129,6 +130,7 @@ def _export_saved_model(arguments):
     description = describe(model)
     head = answering(description.head)
     given = _options(arguments, bert, head)
+    check_long_texts(arguments.long_texts, head)
     arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
     options = {**stored_options(bert, model), **given}
     if arguments.pair is not None:
@@ -136,7 +138,9 @@ def _export_saved_model(arguments):
     directory = _version(pathlib.Path(arguments.output_dir))
     keras_bert.export(
         model,
-        bert.preprocessor(answer_length(bert, arguments.sequence_length), padding="longest"),
+        bert.preprocessor(
+            answer_length(bert, arguments.sequence_length), padding="longest", **arguments.values(*READING)
+        ),
         directory,
         precision="int8" if int8 else None,
         overwrite=arguments.overwrite,

@@ -40,10 +40,11 @@ from keras_bert.serving import Client
 from keras_bert.tasks.classification.data import OWN
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.rows import not_registered
+from keras_bert.text.answer_settings import READING
 from keras_bert.text.token_counts import CutTexts, told_once
 
 from . import command, common_flags
-from .arguments import CommandArguments, flag
+from .arguments import flag
 from .early_checks import check_files, local_config
 
 _CHUNK = 64  # Batches whose texts are sorted by length together.
@@ -55,10 +56,11 @@ _INPUTS = {
     "ForQuestionAnswering": [("question", "context")],
 }
 _KNOWN_TASKS = (None, *OWN, *TASKS, "tagging", "questions")
-_EXPORTED = ("sequence_length", "beam_size", "length_penalty", "hypothesis", "multi_label", "temperature")
+_EXPORTED = ("beam_size", "length_penalty", "hypothesis", "multi_label", "temperature")
+_OF_TEXTS = ("sequence_length", *READING)
 
 
-class Arguments(CommandArguments):
+class Arguments(common_flags.LongTextFlags):
     input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line; - for the input.", section="data")
     text_column: str = flag(None, "Column of the text or question; default: that of training, `text` or `question`.")
     pair_column: str = flag(
@@ -159,7 +161,9 @@ def check(arguments):
     arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
         raise ValueError(f"--output must end in .csv, .tsv or .jsonl. Received: {output}")
-    arguments.only(not arguments.server, "without --server, whose models were exported with theirs", *_EXPORTED)
+    arguments.only(
+        not arguments.server, "without --server, whose models were exported with theirs", *_OF_TEXTS, *_EXPORTED
+    )
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
     labels = arguments.candidate_labels
@@ -299,9 +303,9 @@ def _loaded_model(arguments):
     from keras_bert.tasks.registry import stored_settings, task_of
 
     bert = common_flags.load_model(arguments.model)
-    options = arguments.values("n_best", "candidate_labels", *_EXPORTED)
+    options = arguments.values("n_best", "candidate_labels", *_OF_TEXTS, *_EXPORTED)
     translates = "beam_size" in inspect.signature(bert.predict).parameters
-    wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
+    wrong = {"candidate_labels", *_OF_TEXTS} if translates else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & options.keys()), None):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
     is_plain = arguments.candidate_labels or translates

@@ -30,6 +30,7 @@ def given(monkeypatch):
 
     def replaced(model, preprocessor, directory, **options):
         given.update(options, dtype=keras_bert.describe(model).dtype, length=preprocessor.sequence_length)
+        given["long_texts"] = preprocessor.long_texts
         return f"wrote {directory}"
 
     for name in ("export", "export_litert"):
@@ -58,6 +59,7 @@ def test_encoder_options_in_bfloat16(export, given):
     export(call, "encoder", "--layers=0,-1", "--pooling=cls", "--normalize", "--precision=bfloat16")
     expected = {"layers": [0, -1], "pooling": "cls", "normalize": True, "labels": None, "pair": False}
     expected |= {"precision": None, "calibration": None, "columns": None, "task": None, "overwrite": False}
+    expected |= {"explain": False, "long_texts": None}
     assert given == {**expected, "dtype": "bfloat16", "length": 40}
 
 
@@ -79,6 +81,16 @@ def test_lengths(export, given):
     _, printed = export(call, "encoder", "--format=litert", "--lengths=4,8", "--precision=float16")
     assert printed.startswith("wrote ")
     assert (given["lengths"], given["precision"], given["dtype"]) == ([4, 8], "float16", "float32")
+
+
+def test_long_texts(export, given):
+    export(call, "classification", "--long_texts=windows", "--overlap=1")
+    assert given["long_texts"] == "windows"
+    export(call, "classification", "--format=litert", "--long_texts=tail")
+    assert given["long_texts"] == "tail"
+    assert (
+        "`long_texts` is for models that read a part" in export(mistake, "question_answering", "--long_texts=tail")[1]
+    )
 
 
 def test_prompts_and_zero_shot_of_a_sentence_encoder(export, given):

@@ -568,3 +568,17 @@ def test_user_errors(model, build, pieces, tmp_path):
         ([classifier, f"--input={folder}/texts.csv"], "", f"{folder}/texts.csv:1: no column `text`. It has: 'title', "),
     ):
         assert mistake(PROGRAM, *arguments, given=given).startswith(message), arguments
+
+
+def test_long_texts(model, tmp_path):
+    output = tmp_path / "answers.jsonl"
+    flags = [f"--model={model[0]}", f"--output={output}", "--sequence_length=4"]
+    call(PROGRAM, *flags, "--long_texts=windows", "--overlap=0", given="a b c d\n")
+    answer = json.loads(output.read_text())
+    assert [answer[name] for name in ("tokens", "tokens_read", "windows")] == [6, 6, 2]
+    of_parts = scipy.special.softmax(np.mean(np.log(model[1](["a b", "c d"])), 0))
+    np.testing.assert_allclose([answer["scores"][label] for label in LABELS], of_parts, atol=1e-6)
+    call(PROGRAM, *flags, "--long_texts=tail", given="a b c d\n")
+    scores = json.loads(output.read_text())["scores"]
+    np.testing.assert_allclose([scores[label] for label in LABELS], model[1](["c d"])[0], atol=1e-6)
+    assert "overlap=1" in mistake(PROGRAM, *flags, "--overlap=1", given="a b c d\n")
