@@ -89,7 +89,7 @@ def test_long_texts(export, given):
     export(call, "classification", "--format=litert", "--long_texts=tail")
     assert given["long_texts"] == "tail"
     assert (
-        "`long_texts` is for models that read a part" in export(mistake, "question_answering", "--long_texts=tail")[1]
+        "is for models that read a part of a long text" in export(mistake, "question_answering", "--long_texts=tail")[1]
     )
 
 
