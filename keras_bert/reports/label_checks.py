@@ -111,7 +111,7 @@ def _table_row(rank, check, unit):
         before = check.text[max(0, start - _AROUND) : start]
         after = check.text[end : end + _AROUND]
         text = page.words(page.isolated(before), page.bold(check.text[start:end]), page.isolated(after), between="")
-    place = f"{unit} {check.place:,}"
+    place = f"{unit}\N{NO-BREAK SPACE}{check.place:,}"
     if check.same_text:
         place += " (repeated)"
     predicted = page.NOTHING if check.predicted is None else as_text(check.predicted)

@@ -40,7 +40,7 @@ def test_section():
     html = section([check(0, ["<b>", "y"], 0.5, "A <i>text"), check(1, 2.5, 0.25, "other")], "line", "rows.csv")
     assert "&lt;b&gt;, y" in html
     assert "A &lt;i&gt;text" in html
-    assert html.index("line 1") < html.index("line 2")
+    assert html.index("line\N{NO-BREAK SPACE}1") < html.index("line\N{NO-BREAK SPACE}2")
     assert "rows.csv" in html
 
 
