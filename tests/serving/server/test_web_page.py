@@ -662,13 +662,15 @@ def test_no_horizontal_overflow(visit, heads):
 
 @pytest.fixture(scope="module")
 def explained(running, until, config, pieces, tmp_path_factory):
-    """A server with a classifier of pairs and a tagger that explain their answers."""
+    """A server with a classifier of pairs and a tagger that explain their answers, and one that reads windows."""
     folder = tmp_path_factory.mktemp("explained")
     preprocessor = keras_bert.TextPreprocessor(pieces, 40)
     pairs = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
     keras_bert.export(pairs, preprocessor, folder / "pairs" / "1", labels=["no", MARKUP], pair=True, explain=True)
     tags = keras_bert.build_token_classifier(keras_bert.build_encoder(config), 3)
     keras_bert.export(tags, preprocessor, folder / "tags" / "1", labels=["B-X", "I-X", "O"], explain=True)
+    windows = keras_bert.TextPreprocessor(pieces, 8, padding="longest", long_texts="windows")
+    keras_bert.export(pairs, windows, folder / "windows" / "1", labels=["x", "y"])
     with running(folder, ready=False) as server:
         until(lambda: server.shelf.ready, 120)
         yield server
@@ -708,3 +710,25 @@ def test_words_are_coloured_by_a_click(visit, explained):
     assert re.fullmatch("Why “(B-X|I-X|O)” for “a”", page.locator(".why h3").text_content())
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_the_strongest_window_is_marked(visit, explained):
+    page = visit(explained)
+    text = " ".join([ODD, MARKUP, "a b c d"])
+    with Client(f"127.0.0.1:{explained.port}") as client:
+        expected = predict(client, "windows", text=text)
+    start, end, windows = (int(expected[name]) for name in ("strongest_start", "strongest_end", "windows"))
+    content = text.encode()
+    assert windows > 2
+    ask(page, "windows", text=text)
+    assert page.locator("#shown h3").text_content() == f"The strongest of {windows} windows"
+    assert page.locator("#shown mark").text_content() == content[start:end].decode()
+    assert page.locator("#shown .text").text_content() == text
+    characters = {"start": len(content[:start].decode()), "end": len(content[:end].decode())}
+    quoted = text.replace('"', '""')
+    page.locator("#rows").fill(f'text\n"{quoted}"')
+    header, values = rows_of(answer_table(page)[1])
+    row = dict(zip(header, values, strict=True))
+    assert (int(row["windows"]), json.loads(row["strongest"])) == (windows, characters)
+    ask(page, "windows", text="a")
+    assert page.locator("#shown mark").count() == 0  # All of the text is one window.

@@ -272,9 +272,25 @@ const region = (name) => ({ tabindex: 0, role: "region", "aria-label": name });
 const scroll = (name, content) => node("div", { class: "scroll", ...region(name) }, content);
 const passage = (...parts) => node("div", { class: "text", dir: "auto", ...region("Text") }, ...parts);
 const json = (value) => node("pre", region("JSON"), JSON.stringify(value, null, 1));
-// How many tokens a text has, and how many of them the model read. Exports of earlier versions do not tell.
-function tokenCounts({ tokens, text_tokens: all = tokens, tokens_read: read }) {
-  return read === undefined ? {} : { tokens: all, tokens_read: read };
+// How many tokens a text has, how many of them the model read, in how many windows, and which of these spoke most, in
+// characters. Exports of earlier versions do not tell.
+function tokenCounts(row, given) {
+  const { tokens, text_tokens: all = tokens, tokens_read: read, windows } = row;
+  if (read === undefined) return {};
+  const counts = { tokens: all, tokens_read: read, ...(windows === undefined ? {} : { windows }) };
+  if (row.strongest_start === undefined) return counts;
+  const at = characters(windowed(given));
+  return { ...counts, strongest: JSON.stringify({ start: at(row.strongest_start), end: at(row.strongest_end) }) };
+}
+
+// The text that has windows: of a pair, the second one.
+const windowed = ({ text, pair }) => pair ?? text;
+
+// A text of several windows, with a mark on the one that spoke most.
+function strongestWindow({ windows, strongest_start: start, strongest_end: end }, given) {
+  if (start === undefined || windows < 2) return [];
+  const parts = marked(windowed(given), [{ start, end }], (words) => node("mark", {}, words));
+  return [node("h3", {}, `The strongest of ${windows} windows`), passage(...parts)];
 }
 
 const remark = (text) => node("p", { class: "soft" }, text);

@@ -262,12 +262,12 @@ function show(given, outputs, milliseconds) {
   const [headline, ...parts] = kind === "raw" ? SHOW.raw(outputs) : SHOW[kind](rows(0), given, named);
   clearAnswer();
   const time = milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds);
-  const { tokens, tokens_read: read } = tokenCounts(kind === "raw" ? {} : rows(0));
+  const { tokens, tokens_read: read } = tokenCounts(kind === "raw" ? {} : rows(0), given);
   const cut = read < tokens ? `, read ${read} of ${tokens} tokens` : "";
   byId("facts").textContent = `${state.model}, version ${described.version}, ${time} ms${cut}`;
   byId("headline").hidden = false;
   byId("headline").textContent = headline;
-  byId("shown").replaceChildren(...parts);
+  byId("shown").replaceChildren(...parts, ...(kind === "raw" ? [] : strongestWindow(rows(0), given)));
   byId("shown").querySelectorAll(".text").forEach(reveal);
   byId("shown").querySelector("mark")?.scrollIntoView({ block: "nearest" }); // The page, on a small screen.
   const explains = described.signatures.explain?.kind === "explanation" && signature().name === "serving_default";

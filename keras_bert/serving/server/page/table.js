@@ -258,7 +258,7 @@ async function answerRows(rows, signal) {
     const at = (index) => Object.fromEntries(Object.entries(named).map(([key, values]) => [key, values[index]]));
     return rows.map((row, index) => {
       const answer = at(index);
-      return { columns: [...ANSWER_COLUMNS[kind](answer, row), ...Object.entries(tokenCounts(answer))] };
+      return { columns: [...ANSWER_COLUMNS[kind](answer, row), ...Object.entries(tokenCounts(answer, row))] };
     });
   } catch (error) {
     if (![400, 413].includes(error.status)) throw error;
