@@ -15,7 +15,7 @@ _STYLE = """<style>
 .kb-why .kb-down { background: rgba(230, 159, 0, var(--kb-part)); border-bottom: 2px dashed rgb(230, 159, 0) }
 .kb-why [role=listitem]:focus::after, .kb-why [role=listitem]:hover::after {
   content: attr(data-score); position: absolute; left: 0; top: 1.6em; z-index: 1; padding: 0 0.4em;
-  background: #222; color: #fff; border-radius: 0.2em; font-size: 0.85em; line-height: 1.6 }
+  background: #222; color: #fff; box-shadow: 0 0 0 1px #fff; border-radius: 0.2em; font-size: 0.85em; line-height: 1.6 }
 .kb-why small { opacity: 0.8 }
 </style>"""
 _PAGE = """<!doctype html>
