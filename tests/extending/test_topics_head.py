@@ -62,6 +62,22 @@ def bert(folder):
     return keras_bert.load(folder)
 
 
+def test_explanations(bert, model, pieces):
+    """The logit of a topic, one of two outputs, without each word; gradients go through the layers of the head, too."""
+    inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(["c d e f"])
+    ids = np.array(inputs["token_ids"])
+    values = [model(inputs, training=False)["logits"][0, 2]]
+    for position in range(1, 5):
+        without = ids.copy()
+        without[0, position] = pieces.index("[MASK]")
+        values.append(model({**inputs, "token_ids": tf.constant(without)}, training=False)["logits"][0, 2])
+    found = bert.explain("c d e f", "sport/golf")
+    np.testing.assert_allclose([word["score"] for word in found["words"]], values[0] - np.array(values[1:]), atol=1e-6)
+    gradients = bert.explain("c d e f", "sport/golf", method="integrated_gradients", n_steps=20)
+    assert abs(gradients["delta"]) < 0.01 * abs(gradients["difference"])
+    assert gradients["value"] == pytest.approx(found["value"], abs=1e-5)
+
+
 def expected(model, pieces):
     """The answers by the formula."""
     inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(TEXTS)
