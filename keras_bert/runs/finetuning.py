@@ -125,9 +125,9 @@ class Run:
         metric = self.task.report.metric
         for number, stage in enumerate(earlier, 1):
             weights = self._weights_after(stage, self.folder / f"before_{number}", weights)
-        trainer, batches = self.create_trainer(last, self.folder, weights, last.score)
         if last.solve is not None:
-            return trainer, self._solved(trainer, last)
+            return self._solved(last, weights)
+        trainer, batches = self.create_trainer(last, self.folder, weights, last.score)
         epochs = self.setting["epochs"]
         if advice := few_steps(self.task, epochs * batches.steps):
             _LOG.info("%s", indented(advice))
@@ -157,13 +157,14 @@ class Run:
             self._advise(result)
         return trainer, result
 
-    def _solved(self, trainer, stage):
-        """Trains the model of a stage without steps. Returns the result, as `train` does."""
-        losses = stage.solve(trainer.model, *stage.examples())
+    def _solved(self, stage, weights):
+        """Trains the head of a stage without steps. Returns what `train` does."""
+        trainer = stage.solve(self._build(stage, self._start_name, weights))
         if self.runs.grid_runs.write:
-            write_text(self.folder / "metrics.jsonl", json_text({"kind": "train", "step": 1, **losses}) + "\n")
-        scores = losses if stage.dev is None else trainer.evaluate(stage.dev)
-        return {"scores": scores, "losses": trainer.loss_names, "epoch": 1}
+            line = {"kind": "train", "step": 1, **trainer.losses}
+            write_text(self.folder / "metrics.jsonl", json_text(line) + "\n")
+        scores = trainer.losses if stage.dev is None else trainer.evaluate(stage.dev)
+        return trainer, {"scores": scores, "losses": trainer.loss_names, "epoch": 1}
 
     def _scores_before(self, trainer, dev):
         """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
@@ -194,12 +195,8 @@ class Run:
     def create_trainer(self, stage, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         task, setting, shared = self.task, self.setting, self.hyperparameters
-        name = setting.get("model", task.model)
-        if stage.solve is None:
-            batches = self._batches(stage)
-            steps, rate = setting["epochs"] * batches.steps, setting["learning_rate"]
-        else:
-            batches, steps, rate = None, 1, 0.0
+        name, batches = self._start_name, self._batches(stage)
+        steps, rate = setting["epochs"] * batches.steps, setting["learning_rate"]
 
         def optimizer(model):
             warmup = round(shared.warmup * steps)
@@ -238,9 +235,22 @@ class Run:
             "callbacks": [*create_callbacks(runs.plan.report_to, folder, name), *runs.plan.callbacks],
         }
 
+    @property
+    def _start_name(self):
+        """The directory or name of the model that the run starts from."""
+        return self.setting.get("model", self.task.model)
+
+    def _loaded(self, name, keeps_encoder):
+        """Returns the loaded model to start from; a run that keeps its encoder needs no copy."""
+        start, precision = self.task.start, self.hyperparameters.precision
+        is_start = keeps_encoder and name == self.task.model and not start.load_options
+        if is_start and start.bert.encoder.get_layer("token_embedding").dtype_policy.name == precision:
+            return start.bert
+        return (start.load or load_models)(name, dtype=precision, **start.load_options)
+
     def _build(self, stage, name, weights):
-        start, shared = self.task.start, self.hyperparameters
-        bert = (start.load or load_models)(name, dtype=shared.precision, **start.load_options)
+        shared = self.hyperparameters
+        bert = self._loaded(name, keeps_encoder=stage.solve is not None and weights is None)
         check_unchanged(self.runs.output / "runs", {name: bert.identity}, write=False)  # It may change meanwhile.
         model = stage.build(bert)
         if shared.lora_rank is not None:

@@ -7,24 +7,18 @@ import collections
 import functools
 import logging
 
-import keras
-import numpy as np
-import tensorflow as tf
-
 from keras_bert.data.document_batches import DocumentRows
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.data.splits import Folds
 from keras_bert.data.token_rows import take, uniform
 from keras_bert.heads.embedding import build_embedder
-from keras_bert.heads.registry import head_named
 from keras_bert.heads.sentence_classification import SentenceClassification, vector_options
 from keras_bert.models.description import layers_of
 from keras_bert.rewirings.joined import build_bi_encoder
+from keras_bert.tasks.head_trainer import HeadTrainer
 from keras_bert.tasks.label_pairs import draw_pairs
-from keras_bert.tasks.linear_head import fit_head
 from keras_bert.tasks.methods import AUTO, CONTRASTIVE, FULL, PROBE
-from keras_bert.tasks.stages import Stage, evaluation_batches
-from keras_bert.training.evaluation import Evaluator
+from keras_bert.tasks.stages import Stage
 from keras_bert.training.losses import cosine_loss
 
 _LOG = logging.getLogger("keras_bert")
@@ -148,7 +142,7 @@ class FewExamples:
                 examples=split.pair,
                 score=task.report.score,
                 dev=task.dev,
-                solve=functools.partial(solve_head, task),
+                solve=functools.partial(HeadTrainer, task=task),
             )
         )
         return stages
@@ -184,30 +178,3 @@ def _build_pair_model(bert):
         projection.set_weights(theirs.get("sentence_projection", theirs.get("vector_projection")).get_weights())
         projection.trainable = False
     return build_bi_encoder(embedder)
-
-
-def solve_head(task, model, inputs, targets):
-    """Fits the last layer of a sentence classifier to the vectors of its rows. Returns the loss, by its name."""
-    layer = layers_of(model)[head_named(SentenceClassification.name).layer]
-    vectors = head_vectors(model, inputs)
-    targets = np.asarray(targets)
-    weights = task.training.class_weights() if task.labels is not None else None
-    row_weights = None
-    if weights is not None and targets.ndim == 2:
-        pairs = np.array(weights)
-        row_weights = np.where(targets > 0, pairs[:, 1], pairs[:, 0])
-    elif weights is not None:
-        row_weights = np.array(weights)[targets]
-    is_classes = task.labels is not None and targets.ndim == 1
-    head = fit_head(vectors, targets, len(task.labels) if is_classes else None, row_weights=row_weights)
-    layer.set_weights([head.kernel, head.bias])
-    _LOG.info("    head: %d vectors, penalty %g, loss %.4g", len(vectors), head.penalty, head.loss)
-    return {"loss": head.loss}
-
-
-def head_vectors(model, inputs):
-    """Returns the vectors that the head of a sentence classifier reads, float32 `(rows, width)`."""
-    layer = layers_of(model)[head_named(SentenceClassification.name).layer]
-    vectors = keras.Model(model.input, {"vectors": layer.input})
-    evaluator = Evaluator(vectors, tf.distribute.get_strategy(), [])
-    return evaluator.outputs(evaluation_batches(inputs)).outputs["vectors"]

@@ -78,8 +78,8 @@ class Stage:
         dev: `Batches` to evaluate on; `None` without dev data, and for all stages but the last one.
         rewire: what makes of the model one whose training steps need less work, see `StepOptions`. Defaults to that of
             the training.
-        solve: function from the model, its inputs and targets that trains it in place of steps, and returns its losses
-            by name. Defaults to `None`, steps over the batches.
+        solve: function from the model that trains its head in place of steps over the batches, and returns what a
+            `HeadTrainer` is; the encoder stays as it is. Defaults to `None`, steps.
     """
 
     name: str

@@ -35,11 +35,14 @@ class Evaluator:
 
     Each graph is traced for the batches as the dataset describes them, not for the shapes of those that come first:
     what a batch is computed by does not depend on the batches before it. All graphs share one trace of the model.
+    Without `traced`, there are no graphs: the first few batches take less time so.
     """
 
-    def __init__(self, model, strategy, losses, show=True):
+    def __init__(self, model, strategy, losses, show=True, traced=True):
         self._model, self._strategy, self._losses, self._show = model, strategy, losses, show
-        self._forward = tf.function(self._model_outputs, autograph=False)
+        self._traced, self._forward = traced, self._model_outputs
+        if traced:
+            self._forward = tf.function(self._model_outputs, autograph=False)
         self._graphs = {}
         self._divide, self._source, self._dataset = dividing(), None, None
 
@@ -79,8 +82,10 @@ class Evaluator:
     def _graph(self, specs, keep, with_losses):
         """Returns the function of batches of these specs, traced once."""
         key = (str(specs), keep, with_losses)
+        compute = functools.partial(self._computed, keep=keep, with_losses=with_losses)
+        if not self._traced:
+            return compute
         if key not in self._graphs:
-            compute = functools.partial(self._computed, keep=keep, with_losses=with_losses)
             signature = _signature(specs)
             options = {"reduce_retracing": True} if signature is None else {"input_signature": signature}
             self._graphs[key] = tf.function(compute, autograph=False, **options)

@@ -76,6 +76,8 @@ def test_contrastive_ends_as_an_ordinary_classifier(bert, targets, tmp_path):
     loaded = keras_bert.load(tmp_path / "model")
     assert loaded.predict(TEXTS) == answers
     assert loaded.evaluate(TEXTS, targets, verbose=False) == trained.evaluate(TEXTS, targets, verbose=False)
+    if targets is LABELS:  # One of both is exported and trained again.
+        return
     with keras.device("cpu"):
         loaded.export(tmp_path / "served" / "1")
     served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"](tf.constant(TEXTS))
@@ -96,21 +98,22 @@ def test_numbers(bert):
 
 
 def test_auto_compares_by_cross_validation_and_trains_on_all_rows(bert, capsys):
-    trained = bert.fit(TEXTS, CLASSES, method="auto", epochs=1, batch_size=8, seed=2)
+    texts, classes = TEXTS[:6], CLASSES[:6]
+    trained = bert.fit(texts, classes, method="auto", epochs=1, batch_size=8, seed=2)
     shown = capsys.readouterr().out
-    assert trained.results["evaluated_on"] == "4-fold cross-validation"
+    assert trained.results["evaluated_on"] == "3-fold cross-validation"
     runs = trained.results["runs"]
     assert {run["setting"]["method"] for run in runs} == {"probe", "contrastive"}
-    assert len(runs) == 8
+    assert len(runs) == 6
     means = {}
     for method in ("probe", "contrastive"):
         scores = [run["scores"]["accuracy"] for run in runs if run["setting"]["method"] == method]
         means[method] = np.mean(scores)
-        assert f"method {method}: accuracy {100 * means[method]:.2f}% on 4-fold cross-validation" in shown
+        assert f"method {method}: accuracy {100 * means[method]:.2f}% on 3-fold cross-validation" in shown
     kept = trained.results["setting"]["method"]
     assert means[kept] == max(means.values())
     if kept == "probe":
-        alone = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+        alone = bert.fit(texts, classes, method="probe", verbose=False)
         np.testing.assert_array_equal(head_of(trained)[0], head_of(alone)[0])
 
 
