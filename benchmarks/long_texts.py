@@ -4,15 +4,18 @@
     python -m benchmarks.long_texts --part=books --data_dir=data
     python -m benchmarks.long_texts --part=speed --data_dir=data --transformers_python=peers/bin/python
 
-"sentence" makes documents of 1,500 to 3,000 tokens from running text of books, with one sentence at a random place that
-tells the class, "sold" or "kept". Compared are the head of a document, its windows, and, as an upper limit, a model that
-is trained and scored on the one window that has the sentence. "books" tells 20 books apart by their chapters: the last
-chapters of each book are held out. "speed" is the time to answer a document in windows, beside a plain loop of
-transformers over the same windows, batched as ours.
+"sentence" makes documents of 1,500 to 3,000 tokens from running text of books, with one sentence at a random place
+that tells the class, "sold" or "kept". Compared are the head of a document, its windows, and, as an upper limit, a
+model that is trained and scored on the one window that has the sentence. "books" tells 20 books apart by their
+chapters: the last chapters of each book are held out. "speed" is the time to answer a document in windows, beside a
+plain loop of transformers over the same windows, batched as ours.
 
-`--data_dir` has `corpus/books`, one sentence a line and a blank line between chapters; by default `$KERAS_BERT_DATA`.
+`--data_dir` has `corpus/books`: files of one sentence a line with a blank line between chapters, and `SOURCES.tsv`, the
+title and the number of chapters of each book in the order of the files; by default `$KERAS_BERT_DATA`.
 """
 
+import csv
+import itertools
 import json
 import logging
 import os
@@ -76,16 +79,19 @@ def folder():
     return pathlib.Path(_DATA.value or os.environ["KERAS_BERT_DATA"]) / "corpus" / "books"
 
 
-def chapters(path):
-    """Returns the chapters of a book, lists of sentences."""
-    parts = path.read_text(encoding="utf-8").split("\n\n")
-    return [lines for part in parts if (lines := part.splitlines())]
+def chapters():
+    """Returns the chapters of all books in order, lists of sentences."""
+    found = []
+    for path in sorted(folder().glob("*.txt")):
+        parts = path.read_text(encoding="utf-8").split("\n\n")
+        found += [lines for part in parts if (lines := part.splitlines())]
+    return found
 
 
 def documents(bert, count, rng):
     """Returns documents in which one sentence decides, their classes, and the window of each that has the sentence."""
     tokenizer = bert.preprocessor(_LENGTH.value).tokenizer
-    sentences = [line for path in sorted(folder().glob("*.txt")) for lines in chapters(path) for line in lines]
+    sentences = list(itertools.chain.from_iterable(chapters()))
     room = _LENGTH.value - 2
     texts, labels, windows = [], [], []
     while len(texts) < count:
@@ -131,11 +137,13 @@ def by_chapter(rng):
     """Returns the chapters of books and their books, those to train on and those that are held out."""
     train, held_out = ([], []), ([], [])
     books = []
-    for path in sorted(folder().glob("*.txt")):
-        texts = [" ".join(lines) for lines in chapters(path)]
-        texts = [text for text in texts if len(text) > 4000]
-        if len(texts) >= _CHAPTERS:
-            books.append((path.stem, texts[:_CHAPTERS]))
+    remaining = iter(chapters())
+    with open(folder() / "SOURCES.tsv", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, dialect="excel-tab"):
+            texts = [" ".join(lines) for lines in itertools.islice(remaining, int(row["documents"]))]
+            texts = [text for text in texts if len(text) > 4000]
+            if len(texts) >= _CHAPTERS:
+                books.append((row["path"], texts[:_CHAPTERS]))
     for name, texts in rng.sample(books, _BOOKS):
         last = len(texts) * 3 // 4
         for part, some in ((train, texts[:last]), (held_out, texts[last:])):
@@ -197,10 +205,11 @@ def compare_speed(bert):
         pathlib.Path(temporary, "run.py").write_text(_SCRIPT)
         command = [_TRANSFORMERS.value, f"{temporary}/run.py", f"{temporary}/job.json"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
-            rounds = [_round(trained, texts, overlap, peer) for _ in range(_ROUNDS.value + 1)][1:]  # The first warms up.
+            _round(trained, texts, overlap, peer)  # Warms up.
+            rounds = [_round(trained, texts, overlap, peer) for _ in range(_ROUNDS.value)]
             peer.stdin.close()
     ours, theirs, differences = zip(*rounds, strict=True)
-    print(f"ours {statistics.median(ours) / len(texts):.3f} s a document ({min(ours):.2f} to {max(ours):.2f} s for all)")
+    print(f"ours {statistics.median(ours) / len(texts):.3f} s a document")
     print(f"transformers {statistics.median(theirs) / len(texts):.3f} s a document")
     print(f"ratio {statistics.median(b / a for a, b in zip(ours, theirs, strict=True)):.2f}")
     print(f"largest difference of a mean logit {max(differences):.1e}")

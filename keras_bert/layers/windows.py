@@ -10,12 +10,6 @@ _MOST_TOKENS = 2**14  # Of the windows that are computed at once; as many as in 
 _PART_TOKENS = 2**13  # Of a part otherwise.
 
 
-def most_windows(length):
-    """Returns the number of windows of a length whose activations are in memory at once, at least one."""
-    most = _MOST_TOKENS // length
-    return max(most, 1) if isinstance(most, int) else ops.maximum(most, 1)
-
-
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Windows(Unquantized, keras.layers.Layer):
     """Runs a model on the windows of documents, from `(batch, windows, length)` to `(batch * windows, ...)`.
@@ -50,7 +44,7 @@ class Windows(Unquantized, keras.layers.Layer):
             return self.model(part, training=training)
 
         length = ops.shape(inputs["padding_mask"])[2]
-        most = most_windows(length) if training else None
+        most = self.most_windows(length) if training else None
         return in_parts(
             run,
             sequences,
@@ -61,6 +55,11 @@ class Windows(Unquantized, keras.layers.Layer):
             variables=self.model.weights,
             generators=self._generators(),
         )
+
+    def most_windows(self, length):
+        """Returns the number of windows of a length whose activations are in memory at once, at least one."""
+        most = _MOST_TOKENS // length
+        return max(most, 1) if isinstance(most, int) else ops.maximum(most, 1)
 
     def _generators(self):
         """Returns the random generators of the model's layers."""

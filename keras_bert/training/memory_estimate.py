@@ -6,7 +6,6 @@ import math
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
-from keras_bert.layers.windows import Windows, most_windows
 from keras_bert.memory import available_memory
 
 _LOG = logging.getLogger("keras_bert")
@@ -49,9 +48,8 @@ def check_memory(step, source, micro_batches, strategy):
 
 def computed_together(model, rows, length):
     """Returns how many of the rows of a batch have activations at a time: windows of documents are limited."""
-    if any(isinstance(layer, Windows) for layer in model._flatten_layers()):
-        return min(rows, most_windows(length))
-    return rows
+    limits = [layer.most_windows(length) for layer in model._flatten_layers() if hasattr(layer, "most_windows")]
+    return min([rows, *limits])
 
 
 def _readable(size):
