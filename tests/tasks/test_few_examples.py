@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import keras_bert
-from keras_bert.tasks.linear_head import USUAL_PENALTY
+from keras_bert.tasks.linear_head import PENALTY
 from keras_bert.tasks.methods import METHODS
 
 tf = pytest.importorskip("tensorflow")
@@ -46,7 +46,8 @@ def test_probe_is_logistic_regression_on_the_vectors_of_encode(bert):
     assert_same_encoder(trained, bert)
     vectors = bert.encode(TEXTS)
     scale = ((vectors - vectors.mean(0)) ** 2).sum(1).mean()
-    other = LogisticRegression(C=1 / (USUAL_PENALTY * scale), tol=1e-8, max_iter=10_000).fit(vectors, CLASSES)
+    other = LogisticRegression(C=1 / (PENALTY * scale), solver="newton-cholesky", tol=1e-10)
+    other.fit(vectors.astype("float64"), CLASSES)
     kernel, bias = head_of(trained)
     np.testing.assert_allclose(kernel[:, 1] - kernel[:, 0], other.coef_[0], atol=1e-3 * abs(other.coef_).max())
     np.testing.assert_allclose(bias[1] - bias[0], other.intercept_[0], rtol=1e-3)
