@@ -164,7 +164,7 @@ class Run:
             line = {"kind": "train", "step": 1, **trainer.losses}
             write_text(self.folder / "metrics.jsonl", json_text(line) + "\n")
         scores = trainer.losses if stage.dev is None else trainer.evaluate(stage.dev)
-        return trainer, {"scores": scores, "losses": trainer.loss_names, "epoch": 1}
+        return trainer, {"scores": scores, "losses": trainer.loss_names}  # A head has no epochs.
 
     def _scores_before(self, trainer, dev):
         """Returns the scores of the model to start from, computed by the first run; `None` if no one asks."""
@@ -419,6 +419,11 @@ class Finetuning:
         if self.plan.teacher is not None:
             facts |= self.plan.teacher.facts
         return facts
+
+    @property
+    def is_held_out(self):
+        """Whether the scores are those on rows that the models were not trained on."""
+        return self.task.held_out or self.plan.folds is not None
 
     @property
     def origins(self):

@@ -591,7 +591,10 @@ def _trained(kind, finetuning, name):
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
         report = finetuning.task.report
-        if warning := data_summary.no_better(report.summary, report.metric, scores):
+        warning = data_summary.no_better(report.summary, report.metric, scores)
+        if warning is None and finetuning.is_held_out:
+            warning = data_summary.not_significant(report.summary, scores)
+        if warning:
             _LOG.warning("%s", warning)
     curves = grid_runs.curves()[grid_runs.folder(first["setting"]).name]
     trained = kind(open_checkpoint(finetuning.output / "model"), dtype=finetuning.hyperparameters.precision)
@@ -605,7 +608,7 @@ def _history(lines, result):
 
     `lines` are those of the `metrics.jsonl` of a run, given its result.
     """
-    epochs = result["epoch"]
+    epochs = result.get("epoch", 1)  # A head alone has none.
     losses = loss_names.names_of(result, result["scores"])
     train = [line for line in lines if line["kind"] == "train"]
     evaluations = [line for line in lines if line["kind"] == "evaluation"]

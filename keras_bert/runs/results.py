@@ -35,6 +35,9 @@ class Results:
         findings = self.find()
         self.export_model()
         warning = data_summary.no_better(report.summary, report.metric, findings.measured, findings.same)
+        is_no_better = warning is not None
+        if warning is None and self.finetuning.is_held_out:
+            warning = data_summary.not_significant(report.summary, findings.measured)
         best = self.best_facts(findings.scores_line)
         facts = {
             **best,
@@ -49,7 +52,7 @@ class Results:
             **findings.entries,
             "facts": facts,
             "data": report.summary.to_json(),
-            "no_better_than_majority": warning is not None,
+            "no_better_than_majority": is_no_better,
             **grid_runs.to_json(),
         }
         write_json(self.output / "results.json", self.results, measured=True)

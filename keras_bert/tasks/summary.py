@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
 from keras_bert.reports.page import Headline
@@ -14,6 +15,7 @@ _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
 _MANY_CUT = 0.05  # Share of rows that lose tokens.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
+_SIGNIFICANT = 0.05  # The level of tests.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,6 +181,26 @@ def no_better(summary, metric, scores, same=None):
         return None
     numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
     return f"no better than the majority baseline ({baseline}): {numbers}"
+
+
+def not_significant(summary, scores):
+    """Returns a sentence if the rows are too few to tell a model from the majority baseline, or else `None`.
+
+    It is an exact binomial test of the right answers against the share of the best majority, of one side, at 5%.
+    `scores` are those on rows that the model was not trained on.
+    """
+    best, rows = best_baseline(summary, "accuracy"), next(iter(summary.dev.values()), None)
+    if best is None or not rows or "accuracy" not in scores or summary.predicted != "row":
+        return None
+    baseline, majority = best
+    right = round(scores["accuracy"] * rows)
+    chance = float(scipy.stats.binomtest(right, rows, majority, alternative="greater").pvalue)
+    if chance < _SIGNIFICANT or majority == 1:
+        return None
+    return (
+        f"not significantly better than the majority baseline ({baseline}): {right:,} of {rows:,} right, "
+        f"{100 * right / rows:.2f}% against {100 * majority:.2f}%, p = {chance:.2f} in a binomial test"
+    )
 
 
 def headline(report, scores, evaluated_on):

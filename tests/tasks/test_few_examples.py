@@ -118,10 +118,11 @@ def test_auto_compares_by_cross_validation_and_trains_on_all_rows(bert, capsys):
         np.testing.assert_array_equal(head_of(trained)[0], head_of(alone)[0])
 
 
-def test_auto_compares_on_validation(bert):
-    trained = bert.fit(
-        TEXTS, CLASSES, method="auto", epochs=1, batch_size=8, validation=(TEXTS, CLASSES), verbose=False
-    )
+def test_auto_compares_on_validation(bert, tmp_path, capsys):
+    options = {"epochs": 1, "batch_size": 8, "validation": (TEXTS[:4], CLASSES[:4])}
+    trained = bert.fit(TEXTS, CLASSES, method="auto", output_dir=tmp_path, **options)
+    assert "warning: not significantly better than the majority baseline" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((tmp_path / "results.json").read_text())["best"]["scores"] == trained.results["scores"]
     assert trained.results["evaluated_on"] == "validation"
     assert len(trained.results["runs"]) == 2
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import types
 
 import pytest
@@ -174,6 +175,22 @@ def test_models_that_have_learned_nothing():
     assert [data_summary.no_better(perfect, "f1", {"f1": score}) is None for score in (0.0, 1.0)] == [False, True]
     found = data_summary.no_better(dataclasses.replace(summary, predicted="word"), "f1", {"f1": 0.9}, "O")
     assert found == "the model predicts O for every word. Try more epochs, or another learning_rate"
+
+
+def test_results_that_chance_explains():
+    summary = Summary(train=9, dev={"dev": 20}, baseline="always yes", majority={"accuracy": 0.6})
+    chances = [math.comb(20, right) * 0.6**right * 0.4 ** (20 - right) for right in range(21)]
+    for right in range(13, 21):
+        found = data_summary.not_significant(summary, {"accuracy": right / 20})
+        chance = sum(chances[right:])
+        assert (found is None) == (chance < 0.05)
+        if found:
+            assert found.endswith(
+                f"{right} of 20 right, {5 * right:.2f}% against 60.00%, p = {chance:.2f} in a binomial test"
+            )
+    assert data_summary.not_significant(summary, {"f1": 0.6}) is None
+    assert data_summary.not_significant(dataclasses.replace(summary, predicted="word"), {"accuracy": 0.6}) is None
+    assert data_summary.not_significant(dataclasses.replace(summary, dev={}), {"accuracy": 0.6}) is None
 
 
 def test_the_comparison_is_with_the_better_majority():
