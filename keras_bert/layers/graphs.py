@@ -104,7 +104,7 @@ def in_parts(function, inputs, specs, *, is_there, most, size, variables, genera
         is_there: bool `(rows,)`.
         most: int, the number of rows up to which all are computed at once, and only once. `None` for graphs that
             have no backward pass: they are traced once then.
-        size: int, the number of rows of a part, at least one is taken.
+        size: int, the largest number of rows of a part, at least one is taken; all parts have equally many.
         variables: list of all Keras variables that `function` reads, besides the states of the generators.
         generators: list of the `keras.random.SeedGenerator`s that it draws from. Each part has seeds of its own.
     """
@@ -122,7 +122,7 @@ def in_parts(function, inputs, specs, *, is_there, most, size, variables, genera
 
     values = [tf.convert_to_tensor(variable.value) for variable in variables]
     trained = [number for number, variable in enumerate(variables) if variable.trainable]
-    rows = _RowsInParts(compute, inputs, specs, is_there, tf.maximum(size, 1), trained)
+    rows = _RowsInParts(compute, inputs, specs, is_there, size, trained)
     if most is None:
         return rows.outputs(values)
     is_small = ops.shape(is_there)[0] <= most
@@ -161,9 +161,10 @@ class _RowsInParts:
         self._trained = trained  # The numbers of the values that have gradients.
         self._specs = specs
         self._is_there = is_there
-        self._size = size
-        self._count = -(-tf.size(is_there) // size)
-        self._needed = -(-tf.reduce_sum(tf.cast(is_there, tf.int32)) // size)
+        rows = tf.size(is_there)
+        self._count = -(-rows // tf.maximum(size, 1))
+        self._size = -(-rows // tf.maximum(self._count, 1))
+        self._needed = -(-tf.reduce_sum(tf.cast(is_there, tf.int32)) // tf.maximum(self._size, 1))
         order = tf.argsort(tf.cast(is_there, tf.int32), direction="DESCENDING", stable=True)
         self._place = tf.argsort(order)  # Of each row among the ordered ones.
         self._inputs = {name: self._parted(tf.gather(values, order)) for name, values in inputs.items()}

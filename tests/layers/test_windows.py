@@ -6,6 +6,7 @@ import pytest
 
 import keras_bert
 from keras_bert.layers import windows as layer
+from keras_bert.layers.graphs import in_parts
 from keras_bert.rewirings.windowed import build_windowed
 
 tf = pytest.importorskip("tensorflow")
@@ -100,6 +101,21 @@ def test_parts_have_the_same_dropout_in_the_backward_pass(model, monkeypatch):
     assert_same(found, in_loop(model, inputs, 4))
     without = trained(model, inputs)
     assert np.abs(found[0] - without[0]).max() > 1e-4
+
+
+@pytest.mark.parametrize(("rows", "size", "computed"), [(16, 409, 16), (10, 4, 4), (9, 8, 5), (5, 0, 1)])
+def test_parts_have_equally_many_rows(rows, size, computed):
+    spec = {"rows": keras.KerasTensor((None,), "float32")}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], "float32")])
+    def sizes(values):
+        def count(part):
+            return {"rows": tf.fill(tf.shape(part["x"]), tf.cast(tf.size(part["x"]), "float32"))}
+
+        options = {"most": None, "size": size, "variables": [], "generators": []}
+        return in_parts(count, {"x": values}, spec, is_there=values > 0, **options)["rows"]
+
+    assert sizes(tf.ones([rows])).numpy().tolist() == [computed] * rows
 
 
 def test_frozen_layers_have_no_gradients(model, monkeypatch):
