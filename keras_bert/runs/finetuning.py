@@ -187,6 +187,7 @@ class Run:
         trainer.fit(
             batches,
             epochs=self.setting["epochs"],
+            save_every=self.runs.plan.save_every,
             log_every=self.runs.plan.log_every,
             progress=self.runs.grid_runs.progress,
         )

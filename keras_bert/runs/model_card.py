@@ -140,14 +140,15 @@ def _use(card, auto_class, title, package):
             "from sentence_transformers import SentenceTransformer\n\n"
             f'print(SentenceTransformer("path/to/this/folder").encode({card.example}))\n```\n'
         )
-    model = auto_class or "AutoModel"
-    head = "With transformers" if auto_class else "With transformers, the encoder alone"
+    model, head, imports, outputs = auto_class, "With transformers", card.imports, card.outputs
+    if auto_class is None:  # What is done with logits needs the head.
+        model, head, imports, outputs = "AutoModel", "With transformers, the encoder alone", "", ""
     call = f'tokenizer({card.arguments}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
     return (
-        f"{own}\n{head}:\n\n```python\n{card.imports}from transformers import AutoTokenizer, {model}\n\n"
+        f"{own}\n{head}:\n\n```python\n{imports}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
-        f"outputs = model(**{inputs})\n{card.outputs}```\n"
+        f"outputs = model(**{inputs})\n{outputs}```\n"
     )

@@ -89,6 +89,29 @@ def test_contrastive_ends_as_an_ordinary_classifier(bert, targets, tmp_path):
     np.testing.assert_allclose(head_of(further)[0], head_of(loaded)[0], atol=1e-6)
 
 
+class Steps(keras.callbacks.Callback):
+    """Counts the training steps, and ends the process, as it were, after some of them."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.last, self.count = last, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.count += 1
+        if self.count == self.last:
+            raise InterruptedError
+
+
+def test_interrupted_pairs_resume(bert, tmp_path):
+    options = {"method": "contrastive", "epochs": 3, "batch_size": 16, "learning_rate": 1e-3, "verbose": False}
+    cut, rest = Steps(last=4), Steps(last=None)
+    with pytest.raises(InterruptedError):
+        bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[cut], **options)
+    resumed = bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[rest], **options)
+    assert rest.count == 4  # Two steps an epoch: after the first one, there was a snapshot.
+    assert [answer["label"] for answer in resumed.predict(TEXTS)] == CLASSES
+
+
 def test_numbers(bert):
     numbers = [len(text) / 4 for text in TEXTS]
     trained = bert.fit(TEXTS, numbers, method="probe", verbose=False)
