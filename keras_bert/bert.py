@@ -656,6 +656,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         callbacks: Sequence[keras.callbacks.Callback] = (),
         strategy: StrategyName | Strategy | None = None,
         intermediate: Any = (),
+        method: FitMethod = "full",
         verbose: bool = True,
         **options: Any,
     ) -> list[LabelCheck]:
@@ -671,8 +672,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             groups: rows of a group are in the same fold, see `fit`.
             output_dir: folder of the runs. The same call resumes interrupted runs. Defaults to `None`: nothing is
                 kept.
-            task, learning_rate, batch_size, epochs, seed, sequence_length, callbacks, strategy, intermediate, verbose:
-                as in `fit`.
+            task, learning_rate, batch_size, epochs, seed, sequence_length, callbacks, strategy, intermediate, method,
+                verbose: as in `fit`; `method="probe"` takes seconds.
             **options: those of `fit`.
 
         Returns:
@@ -710,7 +711,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 intermediate=intermediate,
                 folds=folds,
                 groups=groups,
-                method="full",
+                method=method,
                 verbose=verbose,
                 options=options,
             ),

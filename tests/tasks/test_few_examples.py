@@ -112,6 +112,14 @@ def test_interrupted_pairs_resume(bert, tmp_path):
     assert [answer["label"] for answer in resumed.predict(TEXTS)] == CLASSES
 
 
+def test_labels_are_checked_by_probes(bert):
+    labels = [*CLASSES[:3], "x", *CLASSES[4:]]
+    checks = bert.check_labels(TEXTS, labels, folds=2, method="probe", verbose=False)
+    assert sorted(check["row"] for check in checks) == list(range(8))
+    with pytest.raises(ValueError, match="`epochs`: the encoder is not trained"):
+        bert.check_labels(TEXTS, labels, folds=2, method="probe", epochs=2, verbose=False)
+
+
 def test_numbers(bert):
     numbers = [len(text) / 4 for text in TEXTS]
     trained = bert.fit(TEXTS, numbers, method="probe", verbose=False)
