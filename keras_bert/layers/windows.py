@@ -33,9 +33,18 @@ class Windows(Unquantized, keras.layers.Layer):
     """
 
     def __init__(self, model, **kwargs):
-        super().__init__(**kwargs)
+        # The layers of the model cast variables themselves; values of low precision would round the sums of gradients.
+        super().__init__(**kwargs, autocast=False)
         self.model = model
         self.built = True
+
+    def get_config(self):
+        return {**super().get_config(), "model": keras.saving.serialize_keras_object(self.model)}
+
+    @classmethod
+    def from_config(cls, config):
+        model = keras.saving.deserialize_keras_object(config["model"])
+        return cls(**{**config, "model": model})
 
     def call(self, inputs, training=None):
         sequences = {name: ops.reshape(ids, (-1, ops.shape(ids)[2])) for name, ids in inputs.items()}

@@ -140,3 +140,36 @@ def test_updates_of_the_forward_pass_are_refused():
 
     with pytest.raises(ValueError, match="BatchNormalization"):
         step(tf.ones([2, 3, 4], "int32"))
+
+
+@pytest.fixture
+def policy():
+    """Sets the precision of new layers."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+def test_sums_of_gradients_in_mixed_precision(policy, monkeypatch):
+    """The values of variables stay float32: the gradients are as near to those in float32 as bfloat16 allows."""
+    monkeypatch.setattr(layer, "_MOST_TOKENS", 1000 * LENGTH)
+    inputs = batch([60, 60, 60, 60])
+    gradients = []
+    for name in ("float32", "mixed_bfloat16"):
+        policy(name)
+        keras.utils.set_random_seed(3)
+        model = keras_bert.build_classifier(keras_bert.build_encoder(CONFIG), 3)
+        for weight in model.trainable_weights:
+            weight.assign(weight * 8 if len(weight.shape) > 1 else weight)
+        gradients.append(trained(model, inputs)[1])
+    expected, found = gradients
+    difference = tf.linalg.global_norm([one - other for one, other in zip(found, expected, strict=True)])
+    assert difference < 0.01 * tf.linalg.global_norm(expected)
+
+
+def test_a_saved_model_of_windows(model, tmp_path):
+    inputs = batch([1, 3, 2, 1])
+    windowed = build_windowed(model)
+    windowed.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs)["logits"], windowed(inputs)["logits"], atol=1e-6)
