@@ -71,7 +71,7 @@ def chosen_threshold(confidence, right, precision):
         precision: float, the share of the answers that must be right, by `lower_bound` with the risk `RISK` for all
             steps of the search.
     """
-    confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
+    confidence, right = np.asarray(confidence, "float32"), np.asarray(right, bool)  # As a SavedModel has them.
     order = np.argsort(-confidence, kind="stable")
     confidence, hits = confidence[order], np.cumsum(right[order])
     risk = _risk_of_step(len(confidence))
@@ -89,8 +89,10 @@ def chosen_threshold(confidence, right, precision):
         return NEVER
     if best == len(confidence):
         return 0.0
-    # Between two probabilities, so that rounding in other runtimes changes no answer.
-    return float((confidence[best - 1] + confidence[best]) / 2)
+    answered, next_one = confidence[best - 1], confidence[best]
+    # Between two probabilities, so that rounding in other runtimes changes no answer; there may be no number between.
+    middle = (answered + next_one) / 2
+    return float(middle if middle > next_one else answered)
 
 
 def fitted(logits, targets, precision=None):

@@ -59,6 +59,11 @@ def test_equal_probabilities_are_answered_together():
     sure = np.repeat([0.9, 0.6], 200)
     right = np.concatenate([np.ones(200), np.arange(200) % 2]).astype(bool)
     assert confidence.chosen_threshold(sure, right, 0.95) == pytest.approx(0.75)
+    # Neighbours among the numbers that probabilities are: there is none between them.
+    lower = np.nextafter(np.float32(0.9), np.float32(0))
+    sure = np.repeat([np.float32(0.9), lower], 200)
+    threshold = confidence.chosen_threshold(sure, np.arange(400) < 200, 0.95)
+    assert lower < threshold <= np.float32(0.9)
 
 
 def test_a_promise_is_kept_in_most_draws():
