@@ -323,7 +323,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         method: ExplanationMethod = "leave_one_out",
         replacement: str = "[MASK]",
-        n_steps: int = 50,
+        n_steps: int | None = None,
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
@@ -339,7 +339,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         method: ExplanationMethod = "leave_one_out",
         replacement: str = "[MASK]",
-        n_steps: int = 50,
+        n_steps: int | None = None,
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
@@ -354,7 +354,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         *,
         method: ExplanationMethod = "leave_one_out",
         replacement: str = "[MASK]",
-        n_steps: int = 50,
+        n_steps: int | None = None,
         batch_size: int = 32,
         sequence_length: int | None = None,
         long_texts: LongTexts | None = None,
@@ -379,8 +379,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 `baseline` in the vectors of the token table, before segments and positions are added. Defaults to
                 "leave_one_out".
             replacement: str, the token in place of a word, "[MASK]" or "[PAD]". Defaults to "[MASK]".
-            n_steps: int, number of points of the path of integrated gradients, by Gauss and Legendre's rule. Defaults
-                to 50.
+            n_steps: int, number of points of the path of integrated gradients, by Gauss and Legendre's rule; only for
+                this method. Defaults to 50.
             batch_size: int, number of texts of a call. Memory depends on the tokens of one text. Defaults to 32.
             sequence_length, long_texts, overlap, max_windows: as in `predict`. With windows, the logit is the mean of
                 those of the windows, and so is the score of a word.

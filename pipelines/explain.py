@@ -41,7 +41,7 @@ class Arguments(CommandArguments):
     target: str = flag(None, "Class or choice, by name or number, or word with a tag; default: what is predicted.")
     method: str = flag(_METHODS[0], "How words get their scores.", values=_METHODS)
     replacement: str = flag("[MASK]", "Token in place of a word, such as [MASK] or [PAD].")
-    n_steps: int = flag(50, "Integrated gradients: number of points.", least=1)
+    n_steps: int = flag(None, "Number of points; default: 50.", least=1, needs="method=integrated_gradients")
     sequence_length: int = flag(None, "Maximum number of tokens of a sequence; default: as in training.")
     output: str = flag(
         None, "File to write: .html, or one line of JSON per text; default: prints the words.", section="output"

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_bert.answering.explanation import Explanation, Explanations
 from keras_bert.answering.gradients import IntegratedGradients
-from keras_bert.checks import check_choice, check_count, is_count
+from keras_bert.checks import check_choice, check_count, is_count, similar
 from keras_bert.exporting.answerer import Answerer, answer_rows, check_rows, read_rows
 from keras_bert.exporting.stored_options import labels_of
 from keras_bert.heads.answers import character_offsets, strings
@@ -27,8 +27,19 @@ from keras_bert.text.word_effects import LeaveOneOut
 from keras_bert.training.progress import quiet_tensorflow
 
 METHODS = ("leave_one_out", "integrated_gradients")
+_POINTS = 50  # Of the path of integrated gradients.
 _INPUTS = [("text",), ("text", "pair"), ("text", "choices")]
 _WORDS = ("words", "text")
+
+
+def _points(method, n_steps):
+    """Returns the number of points of the path of integrated gradients; other methods have none."""
+    if n_steps is None:
+        return _POINTS
+    check_count("n_steps", n_steps)
+    if method != METHODS[1]:
+        raise ValueError(f"`n_steps` is for method={METHODS[1]!r}. Received: n_steps={n_steps} for method={method!r}")
+    return n_steps
 
 
 class Explainer(Answerer):
@@ -46,14 +57,14 @@ class Explainer(Answerer):
         *,
         method=METHODS[0],
         replacement=MASK,
-        n_steps=50,
+        n_steps=None,
         batch_size=32,
         sequence_length=None,
         reading=None,
     ):
         """See `LoadedBert.explain`; `reading` is a dict of the options of `TextPreprocessor` that are given."""
         check_choice("method", method, METHODS)
-        check_count("n_steps", n_steps)
+        n_steps = _points(method, n_steps)
         form_of(self._bert.model(), self._head)
         rows, is_single = read_rows(self._asked(texts), self._head.takes_words)
         names = self._names(rows)
@@ -210,7 +221,9 @@ class Targets:
         if is_count(target, 0) and target < width:
             return int(target)
         expected = f"one of {', '.join(labels)}, or a number below {width}" if labels else f"a number below {width}"
-        raise ValueError(f"`target` must be {expected}, or `None`. Received: target={target!r:.100}")
+        meant = similar(target, labels) if labels and isinstance(target, str) else None
+        question = f" Did you mean {meant!r}?" if meant else ""
+        raise ValueError(f"`target` must be {expected}, or `None`. Received: target={target!r:.100}.{question}")
 
     def _choice(self, target, choices):
         if target in choices:

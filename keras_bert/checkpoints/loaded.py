@@ -28,7 +28,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
 from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
-from keras_bert.text.answer_settings import READING, WINDOWS
+from keras_bert.text.answer_settings import READING, WINDOWS, checked_confidence
 from keras_bert.text.vocabulary import Vocabulary
 
 _OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identify a model on their own.
@@ -87,6 +87,8 @@ def _changed_fact(name, value):
         value = np.array(value).tolist()
     if name == "labels" and value is not None:
         value = [class_name(label) for label in value]
+    if name == "confidence":
+        value = checked_confidence(value)
     return value
 
 

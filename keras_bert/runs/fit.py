@@ -69,7 +69,11 @@ _HINTS = {name: "`bert.encoder` builds models to compile with your own" for name
 _HINTS |= {name: "The classes are those of the targets" for name in ("num_labels", "num_classes", "labels")}
 _HINTS |= {
     "remat": "It is one of keras_bert.load(name, remat=True)",
-    "stride": "Texts are cut at `sequence_length`; for questions it is `doc_stride`; taggers split texts by themselves",
+    "stride": "With long_texts='windows', `overlap` is what windows share; for questions it is `doc_stride`",
+    "doc_stride": "With long_texts='windows', `overlap` is the number of tokens that windows share",
+    "threshold": "`answer_at_precision` finds one below which a model of classes does not answer",
+    "n_shot": "All rows are trained on; for a few of each class see `method`",
+    "cv": "It is called `folds`",
 }
 _OUT_OF_FOLD = "`check_labels` makes its own predictions, each by a model that was not trained on the row"
 _HINTS |= dict.fromkeys(("predictions", "pred_probs", "probabilities", "logits", "model"), _OUT_OF_FOLD)
@@ -358,7 +362,22 @@ def check_labels(bert, given):
     """Returns the labels as dicts, the most doubtful first, see `LoadedBert.check_labels`."""
     with _prepared(bert, given, FoldsAlone) as finetuning:
         finetuning.run()
+        _tell_scores_of_folds(finetuning)
         return [check.to_dict() for check in finetuning.label_checks()]
+
+
+def _tell_scores_of_folds(finetuning):
+    """Logs the scores of predictions by which labels are ranked, and warns if they are no better than guesses."""
+    best = finetuning.grid_runs.to_json()["best"]
+    losses = loss_names.names_of(best, best["scores"])
+    scores = {name: value for name, value in best["scores"].items() if name not in losses}
+    _LOG.info("  scores on %s: %s", finetuning.evaluated_on, data_summary.listed(scores))
+    report = finetuning.task.report
+    warning = data_summary.no_better(report.summary, report.metric, scores)
+    if warning is None:
+        warning = data_summary.not_significant(report.summary, scores)
+    if warning:
+        _LOG.warning("the order of the labels says little: %s", warning)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,8 @@ def few_steps(task, steps):
     """Returns a sentence if a training of the whole model has so few steps that it changes little, or else `None`."""
     if steps >= _LEAST_STEPS or not task.trains(SentenceClassification.name):
         return None
-    return f"steps: only {steps}, which change a model little; method='auto' is for few examples, or take more epochs"
+    advice = "take more epochs" if task.reads_windows else "method='auto' is for few examples, or take more epochs"
+    return f"steps: only {steps}, which change a model little; {advice}"
 
 
 def head_of(task, method):

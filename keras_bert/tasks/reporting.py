@@ -138,7 +138,12 @@ class Report(abc.ABC):
     @functools.cached_property
     def facts(self):
         """Entries about the data for the head of the report: text by title."""
-        facts = {**self.start_facts(), **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
+        facts = {
+            **self.start_facts(),
+            **self.data_facts(),
+            **data_summary.facts(self.summary, self.task.reads_windows),
+            **self.problems(),
+        }
         if self.task.held_out:
             return facts
         return {title: text for title, text in facts.items() if not title.startswith("dev ")}

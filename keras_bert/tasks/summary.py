@@ -213,8 +213,11 @@ def headline(report, scores, evaluated_on):
     return Headline(name, scores[metric], baseline, reference, rows)
 
 
-def facts(summary):
-    """Returns skipped, repeated and truncated rows and the majority baseline as lines of text by title, for people."""
+def facts(summary, reads_windows=False):
+    """Returns skipped, repeated and truncated rows and the majority baseline as lines of text by title, for people.
+
+    With `reads_windows`, rows that are too long are read in windows rather than truncated.
+    """
     lines = {}
     if summary.skipped:
         counts = (f"{part} {count:,}" for part, count in summary.skipped.items())
@@ -222,7 +225,8 @@ def facts(summary):
     if summary.repeated:
         lines["repeated"] = f"{summary.repeated:,} of {summary.train:,} training {summary.unit} are repeated"
     if summary.truncated is not None:
-        lines["truncated"] = _truncated(summary.truncated, summary.unit)
+        title = "in windows" if reads_windows else "truncated"
+        lines[title] = _truncated(summary.truncated, summary.unit)
     found = [f"{listed(scores)} ({baseline})" for baseline, scores in baselines(summary)]
     if len(found) == 1:
         lines["majority baseline"] = found[0]

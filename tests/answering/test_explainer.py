@@ -258,6 +258,7 @@ def test_a_million_characters(classifier):
         ({"method": "shap"}, "`method` must be one of leave_one_out, integrated_gradients. Received: method='shap'"),
         ({"replacement": "[X]"}, r"`replacement` must be a token of the vocabulary, such as '\[MASK\]'"),
         ({"n_steps": 0}, "`n_steps` must be a positive integer"),
+        ({"n_steps": 5}, "`n_steps` is for method='integrated_gradients'"),
     ],
 )
 def test_wrong_options(classifier, options, message):

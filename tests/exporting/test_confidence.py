@@ -151,6 +151,7 @@ def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eage
     [
         (["x", "y"] * 6, {"calibrate": True}, "`calibrate` needs rows that the model is not trained on"),
         (["x", "y"] * 6, {"answer_at_precision": 0.95, "folds": 3}, "needs at least 97 labelled rows.* 12 rows"),
+        (["x", "y"] * 6, {"answer_at_precision": 95, "folds": 3}, "must be a share from 0.5 to 0.999.*=95"),
         ([["x"], ["x", "y"], []] * 4, {"calibrate": True, "folds": 3}, "has no option 'calibrate'"),
         ([0.5, 1.5, 2.0] * 4, {"calibrate": True, "folds": 3}, "has no option 'calibrate'|is for classes"),
     ],
@@ -158,3 +159,8 @@ def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eage
 def test_settings_without_meaning(targets, options, message, checkpoint):
     with pytest.raises(ValueError, match=message):
         keras_bert.load(checkpoint).fit(TEXTS, targets, **OPTIONS, **options)
+
+
+def test_a_wrong_confidence_is_refused_when_it_is_set(checkpoint):
+    with pytest.raises(ValueError, match="`confidence` must be a dict of temperature, .* Received: .*'temp'"):
+        keras_bert.load(checkpoint).confidence = {"temp": 1}

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import scipy.special
 
-from keras_bert.checks import check_not_negative
+from keras_bert.checks import check_not_negative, is_finite
 from keras_bert.data.document_batches import document_features
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
@@ -337,6 +337,11 @@ class ClassificationTask(Task):
         rows = len(self.data.dev[self.spec.name])
         if self.precision is None:
             return
+        if not is_finite(self.precision) or not 0.5 <= self.precision <= 0.999:
+            raise ValueError(
+                "`answer_at_precision` must be a share from 0.5 to 0.999, such as 0.95. "
+                f"Received: answer_at_precision={self.precision!r}"
+            )
         least = confidence.least_rows(self.precision)
         if rows < least:
             raise ValueError(
