@@ -161,6 +161,7 @@ def test_tags(loaded):
             bert.explain(text, target)
 
 
+@pytest.mark.slow
 def test_tags_of_a_long_text(loaded):
     """The window with most of the context of the word has the logit, and its words."""
     bert = loaded(keras_bert.build_token_classifier, 3)
@@ -201,6 +202,7 @@ def test_choices(loaded):
 
 
 @pytest.mark.parametrize("head", ["classes", "pairs", "windows", "labels", "value", "tags", "choices"])
+@pytest.mark.slow
 def test_integrated_gradients_are_complete(loaded, classifier, head):
     """The sum of the scores is the difference of the logits; both are those of leaving out."""
     options, text = {}, "ab c d e"
@@ -230,6 +232,7 @@ def test_integrated_gradients_are_complete(loaded, classifier, head):
         assert found["target"] is None
 
 
+@pytest.mark.slow
 def test_training_changes_explanations(classifier):
     """Graphs read weights when they run."""
     bert = copy.deepcopy(classifier)

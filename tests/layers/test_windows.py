@@ -84,7 +84,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_parts_are_the_whole(model, monkeypatch, jit_compile):
     inputs = batch([1, 9, 2, 4])  # Of 36 windows, 16 are there.
     whole = trained(model, inputs)
@@ -150,6 +150,7 @@ def policy():
     keras.config.set_dtype_policy(before)
 
 
+@pytest.mark.slow
 def test_sums_of_gradients_in_mixed_precision(policy, monkeypatch):
     """The values of variables stay float32: the gradients are as near to those in float32 as bfloat16 allows."""
     monkeypatch.setattr(layer, "_MOST_TOKENS", 1000 * LENGTH)

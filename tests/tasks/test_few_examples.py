@@ -102,6 +102,7 @@ class Steps(keras.callbacks.Callback):
             raise InterruptedError
 
 
+@pytest.mark.slow
 def test_interrupted_pairs_resume(bert, tmp_path):
     options = {"method": "contrastive", "epochs": 3, "batch_size": 16, "learning_rate": 1e-3, "verbose": False}
     cut, rest = Steps(last=4), Steps(last=None)
@@ -112,6 +113,7 @@ def test_interrupted_pairs_resume(bert, tmp_path):
     assert [answer["label"] for answer in resumed.predict(TEXTS)] == CLASSES
 
 
+@pytest.mark.slow
 def test_labels_are_checked_by_probes(bert):
     labels = [*CLASSES[:3], "x", *CLASSES[4:]]
     checks = bert.check_labels(TEXTS, labels, folds=2, method="probe", verbose=False)
@@ -129,6 +131,7 @@ def test_numbers(bert):
         bert.fit(TEXTS, numbers, method="contrastive", verbose=False)
 
 
+@pytest.mark.slow
 def test_auto_compares_by_cross_validation_and_trains_on_all_rows(bert, capsys):
     texts, classes = TEXTS[:6], CLASSES[:6]
     trained = bert.fit(texts, classes, method="auto", epochs=1, batch_size=8, seed=2)
@@ -149,6 +152,7 @@ def test_auto_compares_by_cross_validation_and_trains_on_all_rows(bert, capsys):
         np.testing.assert_array_equal(head_of(trained)[0], head_of(alone)[0])
 
 
+@pytest.mark.slow
 def test_auto_compares_on_validation(bert, tmp_path, capsys):
     options = {"epochs": 1, "batch_size": 8, "validation": (TEXTS[:4], CLASSES[:4])}
     trained = bert.fit(TEXTS, CLASSES, method="auto", output_dir=tmp_path, **options)
