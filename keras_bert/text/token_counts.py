@@ -30,7 +30,7 @@ def with_counts(values, counts):
     for name in RESERVED:
         if name in values:
             raise ValueError(
-                f"{', '.join(f'`{known}`' for known in RESERVED)} tell about tokens and windows, and are added to "
+                f"{', '.join(f'`{known}`' for known in RESERVED)} tell about tokens and windows, which are added to "
                 "answers. Expected other names of the outputs and of the fields of an answer. "
                 f"Received: {name!r} among {', '.join(values)}"
             )

@@ -104,7 +104,7 @@ class ViewedTexts:
         return max_context(self.views)
 
     def outputs(self, model):
-        """Returns the outputs of a model with an output for each token, `(views, positions, ...)` by name."""
+        """Returns the outputs of a model for all views by name, `(views, ...)`, such as `(views, positions, ...)`."""
         return _outputs_in_parts(model, self.packed())
 
     def of_tokens(self, values, first=0, last=None):
@@ -203,7 +203,8 @@ def _outputs_in_parts(model, inputs):
     for name, output in sorted(model.output.items()):
         if isinstance(output, list):  # Such as hidden states.
             continue
-        none[name] = tf.zeros([0, length, *output.shape[2:]], output.dtype)
+        sizes = [length if size is None else size for size in output.shape[1:]]
+        none[name] = tf.zeros([0, *sizes], output.dtype)
         shapes[name] = tf.TensorShape([None, *none[name].shape[1:]])
 
     def are_left(start, outputs):

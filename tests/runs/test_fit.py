@@ -326,7 +326,7 @@ def test_two_replicas(config, pieces, tmp_path, mirrored):
             {"validation_data": (["a"], ["x"]), "validation": (["a"], ["x"])},
             "same argument. Rec.*: both",
         ),
-        (["x", "y"], {"stride": 8}, "no option 'stride' .*cut at `sequence_length`; for questions it is `doc_stride`"),
+        (["x", "y"], {"stride": 8}, "no option 'stride' .*`overlap` is what windows share; for questions"),
         (["x", "y"], {"num_labels": 2}, "no option 'num_labels' .*The classes are those of the targets"),
         (["x", "y"], {"class_weight": {"x": -1}}, "`class_weight` must be a number of at least 0"),
         (["x", "y"], {"remat": True}, r"no option 'remat' .* keras_bert.load\(name, remat=True\)"),
