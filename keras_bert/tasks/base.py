@@ -48,7 +48,7 @@ class Task:
 
     Attributes:
         name: string, what `fit(task=...)` and messages call it.
-        head: string, the name of the head that it trains.
+        head: string, the name of the head that it trains. Defaults to `None`, for models of another kind.
         Settings: class of its settings, a frozen dataclass of fields made by `setting`: the flags of its command, the
             keywords of `fit`, and what a checkpoint keeps for `evaluate`, `predict` and `export`.
         data, start, settings: the arguments of the constructor.
@@ -67,7 +67,7 @@ class Task:
     """
 
     name: str
-    head: str
+    head: str | None = None
     Settings: type
     rows: RowFormat = RowFormat()
     Training: Any = Training

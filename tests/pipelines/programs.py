@@ -157,6 +157,7 @@ def signatures_into(found):
     from keras_bert.exporting.export import build_signatures
 
     unused = ("example", "score_range", "columns", "task", "precision", "calibration", "overwrite", "add_signatures")
+    unused += ("explain",)
 
     def build(model, preprocessor, directory, **options):
         options = {name: value for name, value in options.items() if name not in unused}
