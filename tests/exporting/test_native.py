@@ -27,7 +27,7 @@ pytestmark = [
 TEXTS = ["serving_default", "tokens", "ops"]
 CLASSES, WORDS = ["serving_default", "classify", *TEXTS[1:]], ["serving_default", "words", *TEXTS[1:]]
 SIGNATURES = {
-    **{head: CLASSES for head in ("classification", "multi_label")},
+    **{head: CLASSES for head in ("classification", "multi_label", "sentence_classification")},
     "regression": ["serving_default", "regress", "tokens", "ops"],
     "token_classification": WORDS,
     **{head: TEXTS for head in ("question_answering", "multiple_choice", "replaced_token_detection")},
