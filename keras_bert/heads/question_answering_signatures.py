@@ -9,7 +9,7 @@ from keras_bert.text.answer_settings import checked_null_threshold
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import span_probabilities
 from keras_bert.text.token_counts import READ, TOKENS, with_counts
-from keras_bert.text.viewed_texts import ViewedTexts
+from keras_bert.text.viewed_texts import ViewedTexts, offsets_at
 from keras_bert.text.views import SlidingWindows
 
 
@@ -64,8 +64,8 @@ def _answers(spans, context, starts, ends, top, null_threshold):
         exists &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
         scores = tf.concat([scores, spans.null_score[:, None]], 1)
     shares = span_probabilities(scores)
-    start = tf.where(exists, _at(starts, spans.start[:, :top]), -1)
-    end = tf.where(exists, _at(ends, spans.end[:, :top]), -1)
+    start = tf.where(exists, offsets_at(starts, spans.start[:, :top]), -1)
+    end = tf.where(exists, offsets_at(ends, spans.end[:, :top]), -1)
     several = {
         "answers": _substrings(context, start, end, exists, top),
         "scores": tf.maximum(spans.score[:, :top], tf.float32.min),  # JSON has no infinity.
@@ -85,10 +85,3 @@ def _substrings(text, start, end, exists, count):
     """Returns `count` substrings of each text, `(batch, count)`, "" for those that do not exist."""
     size = tf.where(exists, end - start, 0)
     return readable(tf.strings.substr(tf.repeat(text[:, None], count, 1), tf.maximum(start, 0), size))
-
-
-def _at(offsets, pieces):
-    """Returns the offsets of tokens `(batch, count)`, given by index within a row; arbitrary for index -1."""
-    flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(pieces, 0)
-    values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])
-    return tf.gather(values, tf.minimum(flat, tf.size(values) - 1))

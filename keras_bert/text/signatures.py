@@ -6,6 +6,7 @@ from keras_bert.checks import check_count
 from keras_bert.text.answer_settings import placeholders
 from keras_bert.text.graph_checks import require
 from keras_bert.text.token_counts import STRONGEST_END, STRONGEST_START, with_counts
+from keras_bert.text.viewed_texts import outputs_in_parts
 
 _WINDOWS = 256  # Windows to compute at once where texts are: more would only need more memory.
 _OWN_LENGTH = ("source", "target", "mask")  # How the names of inputs begin whose length is not that of the others.
@@ -53,49 +54,39 @@ def responder(respond, classes, model, preprocessor, labels, pair, description):
         labels = labels or placeholders(description.num_classes)
 
     def run(inputs):
+        if preprocessor.reads_windows:  # Of long documents, there are many.
+            return outputs_in_parts(model, inputs)
         outputs = model(inputs, training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
+    def speaks(of_windows, means):
+        return speaks_for_class(of_windows[classes], means[classes])
+
     def answer(inputs):
-        if preprocessor.reads_windows:
-            outputs, counts = _outputs_of_windows(model, preprocessor, inputs, classes)
-        else:
-            inputs, counts = preprocessor.counted(inputs)
-            outputs = run(inputs)
+        outputs, counts = outputs_of_texts(run, preprocessor, inputs, None if classes is None else speaks)
         return with_counts(respond(outputs, labels), counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
 
 
-def _outputs_of_windows(model, preprocessor, inputs, classes):
-    """Returns the means of the outputs of the windows of texts by name, and the numbers of their tokens."""
-    views = preprocessor.windows(inputs, offsets=classes is not None)
-    of_windows = views.outputs(model)
-    means = tf.nest.map_structure(views.mean, of_windows)
-    counts = views.token_counts()
-    if classes is not None:
-        scores = speaks_for_class(of_windows[classes], tf.gather(means[classes], views.views.row))
-        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(scores)
-    return means, counts
-
-
 def outputs_of_texts(run, preprocessor, inputs, speaks=None):
     """Returns the outputs for strings, or for pairs of them, a row for each text, and the numbers of their tokens.
 
-    `run` maps model inputs to outputs `(sequences, ...)`. Of a text with several windows, the output is the mean of
-    theirs. With `speaks`, which maps the outputs of windows and the means of their texts, `(windows, ...)` each, to how
-    much each window spoke for the mean, `(windows,)`, the numbers also tell where the strongest window is.
+    `run` maps model inputs to outputs `(sequences, ...)`, a tensor or a dict. Of a text with several windows, the
+    outputs are the means of theirs. With `speaks`, which maps the outputs of windows and the means of their texts,
+    `(windows, ...)` each, to how much each window spoke for the mean, `(windows,)`, the numbers also tell where the
+    strongest window is.
     """
     if not preprocessor.reads_windows:
         inputs, counts = preprocessor.counted(inputs)
         return run(inputs), counts
     views = preprocessor.windows(inputs, offsets=speaks is not None)
     of_windows = run(views.packed())
-    means = views.mean(of_windows)
+    means = tf.nest.map_structure(views.mean, of_windows)
     counts = views.token_counts()
     if speaks is not None:
-        scores = speaks(of_windows, tf.gather(means, views.views.row))
-        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(scores)
+        of_texts = tf.nest.map_structure(lambda mean: tf.gather(mean, views.views.row), means)
+        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(speaks(of_windows, of_texts))
     return means, counts
 
 

@@ -105,7 +105,7 @@ class ViewedTexts:
 
     def outputs(self, model):
         """Returns the outputs of a model for all views by name, `(views, ...)`, such as `(views, positions, ...)`."""
-        return _outputs_in_parts(model, self.packed())
+        return outputs_in_parts(model, self.packed())
 
     def of_tokens(self, values, first=0, last=None):
         """Returns the output of each token of the texts, `(tokens, ...)`, from the view that gives it most context.
@@ -158,11 +158,10 @@ class ViewedTexts:
         strongest = tf.math.segment_min(tf.where(scores >= highest, number, tf.int32.max), row)
         strongest = tf.minimum(strongest, tf.size(row) - 1)  # Scores may be NaN.
         starts, ends = self._offsets
-        begin = tf.cast(starts.row_starts(), tf.int32)
-        first = begin + tf.gather(self.views.start, strongest)
-        last = begin + tf.gather(self.views.limits(), strongest) - 1
+        first = offsets_at(starts, tf.gather(self.views.start, strongest)[:, None])[:, 0]
+        end = offsets_at(ends, tf.gather(self.views.limits(), strongest)[:, None] - 1)[:, 0]
         is_empty = tf.gather(self.views.length, strongest) == 0
-        return _at(starts, first, is_empty), _at(ends, last, is_empty)
+        return tf.where(is_empty, 0, first), tf.where(is_empty, 0, end)
 
     def flat(self, values, first=0, last=None):
         """Returns the outputs of a range of views, an array `(views, positions)`, without padding: `(positions,)`."""
@@ -189,13 +188,14 @@ class ViewedTexts:
         return self.views.part(first, last)
 
 
-def _at(offsets, places, is_empty):
-    """Returns the offsets of tokens by their places among those of all texts, 0 where there are none."""
+def offsets_at(offsets, tokens):
+    """Returns the offsets of tokens, ints `(rows, count)`, given by index within a row; arbitrary for index -1."""
+    flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(tokens, 0)
     values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])  # There may be no tokens at all.
-    return tf.where(is_empty, 0, tf.gather(values, tf.where(is_empty, 0, places)))
+    return tf.gather(values, tf.minimum(flat, tf.size(values) - 1))
 
 
-def _outputs_in_parts(model, inputs):
+def outputs_in_parts(model, inputs):
     """Returns the outputs of a model for all sequences, computed `_ROWS` at a time to limit memory."""
     rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
     none = {}
