@@ -126,13 +126,13 @@ class FinetuningFlags(Hyperparameters, Training):
         from keras_bert.runs.finetuning import Finetuning, Plan
 
         folds = self.create_folds(task.splits["dev"][0].examples) if self.divides else None
-        few_examples = None
-        if getattr(self, "method", FULL) != FULL:
+        if self.is_full:
+            few_examples = None
+            choices = self.choices(task)
+        else:
             from keras_bert.tasks.few_examples import FewExamples
 
             few_examples = FewExamples(task, self.method, folds)
-        choices = self.choices(task)
-        if few_examples is not None:
             choices = few_examples.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
         plan = Plan(
             task,
@@ -163,7 +163,12 @@ class FinetuningFlags(Hyperparameters, Training):
     @property
     def changes(self):
         """The hyperparameters that other flags set: without dev data, or without epochs, there is none to choose."""
-        return {"best": False} if self.divides or getattr(self, "method", FULL) != FULL else {}
+        return {"best": False} if self.divides or not self.is_full else {}
+
+    @property
+    def is_full(self):
+        """Whether the whole model is trained in steps; commands with `FewExamplesFlags` have other methods."""
+        return getattr(self, "method", FULL) == FULL
 
     @functools.cached_property
     def groups_of_file(self):
@@ -371,11 +376,7 @@ class FewExamplesFlags(CommandArguments):
     def check_conditions(self):
         """Same as for other commands; raises an error, too, for flags that the method does not use."""
         super().check_conditions()
-        try:
-            check_method(self.method, self.given)
-        except ValueError as error:
-            text = str(error)
-            raise ValueError(f"--{text.removeprefix('`').replace('`', '', 1)}") from None
+        check_method(self.method, self.given)
 
     def head_of(self, task):
         """Returns the name of the head to train of a class of tasks, `None` for its own."""

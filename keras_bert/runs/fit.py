@@ -368,16 +368,20 @@ def check_labels(bert, given):
 
 def _tell_scores_of_folds(finetuning):
     """Logs the scores of predictions by which labels are ranked, and warns if they are no better than guesses."""
-    best = finetuning.grid_runs.to_json()["best"]
-    losses = loss_names.names_of(best, best["scores"])
-    scores = {name: value for name, value in best["scores"].items() if name not in losses}
+    _, scores = _best(finetuning)
     _LOG.info("  scores on %s: %s", finetuning.evaluated_on, data_summary.listed(scores))
     report = finetuning.task.report
-    warning = data_summary.no_better(report.summary, report.metric, scores)
-    if warning is None:
-        warning = data_summary.not_significant(report.summary, scores)
+    warning = data_summary.beside_guesses(report.summary, report.metric, scores, finetuning.is_held_out)
     if warning:
         _LOG.warning("the order of the labels says little: %s", warning)
+
+
+def _best(finetuning):
+    """Returns the best result of finished runs, with folds that of all of them, and its scores without losses."""
+    first = finetuning.grid_runs.best()[0]  # With folds, the first one.
+    best = finetuning.grid_runs.to_json()["best"] if finetuning.plan.folds else first
+    losses = loss_names.names_of(first, first["scores"])
+    return best, {name: value for name, value in best["scores"].items() if name not in losses}
 
 
 @contextlib.contextmanager
@@ -599,9 +603,7 @@ def _trained(kind, finetuning, name):
     """Returns the best model of finished runs, an object of the class `kind`, under a name."""
     grid_runs = finetuning.grid_runs
     first = grid_runs.best()[0]  # With folds, the first one.
-    best = grid_runs.to_json()["best"] if finetuning.plan.folds else first
-    losses = loss_names.names_of(first, first["scores"])
-    scores = {metric: value for metric, value in best["scores"].items() if metric not in losses}
+    best, scores = _best(finetuning)
     found = data_summary.listed(scores)
     if finetuning.hyperparameters.best:
         found += f"; best epoch {best['epoch']} of {best['setting']['epochs']}"
@@ -610,9 +612,7 @@ def _trained(kind, finetuning, name):
     if finetuning.results is None:  # Which `finish` has not shown.
         _LOG.info("  scores on %s: %s", finetuning.evaluated_on, found)
         report = finetuning.task.report
-        warning = data_summary.no_better(report.summary, report.metric, scores)
-        if warning is None and finetuning.is_held_out:
-            warning = data_summary.not_significant(report.summary, scores)
+        warning = data_summary.beside_guesses(report.summary, report.metric, scores, finetuning.is_held_out)
         if warning:
             _LOG.warning("%s", warning)
     curves = grid_runs.curves()[grid_runs.folder(first["setting"]).name]

@@ -34,10 +34,9 @@ class Results:
         grid_runs, task, report = self.grid_runs, self.task, self.task.report
         findings = self.find()
         self.export_model()
-        warning = data_summary.no_better(report.summary, report.metric, findings.measured, findings.same)
-        is_no_better = warning is not None
-        if warning is None and self.finetuning.is_held_out:
-            warning = data_summary.not_significant(report.summary, findings.measured)
+        measured = report.summary, report.metric, findings.measured
+        is_no_better = data_summary.no_better(*measured, findings.same) is not None
+        warning = data_summary.beside_guesses(*measured, self.finetuning.is_held_out, findings.same)
         best = self.best_facts(findings.scores_line)
         facts = {
             **best,

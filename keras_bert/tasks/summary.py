@@ -204,6 +204,18 @@ def not_significant(summary, scores):
     )
 
 
+def beside_guesses(summary, metric, scores, is_held_out, same=None):
+    """Returns a sentence if a model is not better than the best majority baseline, or not significantly, or `None`.
+
+    `is_held_out` tells whether the scores are those on rows that the model was not trained on; for the others see
+    `no_better`.
+    """
+    warning = no_better(summary, metric, scores, same)
+    if warning is None and is_held_out:
+        warning = not_significant(summary, scores)
+    return warning
+
+
 def headline(report, scores, evaluated_on):
     """Returns the `Headline` of the main score of a task's report on `evaluated_on`, beside the best baseline."""
     summary, metric = report.summary, report.metric
