@@ -685,8 +685,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = task(task.rows.read(train, dev, settings, labels, task.name), Start(bert.name, bert), settings)
         training, report = made.training, made.report
-        losses = training.loss if isinstance(training.loss, list) else [training.loss]
-        evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), losses)
+        evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
         found = {**results, **report.score(golds, outputs)}
         if bert.confidence is not None:

@@ -117,8 +117,7 @@ class Rehearsal:
 
     def _evaluated(self, model):
         """Returns the outputs and the targets of dev, after a check of the loss."""
-        loss = self.task.training.loss
-        losses = loss if isinstance(loss, list) else [loss]
+        losses = self.task.training.losses
         outputs, targets, results = _evaluator(model, losses).outputs(as_source(self.task.dev), with_losses=True)
         for name, value in results.items():
             if not math.isfinite(value):
@@ -136,12 +135,11 @@ class Rehearsal:
 
     def _check_names(self, scores):
         """Raises an error for a loss with the name of a score: both are in the lines of the epochs."""
-        loss = self.task.training.loss
-        for each in loss if isinstance(loss, list) else [loss]:
-            if each.name in scores:
+        for loss in self.task.training.losses:
+            if loss.name in scores:
                 raise ValueError(
                     "a loss and a score must have different names. "
-                    f"Received: Loss({each.name!r}, ...) and the score {each.name!r}"
+                    f"Received: Loss({loss.name!r}, ...) and the score {loss.name!r}"
                 )
 
     def _saved(self, model, kept, folder):

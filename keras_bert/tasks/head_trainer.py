@@ -41,12 +41,7 @@ class HeadTrainer:
     @property
     def loss_names(self):
         """The names of the losses that are minimized, a list."""
-        return [loss.name for loss in self._losses]
-
-    @property
-    def _losses(self):
-        loss = self._task.training.loss
-        return list(loss) if isinstance(loss, list | tuple) else [loss]
+        return [loss.name for loss in self._task.training.losses]
 
     def _fit(self, split):
         """Fits the layer to a split, and returns the loss by its name."""
@@ -86,7 +81,7 @@ class HeadTrainer:
         """Returns the results of `evaluate`, and the outputs of `predict`."""
         split, outputs = self._split_of(batches), self.predict(batches)
         results = {}
-        for loss in self._losses:
+        for loss in self._task.training.losses:
             total, weight = loss.sums(split.targets, outputs, tf.ones([len(outputs["logits"])]))
             mean = total.numpy() / weight.numpy() if weight else np.nan
             results[loss.name] = (loss.finish or float)(mean)

@@ -289,10 +289,8 @@ class Report(abc.ABC):
     def _losses(self, split, kept):
         """Returns the training loss of each row of a `Split`, a list of floats."""
         outputs = {name: np.asarray(values) for name, values in self.outputs(split, kept).items()}
-        losses = self.task.training.loss
-        losses = losses if isinstance(losses, list) else [losses]
         total = np.zeros(len(split.examples))
-        for loss in losses:
+        for loss in self.task.training.losses:
             values = None if loss.together else _values(loss, split.targets, outputs)
             if values is None or values.shape[:1] != total.shape:
                 raise ValueError(

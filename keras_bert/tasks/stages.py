@@ -129,6 +129,11 @@ class Training(abc.ABC):
         """What `make_loss` returns."""
         return self.make_loss()
 
+    @property
+    def losses(self):
+        """The `Loss`es of `make_loss`, a list."""
+        return list(self.loss) if isinstance(self.loss, list | tuple) else [self.loss]
+
     def build(self, bert):
         """Builds the model to train from a loaded checkpoint: one with the same head, options and labels keeps it."""
         if self.keeps_head(bert):
