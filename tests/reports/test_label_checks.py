@@ -62,7 +62,7 @@ class OwnReport(Report):
 def own_task(values, together=False):
     loss = types.SimpleNamespace(name="own", together=together, values=values)
     split = types.SimpleNamespace(name="dev", examples=["a", "b", "c"], targets=np.array([[1, 0], [0, 1], [1, 1]]))
-    task = types.SimpleNamespace(name="own", splits={"dev": [split]}, training=types.SimpleNamespace(loss=loss))
+    task = types.SimpleNamespace(name="own", splits={"dev": [split]}, training=types.SimpleNamespace(losses=[loss]))
     return OwnReport(task), {"dev": np.array([[1.0, 0.0], [2.0, 2.0], [1.0, 0.0]])}
 
 
