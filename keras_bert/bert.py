@@ -329,6 +329,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
+        stride: int | None = None,
     ) -> Explanation: ...
 
     @overload
@@ -345,6 +346,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
+        stride: int | None = None,
     ) -> list[Explanation]: ...
 
     def explain(
@@ -360,6 +362,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
+        stride: int | None = None,
     ) -> Any:
         """Tells which words of a text raise or lower the logit of an answer. Needs TensorFlow.
 
@@ -384,6 +387,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size: int, number of texts of a call. Memory depends on the tokens of one text. Defaults to 32.
             sequence_length, long_texts, overlap, max_windows: as in `predict`. With windows, the logit is the mean of
                 those of the windows, and so is the score of a word.
+            stride: int, for tags how far apart the windows of a long text start, as in `predict`. Defaults to half a
+                window.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. It prints as a line of words with signed
@@ -411,6 +416,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size=batch_size,
             sequence_length=sequence_length,
             reading=reading,
+            stride=stride,
         )
 
     def encode(

@@ -18,7 +18,7 @@ from keras_bert.heads.explain_signatures import (
     form_of,
     replacement_id,
 )
-from keras_bert.heads.registry import describe
+from keras_bert.heads.registry import answering, describe
 from keras_bert.metadata import answer_length
 from keras_bert.rewirings.from_vectors import build_from_vectors
 from keras_bert.text import words
@@ -42,6 +42,16 @@ def _points(method, n_steps):
     return n_steps
 
 
+def can_explain(bert):
+    """Whether the words of texts explain the answers of a loaded model, by the defaults of `LoadedBert.explain`."""
+    try:
+        head = answering(bert.head)
+        form_of(bert.model(), head)
+    except ValueError:
+        return False
+    return MASK in bert.vocabulary and all(names in _INPUTS for names in head.inputs(bert))
+
+
 class Explainer(Answerer):
     """An `Answerer` that also explains its answers, see `LoadedBert.explain`."""
 
@@ -61,29 +71,46 @@ class Explainer(Answerer):
         batch_size=32,
         sequence_length=None,
         reading=None,
+        stride=None,
     ):
         """See `LoadedBert.explain`; `reading` is a dict of the options of `TextPreprocessor` that are given."""
         check_choice("method", method, METHODS)
         n_steps = _points(method, n_steps)
         form_of(self._bert.model(), self._head)
+        self._check_stride(stride)
         rows, is_single = read_rows(self._asked(texts), self._head.takes_words)
         names = self._names(rows)
-        scores, graph = self._graph(names, sequence_length, reading, method, replacement, n_steps)
+        scores, graph = self._graph(names, sequence_length, reading, method, replacement, n_steps, stride)
         targets = Targets(scores, self._head).of(target, rows, is_single)
-        rows = [{**row, **each} for row, each in zip(rows, targets, strict=True)]
-
-        def answer(output, row, n_best):
-            found = _answer(output, row)
-            if not scores.has_targets:
-                found["target"] = None
-            elif scores.labels is not None and found["target"] is not None:
-                found["target"] = scores.labels[found["target"]]
-            return {**found, "method": method, "replacement": replacement}
-
-        inputs = (*_asked_names(names), "number", "word")
-        found = answer_rows(answer, graph, inputs, rows, batch_size, cut=self._cut(reading, names))
-        explanations = Explanations(map(Explanation, found))
+        about = {"method": method, "replacement": replacement}
+        cut = self._cut(reading, names)
+        explanations = _explanations(scores, graph, names, rows, targets, about, batch_size, cut)
         return explanations[0] if is_single else explanations
+
+    @quiet_tensorflow()
+    def explain_few(self, texts, targets):
+        """Explains a few texts as the head reads them, by leave-one-out, without the time that tracing takes.
+
+        Unlike those of `explain`, they are not the rows of a task, from which it makes texts. `targets` has one for
+        each text, `None` for what is predicted.
+        """
+        rows, _ = read_rows(texts, self._head.takes_words)
+        names = self._names(rows)
+        scores = self._word_scores(None, None, METHODS[0], MASK)
+        graph = _answer_function(scores, _asked_names(names))
+        targets = Targets(scores, self._head).of(list(targets), rows, is_single=False)
+        about = {"method": METHODS[0], "replacement": MASK}
+        return _explanations(scores, graph, names, rows, targets, about)
+
+    def _check_stride(self, stride):
+        if stride is None:
+            return
+        check_count("stride", stride)
+        if "stride" not in self._head.text_options:
+            raise ValueError(
+                "`stride` is for models with an answer for each token. "
+                f"Received: stride={stride!r} for a model with head={self._bert.head!r}"
+            )
 
     def _names(self, rows):
         """Returns the names of the inputs of all rows."""
@@ -111,7 +138,7 @@ class Explainer(Answerer):
             self._graphs[key] = built, *graph
         return graph
 
-    def _word_scores(self, sequence_length, reading, method, replacement, n_steps):
+    def _word_scores(self, sequence_length, reading, method, replacement, n_steps=None, stride=None):
         bert, head = self._bert, self._head
         model = bert.model()
         preprocessor = self._kept(sequence_length, reading)
@@ -124,7 +151,7 @@ class Explainer(Answerer):
         else:
             table = description.layers["token_embedding"]
             effects = IntegratedGradients(build_from_vectors(model), table, head.classes, identity, n_steps)
-        return WordScores(model, head, preprocessor, labels_of(bert, description), effects)
+        return WordScores(model, head, preprocessor, labels_of(bert, description), effects, stride)
 
     def _kept(self, sequence_length, reading):
         """Returns the preprocessor, which keeps the special tokens that the head keeps."""
@@ -140,18 +167,39 @@ def _asked_names(names):
 
 
 def _graph_of(scores, names):
-    """Returns a function of strings: the inputs of texts, and the numbers of their targets, as decimal numbers."""
+    """Returns the graph of `_answer_function`."""
     specs = []
     for name in names:
         specs.append(tf.TensorSpec([None, None] if name == "choices" else [None], tf.string, name))
     specs += [tf.TensorSpec([None], tf.string, name) for name in ("number", "word")]
+    return tf.function(_answer_function(scores, names), input_signature=specs, autograph=False)
+
+
+def _answer_function(scores, names):
+    """Returns a function of strings: the inputs of texts, and the numbers of their targets, as decimal numbers."""
 
     def answer(*values):
         *inputs, number, word = values
         target = Target(tf.strings.to_number(number, tf.int32), tf.strings.to_number(word, tf.int32))
         return scores(dict(zip(names, inputs, strict=True)), target)
 
-    return tf.function(answer, input_signature=specs, autograph=False)
+    return answer
+
+
+def _explanations(scores, graph, names, rows, targets, about, batch_size=32, cut=None):
+    """Returns the `Explanations` of rows, given the targets of each and what all have: method and replacement."""
+    rows = [{**row, **each} for row, each in zip(rows, targets, strict=True)]
+
+    def answer(output, row, n_best):
+        found = _answer(output, row)
+        if not scores.has_targets:
+            found["target"] = None
+        elif scores.labels is not None and found["target"] is not None:
+            found["target"] = scores.labels[found["target"]]
+        return {**found, **about}
+
+    inputs = (*_asked_names(names), "number", "word")
+    return Explanations(map(Explanation, answer_rows(answer, graph, inputs, rows, batch_size, cut=cut)))
 
 
 def _answer(output, row):

@@ -6,7 +6,7 @@ lines under the words and the signs of the numbers tell the same.
 
 import html
 
-_STYLE = """<style>
+STYLE = """<style>
 .kb-why { line-height: 1.9; max-width: 60em }
 .kb-why p { margin: 0.3em 0 }
 .kb-why [role=list] { margin: 0.3em 0 }
@@ -14,7 +14,7 @@ _STYLE = """<style>
 .kb-why .kb-up { background: rgba(0, 114, 178, var(--kb-part)); border-bottom: 2px solid rgb(0, 114, 178) }
 .kb-why .kb-down { background: rgba(230, 159, 0, var(--kb-part)); border-bottom: 2px dashed rgb(230, 159, 0) }
 .kb-why [role=listitem]:focus::after, .kb-why [role=listitem]:hover::after {
-  content: attr(data-score); position: absolute; left: 0; top: 1.6em; z-index: 1; padding: 0 0.4em;
+  content: attr(data-score); white-space: nowrap; position: absolute; left: 0; top: 1.6em; z-index: 1; padding: 0 0.4em;
   background: #222; color: #fff; box-shadow: 0 0 0 1px #fff; border-radius: 0.2em; font-size: 0.85em; line-height: 1.6 }
 .kb-why small { opacity: 0.8 }
 </style>"""
@@ -47,7 +47,7 @@ class Explanation(dict):
         return f"{words or '(no words)'}  | {_sum(self)}"
 
     def _repr_html_(self):
-        return f'{_STYLE}<div class="kb-why">{_body(self)}{_legend(self)}</div>'
+        return f'{STYLE}<div class="kb-why">{words_html(self)}{legend_html(self)}</div>'
 
 
 class Explanations(list):
@@ -57,9 +57,9 @@ class Explanations(list):
         return "\n".join(map(str, self))
 
     def _repr_html_(self):
-        bodies = "".join(map(_body, self))
-        legend = _legend(self[0]) if self else ""
-        return f'{_STYLE}<div class="kb-why">{bodies}{legend}</div>'
+        bodies = "".join(map(words_html, self))
+        legend = legend_html(self[0]) if self else ""
+        return f'{STYLE}<div class="kb-why">{bodies}{legend}</div>'
 
 
 def page(title, explanations):
@@ -78,6 +78,20 @@ def _signed(score):
     return f"{score:+.2f}"
 
 
+def strongest_words(explanation, most=3):
+    """Returns the words that raise the logit most, and those that lower it most, with their scores, as a line."""
+    words = [word for word in explanation["words"] if _signed(abs(word["score"])) != _signed(0)]
+    words.sort(key=lambda word: -word["score"])
+    up = [word for word in words[:most] if word["score"] > 0]
+    down = [word for word in words[::-1][:most] if word["score"] < 0]
+    parts = []
+    for verb, some in (("raise", up), ("lower", down)):
+        if some:
+            listed = ", ".join(f"{_short(word['text'])} {_signed(word['score'])}" for word in some)
+            parts.append(f"{verb} it most: {listed}")
+    return "; ".join(parts)
+
+
 def _name(explanation):
     """Returns what has the logit: a class, a choice, the tag of a word, or the value."""
     target = explanation.get("target")
@@ -92,7 +106,7 @@ def _sum(explanation):
     return f"{_name(explanation)} {explanation['value']:.2f}; with {replacement} only {explanation['baseline']:.2f}"
 
 
-def _body(explanation):
+def words_html(explanation):
     """Returns the words of an explanation as HTML, a paragraph for each input."""
     words = explanation["words"]
     most = max((abs(word["score"]) for word in words), default=0) or 1
@@ -122,7 +136,8 @@ def _item(word, most):
     )
 
 
-def _legend(explanation):
+def legend_html(explanation):
+    """Returns what the colours and the lines of words mean as HTML."""
     return (
         '<p><small><span class="kb-up" style="--kb-part: 0.4">solid line, blue: the word raises the logit</span> '
         '<span class="kb-down" style="--kb-part: 0.4">dashed line, orange: the word lowers it</span>; the stronger the '

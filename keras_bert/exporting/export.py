@@ -221,7 +221,7 @@ def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, 
     traced = TracedOnce(model)
     signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
     if explain:
-        signatures["explain"] = _explain_signature(model, preprocessor, labels, pair, traced)
+        signatures["explain"] = _explain_signature(model, preprocessor, labels, pair, traced, options.get("stride"))
     signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
     _check_example(signatures["serving_default"], example)
     return signatures
@@ -275,13 +275,13 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     return row.signatures(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
 
 
-def _explain_signature(model, preprocessor, labels, pair, traced):
-    """Returns the signature `explain` of a model, which calls `traced`."""
+def _explain_signature(model, preprocessor, labels, pair, traced, stride):
+    """Returns the signature `explain` of a model, which calls `traced`; `stride` is that of its other signatures."""
     description = describe(model)
     if description.signatures is not None:
         raise ValueError(f"`explain` must be False for a model with head={description.head!r}. Received: explain=True")
     head = answering(description.head)
-    return explainer(traced, head, _for_serving(preprocessor, head.keeps), labels, pair)
+    return explainer(traced, head, _for_serving(preprocessor, head.keeps), labels, pair, stride=stride)
 
 
 def _labels(description, labels):

@@ -50,15 +50,17 @@ def form_of(model, head):
     return TOKENS if output.shape[1] is None else TEXTS
 
 
-def explainer(model, head, preprocessor, labels, pair, replacement=MASK):
+def explainer(model, head, preprocessor, labels, pair, replacement=MASK, stride=None):
     """Returns the signature `explain` by leaving out each word, for the inputs of `serving_default`.
+
+    `stride` is that of the signatures of a head with logits of tokens.
 
     Its outputs: `words`, their byte offsets `starts` and `ends`, the `inputs` that they are in, "text", "pair" or
     "choice", and their `scores`, padded; `word_count`, the `target`, its logit `value`, the `baseline`, their
     `difference`, and `delta`, what the scores miss of it.
     """
     effects = LeaveOneOut(model, head.classes, replacement_id(preprocessor, replacement))
-    explanation = WordScores(model, head, preprocessor, labels, effects)
+    explanation = WordScores(model, head, preprocessor, labels, effects, stride)
 
     def answer(inputs):
         predicted = tf.fill([tf.size(inputs["text"])], PREDICTED)
@@ -92,6 +94,7 @@ class WordScores:
         preprocessor: a `TextPreprocessor`, with padding to the longest sequence.
         labels: list of names, or `None`.
         effects: function from a `Subject` to its `Effects`.
+        stride: int, how far apart the windows of logits of tokens start. Defaults to half a window.
 
     Attributes:
         form: what the logits of the model are of: `TEXTS`, `TOKENS` or `CHOICES`.
@@ -110,8 +113,9 @@ class WordScores:
         among the `words`.
     """
 
-    def __init__(self, model, head, preprocessor, labels, effects):
+    def __init__(self, model, head, preprocessor, labels, effects, stride=None):
         self.form = form_of(model, head)
+        self._windows = SlidingWindows(stride=stride)
         self._model, self._head, self._preprocessor, self._effects = model, head, preprocessor, effects
         self.tokenizer = preprocessor.tokenizer
         output = model.output[head.classes]
@@ -196,7 +200,7 @@ class WordScores:
         tokenizer = self._preprocessor.tokenizer
         text = inputs["words"] if "words" in inputs else inputs["text"]
         found = words.given_words(tokenizer, text) if "words" in inputs else words.words_of(tokenizer, text)
-        viewed = ViewedTexts(self._preprocessor, SlidingWindows(), found.tokens)
+        viewed = ViewedTexts(self._preprocessor, self._windows, found.tokens)
         logits = tf.cast(viewed.outputs(self._model)[self._head.classes], tf.float32)
         candidates = _candidates(viewed, found, logits)
         outside = self.labels.index("O") if self.labels and "O" in self.labels else -1

@@ -145,6 +145,16 @@ class Judged:
         """Returns what is shown of a row: pairs of a class of `style.css` and a text, an excerpt, or HTML."""
         return [("second" if number else "", texts[row]) for number, texts in enumerate(self.texts.values())]
 
+    def asked(self, row):
+        """Returns what `LoadedBert.explain` takes of a row, a text and a target, or `None` if it takes none.
+
+        By default, why the model predicts what it does.
+        """
+        texts = [values[row] for values in self.texts.values()]
+        if len(texts) not in (1, 2) or not all(isinstance(text, str) and text.strip() for text in texts):
+            return None
+        return (tuple(texts) if len(texts) == 2 else texts[0]), None
+
     def columns(self):
         """Returns the columns of `errors.tsv` by name."""
         sides = {self.titles[0]: self.gold, "predicted": self.predicted}

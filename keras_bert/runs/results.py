@@ -1,6 +1,8 @@
 """What a finished grid of runs leaves: scores, report, model card and SavedModel of the best model."""
 
+import dataclasses
 import functools
+import logging
 import textwrap
 
 from keras_bert.checkpoints.load import load_models
@@ -9,12 +11,13 @@ from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
 from keras_bert.reports.page import Head, short_name
 from keras_bert.reports.provenance import environment
-from keras_bert.runs import grid, model_card
+from keras_bert.runs import grid, hardest_words, model_card
 from keras_bert.runs.report import write_report
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.predictions import threshold_text
 from keras_bert.training.progress import announced
 
+_LOG = logging.getLogger("keras_bert")
 _WARNINGS = ("data warning", "training warning", "warning")  # Facts that the report shows as warnings.
 
 
@@ -33,7 +36,7 @@ class Results:
         """Scores the ensemble, writes all files and exports the best model. Returns the text to print."""
         grid_runs, task, report = self.grid_runs, self.task, self.task.report
         findings = self.find()
-        self.export_model()
+        bert = self.export_model()
         measured = report.summary, report.metric, findings.measured
         is_no_better = data_summary.no_better(*measured, findings.same) is not None
         warning = data_summary.beside_guesses(*measured, self.finetuning.is_held_out, findings.same)
@@ -62,7 +65,7 @@ class Results:
         lines += [*(statistics if several_seeds else []), *runs, *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
         with announced("writing the report"):
-            self._write_report(facts, findings)
+            self._write_report(facts, self._with_words(findings, bert))
         for folder in self.finetuning.formats():
             write_text(self.output / folder / "README.md", self._model_card(findings))
         messages = [*findings.lines, *([indented(f"warning: {warning}").lstrip()] if warning else [])]
@@ -75,6 +78,20 @@ class Results:
         grid_runs, teacher = self.grid_runs, self.finetuning.plan.teacher
         findings = self.task.report.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
         return findings if teacher is None else teacher.compared(findings)
+
+    def _with_words(self, findings, bert):
+        """Returns the findings with the section of the words of the hardest examples, where there are any."""
+        if self.finetuning.plan.folds is not None:
+            return findings  # The kept model has seen the rows, which others have predicted.
+        task = self.task
+        try:
+            judged = task.report.judge(self.grid_runs.logits("dev"))
+            tokens = sum(int(split.lengths.sum()) for split in task.splits["train"])
+            section = hardest_words.section(bert, judged, tokens)
+        except Exception as error:  # A user's own task: the results of the training count more than this section.
+            _LOG.warning("the report has no words of the hardest examples: %s", error)
+            return findings
+        return dataclasses.replace(findings, sections=[*findings.sections, *filter(None, [section])])
 
     def _tables(self):
         """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
@@ -146,7 +163,7 @@ class Results:
         write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)
 
     def export_model(self):
-        """Exports the best model."""
+        """Exports the best model. Returns it."""
         with announced("exporting the model", delay=0):
             # Reloaded outside of any strategy, in float32.
             bert = (self.task.start.load or load_models)(self.output / "model")
@@ -163,6 +180,7 @@ class Results:
                 overwrite=True,
                 **export_options(self.task, bert),
             )
+        return bert
 
 
 def export_options(task, bert):

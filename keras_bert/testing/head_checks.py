@@ -1,5 +1,6 @@
 """Every promise of a head, checked on a tiny model of random weights."""
 
+import dataclasses
 import importlib.util
 import inspect
 import math
@@ -10,10 +11,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.answering.explainer import can_explain
 from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
 from keras_bert.exporting.answerer import check_rows, read_rows
 from keras_bert.exporting.verification import verify
+from keras_bert.heads.explain_signatures import TOKENS, form_of
 from keras_bert.heads.head import HEAD_DROPOUT, Head, check_inputs, is_same_option
 from keras_bert.heads.registry import HEADS, describe, register_head
 from keras_bert.models.description import layers_of
@@ -21,6 +24,7 @@ from keras_bert.models.tuning import enable_lora, merge_lora
 from keras_bert.runs.rehearsal import check_equal
 from keras_bert.tasks.registry import task_of
 from keras_bert.testing import processes, promises, samples
+from keras_bert.testing.left_out import left_out
 from keras_bert.testing.promises import SkippedError, expect, promise
 
 _CLASSES = 3
@@ -32,10 +36,10 @@ _VERSION = "model/1"
 def check_head(head, options=None, *, texts=None, labels=None, keys=(), only=None):
     """Checks that a head keeps every promise of the package, on a tiny encoder of random weights.
 
-    It is built, described, saved and loaded; it answers in Python, at the shell in a new process, and over a server; it
-    is exported, verified, and converted to int8 and ONNX; it trains with LoRA adapters, and computes in bfloat16. Takes
-    about a minute. A promise that is broken does not end the check: the others that do not stand on it are checked,
-    too. A head that is not registered is registered.
+    It is built, described, saved and loaded; it answers and explains in Python, and answers at the shell in a new
+    process, and over a server; it is exported, verified, and converted to int8 and ONNX; it trains with LoRA adapters,
+    and computes in bfloat16. Takes about a minute. A promise that is broken does not end the check: the others that do
+    not stand on it are checked, too. A head that is not registered is registered.
 
     Args:
         head: a subclass of `keras_bert.Head`, or an instance.
@@ -232,6 +236,28 @@ class HeadChecks:
             raise SkippedError(f"the task {task.name} has rows of its own, which `texts` must be: see `check_task`")
         return samples.texts_for(names)
 
+    @promise()
+    def explain(self, bert):
+        """`explain` tells what a logit loses without each word, as a loop that replaces the ids of each word does."""
+        if not can_explain(bert):
+            raise SkippedError("the head has no logits that words explain")
+        texts = self._texts(bert)
+        rows, _ = read_rows(texts, self.head.takes_words)
+        if any("words" in row for row in rows):
+            raise SkippedError("the texts are lists of words")
+        form = form_of(bert.model(), self.head)
+        word = 0 if form == TOKENS else None
+        preprocessor = bert.preprocessor(samples.LENGTH, keep_special_tokens=list(self.head.keeps))
+        for text, row in zip(texts, rows, strict=True):
+            found = bert.explain(text, word, sequence_length=samples.LENGTH)
+            if found["tokens"] > found["tokens_read"]:
+                continue
+            expected = left_out(bert, self.head.classes, form, _packed(preprocessor, row))
+            received = {name: found[name] for name in ("value", "baseline")}
+            received["scores"] = [word["score"] for word in found["words"]]
+            what = f"the explanation of {text!r:.60}, compared with leaving out each word by a loop,"
+            promises.expect_equal(received, dataclasses.asdict(expected), what)
+
     @promise("shell")
     def predict_at_the_shell(self, answers, bert, saved):
         """`keras-bert predict` answers in a new process as Python does."""
@@ -312,6 +338,13 @@ class HeadChecks:
         model = load(saved, dtype="mixed_bfloat16").model()
         for name, value in _outputs(model, samples.token_inputs(model)).items():
             expect(np.isfinite(value).all(), f"finite numbers in {name}", value)
+
+
+def _packed(preprocessor, row):
+    """Returns the model inputs of a text, padded."""
+    if "choices" in row:
+        return preprocessor.with_choices([row["text"]], [row["choices"]])
+    return preprocessor({name: [text] for name, text in row.items()})
 
 
 def _with_classes(head, options, labels):

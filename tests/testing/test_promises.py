@@ -102,6 +102,14 @@ def reads_metadata(user):
     return {"build": build}
 
 
+def reads_the_padding(user):
+    def run(self, layers, encoded, inputs):
+        outputs = user.Topics.run(self, layers, encoded, inputs)
+        return {**outputs, "logits": outputs["logits"] + keras.ops.mean(encoded["sequence_output"], 1)[:, :3]}
+
+    return {"run": run}
+
+
 def takes_other_columns(user):
     return {"inputs": lambda self, bert: [("text", "source", "price")]}
 
@@ -122,6 +130,11 @@ WRONG_HEADS = [
     (forgets_an_option, "describe", "num_categories"),
     (forgets_a_weight, "weights", "attention_pooling/query is another one after `save` and `load`"),
     (answers_less, "predict", "answers with the fields topic, category"),
+    (
+        reads_the_padding,
+        "explain",
+        "'a charming film', compared with leaving out each word by a loop, to have",
+    ),
     (takes_other_columns, "predict", "must be inputs of its signature, of text, pair"),
     (responds_less, "export", "`respond` to return the `outputs` of the head, topic, category"),
     (another_graph, "onnx", "logits"),

@@ -193,6 +193,16 @@ class JudgedSets(Judged):
             parts[3:3] = [page.words(name, page.words(*doubtful, between=", "))] if doubtful else []
         return parts
 
+    def asked(self, row):
+        """Returns the text and the label that is most wrong: predicted with the highest probability, or else missed."""
+        asked = super().asked(row)
+        doubtful = np.where(self._wrong[row], self.probabilities[row], -1.0)
+        if not self._wrong[row].any():
+            doubtful = np.where(self._missed[row], 1 - self.probabilities[row], -1.0)
+        if asked is None or doubtful.max() < 0:
+            return asked
+        return asked[0], int(doubtful.argmax())
+
     def details(self):
         return {"missed": _named(self.names, self._missed), "wrong": _named(self.names, self._wrong)}
 

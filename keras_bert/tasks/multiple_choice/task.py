@@ -323,6 +323,10 @@ class JudgedChoices(Judged):
         """Returns the number of chosen rows, and their accuracy as a bar."""
         return f"{chosen.sum():,}", share_bar(self.is_right[chosen].mean()) if chosen.any() else page.NOTHING
 
+    def asked(self, row):
+        choices = [choice for choice in self.examples.choices[row] if choice]
+        return {"text": self.examples.text[row], "choices": choices}, None
+
     def paragraphs(self, row):
         places = [place for place, choice in enumerate(self.examples.choices[row]) if choice]
         places.sort(key=lambda place: -self.shares[row, place])

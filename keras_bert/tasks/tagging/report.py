@@ -174,6 +174,18 @@ class JudgedSentences(Judged):
         shown = (spans, marks, labels) if len(text) > _LONG else ([], marks, labels, _LONG)
         return [("sentence", part) for part in excerpts(text, *shown)]
 
+    def asked(self, row):
+        """Returns the words of the sentence, or its text, and the first word with a wrong tag."""
+        sentence = self.rows[row]
+        wrong = [
+            number
+            for number, (tag, predicted, loss) in enumerate(sentence["tags"])
+            if tag != predicted and not math.isnan(loss)
+        ]
+        if not wrong:
+            return None
+        return sentence.get("given") or sentence["text"], wrong[0]
+
     def _errors(self, row):
         return [match for match in self.marked[row] if match.kind != CORRECT]
 
@@ -185,7 +197,8 @@ def judge_entities(rows, scores):
     `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of `(type, first word,
     end word)`, type "" if the only type has no name; `confidences`, the probabilities of the predictions; `loss`, the
     mean loss of the words; `tokens`, the number of tokens; for `label_checks` also `tags`, a list of `(gold tag,
-    predicted tag, loss)` of the words, and `lines`, their lines in the file. `scores` is a list of `(type, precision,
+    predicted tag, loss)` of the words, and `lines`, their lines in the file; for `asked` also `given`, the words if the
+    file has lists of words, or `None`. `scores` is a list of `(type, precision,
     recall, f1, support, predicted)`, scores from 0 to 1, "all" last.
     """
     marked = list(map(matches, rows))
@@ -210,6 +223,7 @@ def _judged(rows, found, marked, unit):
         right=[all(match.kind == CORRECT for match in row) for row in found],
         loss=[row["loss"] for row in rows],
         texts={"text": [row["text"] for row in rows]},
+        length=[row["tokens"] for row in rows],
         rows=rows,
         marked=marked,
         unit=unit,

@@ -150,6 +150,7 @@ class TaggingReport(Report):
                     "line": windows.sentences.lines[row],
                     "text": windows.text(row),
                     "words": windows.word_spans(row),
+                    "given": windows.sentences.words[row] if windows.sentences.texts is None else None,
                     "golds": golds[row],
                     "predictions": predictions[row],
                     "confidences": list(map(float, sure)),

@@ -1,0 +1,74 @@
+"""The section "Words of the hardest examples" of reports: which words made the kept model predict what it does.
+
+Leaving out words takes a forward pass for each of them, so there are few examples, and the tokens to compute are
+limited by those of the training data.
+"""
+
+import markupsafe
+import numpy as np
+
+from keras_bert.answering import explanation
+from keras_bert.answering.explainer import Explainer, can_explain
+from keras_bert.reports import page
+
+EXAMPLES = 5
+# Tokens to compute: this part of those of one pass over the training data, but at least and at most these.
+_SHARE = 4
+_FEWEST, _MOST = 2_000, 50_000
+
+
+def section(bert, judged, train_tokens):
+    """Returns the HTML section, "" if there is nothing to explain.
+
+    Args:
+        bert: the loaded model that is kept.
+        judged: the `Judged` predictions for dev, or `None`.
+        train_tokens: int, the number of tokens of the training data.
+    """
+    if judged is None or not can_explain(bert):
+        return ""
+    judged = judged.by_row
+    most = min(max(train_tokens // _SHARE, _FEWEST), _MOST)
+    rows, is_limited = _affordable(judged, bert.sequence_length, most)
+    if not rows:
+        return ""
+    asked = [judged.asked(row) for row in rows]
+    texts, targets = zip(*asked, strict=True)
+    found = Explainer(bert).explain_few(list(texts), targets)
+    examples = []
+    for row, explained in zip(rows, found, strict=True):
+        words = markupsafe.Markup(explanation.words_html(explained))
+        examples.append((judged.head(row), words, explanation.strongest_words(explained)))
+    return page.render(
+        "runs/hardest_words.html",
+        style=markupsafe.Markup(explanation.STYLE),
+        legend=markupsafe.Markup(explanation.legend_html(found[0])),
+        examples=examples,
+        limit=f"{most:,}" if is_limited else None,
+    )
+
+
+def _affordable(judged, sequence_length, most):
+    """Returns the numbers of the hardest rows to explain, and whether others are too long to be among them."""
+    rows, is_limited = [], False
+    for row in judged.chosen():
+        asked = judged.asked(row)
+        if asked is None:
+            continue
+        cost = _cost(judged, row, asked[0], sequence_length)
+        if cost > most:
+            is_limited = True
+            continue
+        most -= cost
+        rows.append(int(row))
+        if len(rows) == EXAMPLES:
+            break
+    return rows, is_limited
+
+
+def _cost(judged, row, text, sequence_length):
+    """Returns an upper bound of the tokens to compute: a sequence for each word, with choices one for each choice."""
+    limit = sequence_length or page.LONGEST
+    tokens = limit if judged.length is None else int(np.max(judged.length[row]))
+    choices = len(text["choices"]) if isinstance(text, dict) and "choices" in text else 1
+    return tokens * min(tokens, limit) * choices
