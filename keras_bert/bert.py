@@ -267,7 +267,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             sequence_length: int, maximum number of tokens. Defaults to that of training, which `fit` and the commands
                 store, or else to the number of the model's positions; so it does in `evaluate` and `export`.
             long_texts, overlap, max_windows: how a text is read that has more tokens: "head", "tail" or "head_tail", or
-                all of it in "windows" that overlap, whose mean counts; "refuse" raises an error. See
+                all of it in "windows" that overlap; "refuse" raises an error. See
                 `TextPreprocessor`. Default to those of training; so they do in `evaluate` and `export`.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
@@ -385,8 +385,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             n_steps: int, number of points of the path of integrated gradients, by Gauss and Legendre's rule; only for
                 this method. Defaults to 50.
             batch_size: int, number of texts of a call. Memory depends on the tokens of one text. Defaults to 32.
-            sequence_length, long_texts, overlap, max_windows: as in `predict`. With windows, the logit is the mean of
-                those of the windows, and so is the score of a word.
+            sequence_length, long_texts, overlap, max_windows: as in `predict`. The logit is that of the
+                document, and a word is replaced in each window that has it.
             stride: int, for tags how far apart the windows of a long text start, as in `predict`. Defaults to half a
                 window.
 

@@ -16,6 +16,7 @@ from keras_bert.heads.explain_signatures import (
     Target,
     WordScores,
     form_of,
+    join_of,
     replacement_id,
 )
 from keras_bert.heads.registry import answering, describe
@@ -146,12 +147,13 @@ class Explainer(Answerer):
             preprocessor = self._kept(sequence_length, {"long_texts": HEAD})
         identity = replacement_id(preprocessor, replacement)
         description = describe(model)
+        join = join_of(head, description, preprocessor)
         if method == METHODS[0]:
-            effects = LeaveOneOut(model, head.classes, identity)
+            effects = LeaveOneOut(model, head.classes, identity, join)
         else:
             table = description.layers["token_embedding"]
-            effects = IntegratedGradients(build_from_vectors(model), table, head.classes, identity, n_steps)
-        return WordScores(model, head, preprocessor, labels_of(bert, description), effects, stride)
+            effects = IntegratedGradients(build_from_vectors(model), table, head.classes, identity, join, n_steps)
+        return WordScores(model, head, preprocessor, labels_of(bert, description), effects, join, stride)
 
     def _kept(self, sequence_length, reading):
         """Returns the preprocessor, which keeps the special tokens that the head keeps."""

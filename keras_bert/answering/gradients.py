@@ -21,6 +21,7 @@ class IntegratedGradients:
         table: function from ids to the vectors that the model takes, its token table.
         output: str, the output with the logits.
         replacement: int, the id in place of those of words in the baseline.
+        join: how the logits of windows are joined, see `text.joins`.
         n_steps: int, the number of points.
 
     Call arguments:
@@ -30,8 +31,9 @@ class IntegratedGradients:
         `Effects`, with a score for each token of a word.
     """
 
-    def __init__(self, model, table, output, replacement, n_steps=50):
+    def __init__(self, model, table, output, replacement, join, n_steps=50):
         self._model, self._table, self._output, self._replacement = model, table, output, replacement
+        self._join = join
         places, weights = np.polynomial.legendre.leggauss(n_steps)
         # The first two points, with no weight, are the baseline and the sequence itself.
         self._points = np.concatenate([[0.0, 1.0], (places + 1) / 2]).astype("float32")
@@ -42,37 +44,62 @@ class IntegratedGradients:
         sizes = tf.maximum(1, subject.rows_at_once() // _SHARE)
         counts = tf.fill([count], len(self._points))
         positions = tf.size(subject.number) // tf.maximum(count, 1)
+        weights = self._path_weights(subject, counts, sizes)
         nothing = (tf.zeros([0]), tf.zeros([0], tf.int32), tf.zeros([0, positions]))
-        logits, sequence, parts = in_chunks(self._integrals(subject), counts, sizes, nothing)
-        logits = tf.reshape(logits, [count, len(self._points)])
+        logits, sequence, parts = in_chunks(self._integrals(subject, weights), counts, sizes, nothing)
+        logits = self._join.joined(tf.reshape(logits, [count, len(self._points)]), subject.row)
         scores = tf.math.unsorted_segment_sum(parts, sequence, count)
         numbers = tf.reshape(subject.number, [count, positions])
         places = tf.where(numbers >= 0)
         return Effects(
             value=logits[:, 1],
             baseline=logits[:, 0],
-            sequence=tf.cast(places[:, 0], tf.int32),
+            row=tf.gather(subject.row, places[:, 0]),
             number=tf.gather_nd(numbers, places),
             score=tf.gather_nd(scores, places),
         )
 
-    def _integrals(self, subject):
+    def _path_weights(self, subject, counts, sizes):
+        """Returns the weight of each point of the path of each sequence in the integral, `(sequences, points)`.
+
+        It has the part of the sequence in the logit of its text, which may differ along the path.
+        """
+        logits = tf.zeros([tf.size(subject.row), len(self._points)])
+        if self._join.depends_on_logits:
+            logits = tf.reshape(in_chunks(self._logits(subject), counts, sizes, tf.zeros([0])), tf.shape(logits))
+        return self._weights * self._join.weights(logits, subject.row)
+
+    def _logits(self, subject):
+        """Returns a function from a sequence and a range of points to the logits."""
+        lengths = subject.lengths()
+
+        def some(sequence, first, last):
+            inputs, number = subject.part(sequence, lengths[sequence])
+            path, _ = self._path(inputs, number, first, last)
+            return logits_at(self._model, self._output, path, subject.place[sequence])
+
+        return some
+
+    def _integrals(self, subject, weights):
         """Returns a function from a sequence and a range of points to logits, the sequence and parts of the scores."""
         lengths = subject.lengths()
         longest = tf.shape(subject.number)[-1]
 
         def some(sequence, first, last):
             inputs, number = subject.part(sequence, lengths[sequence])
-            logits, scores = self._part(inputs, number, subject.place[sequence], first, last)
+            path, way = self._path(inputs, number, first, last)
+            logits, gradients = self._gradients(path, subject.place[sequence])
+            gradients = tf.reshape(gradients, tf.concat([[last - first], tf.shape(way)], 0))
+            scores = tf.reduce_sum(tf.tensordot(weights[sequence, first:last], gradients, 1) * way, -1)
             scores = tf.pad(scores, [[0, 0], [0, longest - tf.shape(scores)[1]]])
             return logits, sequence[None], tf.reshape(scores, [1, -1])
 
         return some
 
-    def _part(self, inputs, number, place, first, last):
-        """Returns the logits at some points of the path of a sequence, and their part of the score of each token.
+    def _path(self, inputs, number, first, last):
+        """Returns the inputs of the model at some points of the path of a sequence, and the way of its vectors.
 
-        The scores are `(1, length)`, or `(choices, length)`.
+        The way is `(1, length, width)`, or `(choices, length, width)`.
         """
         length = tf.shape(number)[-1]
         ids = tf.reshape(inputs["token_ids"], [-1, length])
@@ -83,10 +110,12 @@ class IntegratedGradients:
         shape = tf.concat([tf.shape(points), tf.shape(number)], 0)
         copies = {name: tf.broadcast_to(each, shape) for name, each in inputs.items()}
         vectors = baseline + points[:, None, None, None] * way
-        flat = tf.reshape(vectors, [-1, length, way.shape[-1]])
+        return {**copies, VECTORS: tf.reshape(vectors, [-1, length, way.shape[-1]])}, way
+
+    def _gradients(self, path, place):
+        """Returns the logits at points of a path, and their gradients by the vectors."""
+        vectors = path[VECTORS]
         with tf.GradientTape() as tape:
-            tape.watch(flat)
-            logits = logits_at(self._model, self._output, {**copies, VECTORS: flat}, place)
-        gradients = tf.reshape(tape.gradient(logits, flat), tf.shape(vectors))
-        mean = tf.tensordot(tf.constant(self._weights)[first:last], gradients, 1)
-        return logits, tf.reduce_sum(mean * way, -1)
+            tape.watch(vectors)
+            logits = logits_at(self._model, self._output, path, place)
+        return logits, tape.gradient(logits, vectors)

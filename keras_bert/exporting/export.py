@@ -281,7 +281,8 @@ def _explain_signature(model, preprocessor, labels, pair, traced, stride):
     if description.signatures is not None:
         raise ValueError(f"`explain` must be False for a model with head={description.head!r}. Received: explain=True")
     head = answering(description.head)
-    return explainer(traced, head, _for_serving(preprocessor, head.keeps), labels, pair, stride=stride)
+    preprocessor = _for_serving(preprocessor, head.keeps)
+    return explainer(traced, head, description, preprocessor, labels, pair, stride=stride)
 
 
 def _labels(description, labels):

@@ -113,7 +113,7 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
 def _counted_scores(model, preprocessor, rows_together, speaks=None):
     """Returns a function from texts to logits and the numbers of tokens, which all signatures share.
 
-    `speaks` is that of `outputs_of_texts`.
+    `speaks` is that of `outputs_of_texts`, `None` for numbers rather than classes.
     """
     classes = model.output["logits"].shape[-1]
     rows_together = rows_of_call(preprocessor, rows_together)
@@ -122,10 +122,13 @@ def _counted_scores(model, preprocessor, rows_together, speaks=None):
         return model(inputs, training=False)["logits"]
 
     def logits_in_groups(inputs):
-        return in_groups(logits, inputs, [classes], rows_together)
+        return {"logits": in_groups(logits, inputs, [classes], rows_together)}
+
+    deciding = None if speaks is None else "logits"
 
     def counted_scores(inputs):
-        return outputs_of_texts(logits_in_groups, preprocessor, inputs, speaks)
+        outputs, counts = outputs_of_texts(logits_in_groups, preprocessor, inputs, deciding, speaks)
+        return outputs["logits"], counts
 
     return traced_once(counted_scores)
 

@@ -51,10 +51,11 @@ def _counted(vectors, preprocessor, width, rows_together, normalize):
     rows_together = rows_of_call(preprocessor, rows_together)
 
     def vectors_in_groups(inputs):
-        return in_groups(vectors, inputs, [width], rows_together)
+        return {"embedding": in_groups(vectors, inputs, [width], rows_together)}
 
     def embed(strings):
-        embedding, counts = outputs_of_texts(vectors_in_groups, preprocessor, strings)
+        outputs, counts = outputs_of_texts(vectors_in_groups, preprocessor, strings)
+        embedding = outputs["embedding"]
         if normalize and preprocessor.reads_windows:
             embedding = tf.math.l2_normalize(embedding, -1)  # The mean of vectors of length 1 is shorter.
         return embedding, counts

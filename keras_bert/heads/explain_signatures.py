@@ -12,10 +12,11 @@ from keras_bert.heads.head import TOKEN_INPUTS
 from keras_bert.text import token_counts, words
 from keras_bert.text.answer_settings import REFUSE, placeholders
 from keras_bert.text.graph_checks import require
+from keras_bert.text.joins import EvidenceOfLogits, MeanOfLogits
 from keras_bert.text.signatures import in_groups, not_empty, readable, text_with_lists, texts
 from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows
-from keras_bert.text.word_effects import LeaveOneOut, Subject
+from keras_bert.text.word_effects import LeaveOneOut, Subject, words_of_texts
 
 MASK = "[MASK]"
 PREDICTED = -1  # The number of the target that stands for what the model predicts.
@@ -50,7 +51,13 @@ def form_of(model, head):
     return TOKENS if output.shape[1] is None else TEXTS
 
 
-def explainer(model, head, preprocessor, labels, pair, replacement=MASK, stride=None):
+def join_of(head, description, preprocessor):
+    """Returns how the logits of the windows of a text are joined, see `text.joins`."""
+    decides = preprocessor.reads_windows and head.deciding_output(description) == head.classes
+    return EvidenceOfLogits() if decides else MeanOfLogits()
+
+
+def explainer(model, head, description, preprocessor, labels, pair, replacement=MASK, stride=None):
     """Returns the signature `explain` by leaving out each word, for the inputs of `serving_default`.
 
     `stride` is that of the signatures of a head with logits of tokens.
@@ -59,8 +66,9 @@ def explainer(model, head, preprocessor, labels, pair, replacement=MASK, stride=
     "choice", and their `scores`, padded; `word_count`, the `target`, its logit `value`, the `baseline`, their
     `difference`, and `delta`, what the scores miss of it.
     """
-    effects = LeaveOneOut(model, head.classes, replacement_id(preprocessor, replacement))
-    explanation = WordScores(model, head, preprocessor, labels, effects, stride)
+    join = join_of(head, description, preprocessor)
+    effects = LeaveOneOut(model, head.classes, replacement_id(preprocessor, replacement), join)
+    explanation = WordScores(model, head, preprocessor, labels, effects, join, stride)
 
     def answer(inputs):
         predicted = tf.fill([tf.size(inputs["text"])], PREDICTED)
@@ -94,6 +102,7 @@ class WordScores:
         preprocessor: a `TextPreprocessor`, with padding to the longest sequence.
         labels: list of names, or `None`.
         effects: function from a `Subject` to its `Effects`.
+        join: how the logits of windows are joined, see `text.joins`.
         stride: int, how far apart the windows of logits of tokens start. Defaults to half a window.
 
     Attributes:
@@ -113,10 +122,11 @@ class WordScores:
         among the `words`.
     """
 
-    def __init__(self, model, head, preprocessor, labels, effects, stride=None):
+    def __init__(self, model, head, preprocessor, labels, effects, join, stride=None):
         self.form = form_of(model, head)
         self._windows = SlidingWindows(stride=stride)
         self._model, self._head, self._preprocessor, self._effects = model, head, preprocessor, effects
+        self._join = join
         self.tokenizer = preprocessor.tokenizer
         output = model.output[head.classes]
         one_axis = 2 if self.form == TOKENS else 1
@@ -130,7 +140,7 @@ class WordScores:
     def __call__(self, inputs, target):
         read = {TEXTS: self._texts, TOKENS: self._tokens, CHOICES: self._choices}[self.form]
         subject, target, table, counts = read(inputs, target)
-        outputs = _assembled(subject, table, self._effects(subject), tf.size(target.number))
+        outputs = _assembled(table, self._effects(subject), tf.size(target.number))
         if self.form == TOKENS:
             outputs["word"] = _place_among(table, outputs.pop("numbers"), target.word)
         else:
@@ -162,7 +172,7 @@ class WordScores:
             second = words.words_of(self._preprocessor.tokenizer, inputs["pair"])
         sequences, number, row, counts = self._sequences(inputs, first, second)
         logits = in_groups(self._run, sequences, [self.width], _ROWS)
-        predicted = tf.argmax(tf.math.segment_mean(logits, row), -1, tf.int32)
+        predicted = tf.argmax(self._join.joined(logits, row), -1, tf.int32)
         chosen = tf.where(target.number == PREDICTED, predicted, target.number)
         subject = Subject(sequences, number, row, tf.gather(chosen, row)[:, None])
         table = _table(inputs["text"], first, inputs.get("pair"), second, "pair")
@@ -320,26 +330,17 @@ def _slices(text, found):
     return starts.with_values(readable(parts))
 
 
-def _assembled(subject, table, effects, rows):
-    """Returns the outputs of `rows` texts, ragged where there are several of each, of the words that are read.
-
-    The scores of a text are the means of those of its sequences, where a word that a sequence does not have has none.
-    """
-    most = tf.reduce_max(tf.concat([[0], effects.number], 0)) + 1
-    key = tf.gather(subject.row, effects.sequence) * most + effects.number
-    known = tf.sort(tf.unique(key)[0])
-    sequences = tf.math.segment_sum(tf.ones_like(effects.value), subject.row)
-    shares = effects.score / tf.gather(sequences, tf.gather(subject.row, effects.sequence))
-    scores = tf.math.unsorted_segment_sum(shares, tf.searchsorted(known, key), tf.size(known))
-    row, number = known // most, known % most
+def _assembled(table, effects, rows):
+    """Returns the outputs of `rows` texts, ragged where there are several of each, of the words that are read."""
+    row, number, place = words_of_texts(effects.row, effects.number)
+    scores = tf.math.unsorted_segment_sum(effects.score, place, tf.size(row))
     nrows = tf.cast(rows, tf.int64)
 
     def ragged(values):
         return tf.RaggedTensor.from_value_rowids(values, tf.cast(row, tf.int64), nrows)
 
     places = tf.cast(tf.gather(table.starts.row_starts(), row), tf.int32) + number
-    value = tf.math.segment_mean(effects.value, subject.row)
-    baseline = tf.math.segment_mean(effects.baseline, subject.row)
+    value, baseline = effects.value, effects.baseline
     scores = ragged(scores)
     return {
         "words": ragged(tf.gather(table.strings.values, places)),

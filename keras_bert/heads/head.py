@@ -66,7 +66,8 @@ class Head:
         pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
         long_texts: tuple of the `long_texts` that its signatures take, see `TextPreprocessor`; none if they read all of
-            a long text. Defaults to all: its outputs are those of whole texts, and may be the means of windows.
+            a long text. Defaults to all: its outputs are those of whole texts, and those of windows can be joined, see
+            `deciding_output`.
         from_task: dict of the options of `export` and `predict` that are settings of a task, by their names there.
     """
 
@@ -137,6 +138,14 @@ class Head:
         """Returns whether a model's only output is a number rather than a class."""
         return False
 
+    def deciding_output(self, description) -> str | None:
+        """Returns the output in which one window of a long document may decide, the logits of classes, or `None`.
+
+        Of its values for the windows, the logarithm of the mean of the exponentials is that of the document; of all
+        other outputs, the mean is.
+        """
+        return self.classes if self.has_classes and not self.is_regression(description) else None
+
     def read_config(self, config: dict, metadata):
         """Returns the `Metadata` of a checkpoint with what transformers' `config.json` tells of the head."""
         labels, problem = _labels_of(config), _problem_type(config)
@@ -166,8 +175,8 @@ class Head:
         """
         from keras_bert.text.signatures import responder
 
-        classes = self.classes if self.has_classes else None
-        return functools.partial(responder, with_head_options(self.respond, description.options, 2), classes)
+        deciding = self.deciding_output(description)
+        return functools.partial(responder, with_head_options(self.respond, description.options, 2), deciding)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""

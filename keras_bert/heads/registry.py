@@ -121,6 +121,11 @@ def is_regression(description):
     return any(head.name == description.head and head.is_regression(description) for head in HEADS)
 
 
+def deciding_output(description):
+    """Returns the output of a model in which one window of a long document may decide, see `Head.deciding_output`."""
+    return head_named(description.head).deciding_output(description)
+
+
 def describe(model: keras.Model) -> Description:
     """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
 

@@ -20,7 +20,7 @@ from keras_bert.layers.head_layers import (
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask, FirstTokens, PackedMask
 from keras_bert.layers.transformer import DecoderBlock, FeedForward, TransformerBlock
-from keras_bert.layers.windows import MeanOfWindows, Windows
+from keras_bert.layers.windows import LogMeanExpOfWindows, MeanOfWindows, Windows
 
 __all__ = [
     "AttentionMask",
@@ -34,6 +34,7 @@ __all__ = [
     "FirstTokens",
     "FoldChoices",
     "LayerNorm",
+    "LogMeanExpOfWindows",
     "MaskedLMTransform",
     "MeanOfWindows",
     "MultiHeadAttention",

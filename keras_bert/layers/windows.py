@@ -1,4 +1,4 @@
-"""Documents in windows: a model runs on each window, in parts if there are many, and its outputs become means."""
+"""Documents in windows: a model runs on each window, in parts if there are many, and its outputs are joined."""
 
 import keras
 from keras import ops
@@ -83,8 +83,26 @@ class Windows(Unquantized, keras.layers.Layer):
         }
 
 
+class _JoinedWindows(Unquantized, keras.layers.Layer):
+    """One output of each document from those of its windows. A subclass states how, for float32 values."""
+
+    def call(self, outputs, padding_mask):
+        is_there = ops.any(ops.not_equal(padding_mask, 0), axis=2)
+        shape = ops.shape(outputs)[1:]
+        outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(is_there), *shape))
+        is_there = ops.reshape(is_there, (*ops.shape(is_there), *(1 for _ in shape)))
+        return self.joined(outputs, is_there)
+
+    def joined(self, outputs, is_there):
+        """Returns `(batch, ...)` of outputs `(batch, windows, ...)`, those of windows that are there."""
+        raise NotImplementedError
+
+    def compute_output_spec(self, outputs, padding_mask):
+        return keras.KerasTensor((padding_mask.shape[0], *outputs.shape[1:]), "float32")
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MeanOfWindows(Unquantized, keras.layers.Layer):
+class MeanOfWindows(_JoinedWindows):
     """Means of the outputs of the windows of each document, from `(batch * windows, ...)` to `(batch, ...)`.
 
     A window without real tokens is absent, for documents with different numbers of windows.
@@ -97,15 +115,30 @@ class MeanOfWindows(Unquantized, keras.layers.Layer):
         float32 `(batch, ...)`.
 
     Example:
-        logits = MeanOfWindows()(logits, padding_mask)
+        vectors = MeanOfWindows()(vectors, padding_mask)
     """
 
-    def call(self, outputs, padding_mask):
-        present = ops.cast(ops.any(ops.not_equal(padding_mask, 0), axis=2), "float32")
-        shape = ops.shape(outputs)[1:]
-        outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(present), *shape))
-        weights = ops.reshape(present, (*ops.shape(present), *(1 for _ in shape)))
+    def joined(self, outputs, is_there):
+        weights = ops.cast(is_there, "float32")
         return ops.sum(outputs * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
 
-    def compute_output_spec(self, outputs, padding_mask):
-        return keras.KerasTensor((padding_mask.shape[0], *outputs.shape[1:]), "float32")
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class LogMeanExpOfWindows(_JoinedWindows):
+    """Logarithms of the means of the exponentials of logits: one window can decide, as none can in a mean of many.
+
+    The arguments and the result are those of `MeanOfWindows`. Logits of one window stay as they are.
+
+    Example:
+        logits = LogMeanExpOfWindows()(logits, padding_mask)
+    """
+
+    def joined(self, outputs, is_there):
+        highest = ops.max(ops.where(is_there, outputs, -float("inf")), axis=1, keepdims=True)
+        highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
+        count = ops.maximum(ops.sum(ops.cast(is_there, "float32"), axis=1), 1.0)
+        # Absent windows must not overflow: the gradient of what is left out would be NaN.
+        exponentials = ops.exp(ops.where(is_there, outputs - highest, 0.0))
+        total = ops.sum(ops.where(is_there, exponentials, 0.0), axis=1)
+        total = ops.where(ops.any(is_there, axis=1), total, 1.0)
+        return ops.log(total) - ops.log(count) + ops.squeeze(highest, axis=1)

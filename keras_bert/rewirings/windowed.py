@@ -1,9 +1,9 @@
-"""A model that reads documents in windows, for training: the mean of the outputs of the windows of each document."""
+"""A model that reads documents in windows, for training: the outputs of the windows of each document, joined."""
 
 import keras
 
-from keras_bert.heads.registry import describe
-from keras_bert.layers import MeanOfWindows, Windows
+from keras_bert.heads.registry import deciding_output, describe
+from keras_bert.layers import LogMeanExpOfWindows, MeanOfWindows, Windows
 from keras_bert.models.description import nested_encoder
 from keras_bert.rewirings.trimmed import build_trimmed
 
@@ -16,39 +16,46 @@ def build_windowed(model: keras.Model) -> keras.Model:
 
     Returns:
         A `keras.Model`. Inputs: those of `model`, `(batch, windows, length)`; a window whose `padding_mask` is 0
-        everywhere is absent. Outputs: the means of those of the windows of each document, float32 `(batch, ...)`.
+        everywhere is absent. Outputs: those of the windows of each document, joined, float32 `(batch, ...)`: of the
+        logits of classes, the logarithm of the mean of their exponentials, of others the mean.
 
     Example:
         model = build_windowed(build_classifier(encoder, num_classes=2))
     """
-    _check(model)
-    return _over_windows(model)
+    description = describe(model)
+    _check(model, description)
+    return _over_windows(model, deciding_output(description))
 
 
 def build_trimmed_windows(model: keras.Model) -> keras.Model:
     """Same as `build_trimmed`, for a model from `build_windowed`: each window is computed with less work."""
-    return _over_windows(build_trimmed(nested_encoder(model)))
+    inner = nested_encoder(model)
+    return _over_windows(build_trimmed(inner), deciding_output(describe(inner)))
 
 
-def _over_windows(model):
+def _over_windows(model, deciding):
     # Layers
     windows = Windows(model, name="windows")
     mean = MeanOfWindows(dtype="float32", name="mean_of_windows")
+    evidence = LogMeanExpOfWindows(dtype="float32", name="log_mean_exp_of_windows")
 
     # Wiring
     inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in model.input}
     outputs = windows(inputs)
-    means = {name: mean(output, inputs["padding_mask"]) for name, output in outputs.items()}
+    joined = {}
+    for name, output in outputs.items():
+        join = evidence if name == deciding else mean
+        joined[name] = join(output, inputs["padding_mask"])
 
     # Model
-    return keras.Model(inputs, means, name=f"windowed_{model.name}")
+    return keras.Model(inputs, joined, name=f"windowed_{model.name}")
 
 
-def _check(model):
+def _check(model, description):
     """Raises for a model whose outputs are not those of whole texts."""
     tokens = [name for name, output in model.output.items() if None in output.shape[1:]]
     if tokens:
         raise ValueError(
-            "`model` must have outputs of whole texts, whose mean over windows has a meaning. Received: "
-            f"{', '.join(tokens)} of a model with head={describe(model).head!r}"
+            "`model` must have outputs of whole texts, which windows of a document can have in common. Received: "
+            f"{', '.join(tokens)} of a model with head={description.head!r}"
         )

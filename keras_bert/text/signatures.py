@@ -35,20 +35,20 @@ def not_empty(lists, name):
         return tf.identity(lists)
 
 
-def speaks_for_class(logits, means):
+def speaks_for_class(logits, of_texts):
     """Returns how much windows spoke for the classes of their texts: the logarithms of their probabilities."""
-    return tf.gather(tf.nn.log_softmax(logits), tf.argmax(means, -1), batch_dims=1)
+    return tf.gather(tf.nn.log_softmax(logits), tf.argmax(of_texts, -1), batch_dims=1)
 
 
-def speaks_for_label(logits, means):
+def speaks_for_label(logits, of_texts):
     """Returns how much windows spoke for the most probable labels of their texts: their logits."""
-    return tf.gather(logits, tf.argmax(means, -1), batch_dims=1)
+    return tf.gather(logits, tf.argmax(of_texts, -1), batch_dims=1)
 
 
-def responder(respond, classes, model, preprocessor, labels, pair, description):
+def responder(respond, deciding, model, preprocessor, labels, pair, description):
     """Returns the `serving_default` of a head without signatures of its own: what `respond` makes of the outputs.
 
-    `classes` is the name of the output with the logits of classes, `None` for a head without.
+    `deciding` is the name of the output with the logits of classes, `None` for a head without.
     """
     if description.num_classes is not None:
         labels = labels or placeholders(description.num_classes)
@@ -59,35 +59,34 @@ def responder(respond, classes, model, preprocessor, labels, pair, description):
         outputs = model(inputs, training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
-    def speaks(of_windows, means):
-        return speaks_for_class(of_windows[classes], means[classes])
-
     def answer(inputs):
-        outputs, counts = outputs_of_texts(run, preprocessor, inputs, None if classes is None else speaks)
+        outputs, counts = outputs_of_texts(run, preprocessor, inputs, deciding, speaks_for_class)
         return with_counts(respond(outputs, labels), counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
 
 
-def outputs_of_texts(run, preprocessor, inputs, speaks=None):
+def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):
     """Returns the outputs for strings, or for pairs of them, a row for each text, and the numbers of their tokens.
 
-    `run` maps model inputs to outputs `(sequences, ...)`, a tensor or a dict. Of a text with several windows, the
-    outputs are the means of theirs. With `speaks`, which maps the outputs of windows and the means of their texts,
-    `(windows, ...)` each, to how much each window spoke for the mean, `(windows,)`, the numbers also tell where the
-    strongest window is.
+    `run` maps model inputs to a dict of outputs `(sequences, ...)`. Of a text with several windows, the outputs are the
+    means of theirs; of `deciding`, the output with the logits of classes, the logarithms of the means of exponentials.
+    The numbers then also tell where the strongest window is: `speaks` maps the logits of windows and those of their
+    texts, `(windows, classes)` each, to how much each window spoke for the answer, `(windows,)`.
     """
     if not preprocessor.reads_windows:
         inputs, counts = preprocessor.counted(inputs)
         return run(inputs), counts
-    views = preprocessor.windows(inputs, offsets=speaks is not None)
+    views = preprocessor.windows(inputs, offsets=deciding is not None)
     of_windows = run(views.packed())
-    means = tf.nest.map_structure(views.mean, of_windows)
+    outputs = {name: views.mean(values) for name, values in of_windows.items() if name != deciding}
     counts = views.token_counts()
-    if speaks is not None:
-        of_texts = tf.nest.map_structure(lambda mean: tf.gather(mean, views.views.row), means)
-        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(speaks(of_windows, of_texts))
-    return means, counts
+    if deciding is not None:
+        logits = of_windows[deciding]
+        outputs[deciding] = views.log_mean_exp(logits)
+        of_texts = tf.gather(outputs[deciding], views.views.row)
+        counts[STRONGEST_START], counts[STRONGEST_END] = views.strongest(speaks(logits, of_texts))
+    return outputs, counts
 
 
 def traced_once(function):

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.text import joins
 from keras_bert.text.packing import unpadded
 from keras_bert.text.spans import best_spans
 from keras_bert.text.token_counts import COUNT, READ, TOKENS
@@ -141,7 +142,11 @@ class ViewedTexts:
 
     def mean(self, values):
         """Returns the mean of the outputs of the views of each row, float32 `(rows, ...)`."""
-        return tf.math.segment_mean(tf.cast(values, tf.float32), self.views.row)
+        return joins.mean(values, self.views.row)
+
+    def log_mean_exp(self, values):
+        """Returns the logarithm of the mean of the exponentials of the outputs of the views of each row, float32."""
+        return joins.log_mean_exp(values, self.views.row)
 
     def maximum(self, values):
         """Returns the maximum of the outputs of the views of each row, float32 `(rows, ...)`."""

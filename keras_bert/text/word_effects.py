@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.joins import Change
+
 _NONE, _ALL = -2, -3  # No number of a word: nothing is replaced, and every word.
 _TOKENS = 8192  # Tokens to compute at once; more would only need more memory.
 
@@ -17,7 +19,7 @@ class Subject(NamedTuple):
 
     inputs: dict  # The inputs of the model, int32 `(sequences, [choices,] length)`.
     number: tf.Tensor  # The number of the word at each position, of the same shape.
-    row: tf.Tensor  # The text of each sequence, int32 `(sequences,)`; that of a text is the mean of its sequences.
+    row: tf.Tensor  # The text of each sequence, int32 `(sequences,)`, whose logits are joined, see `text.joins`.
     place: tf.Tensor  # The place of each logit in the output of its sequence, int32 `(sequences, axes)`.
 
     def lengths(self):
@@ -40,12 +42,12 @@ class Subject(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What words do to the logits of sequences."""
+    """What words do to the logits of texts."""
 
-    value: tf.Tensor  # (sequences,): the logit.
-    baseline: tf.Tensor  # (sequences,): the logit without any word.
-    sequence: tf.Tensor  # (scores,)
-    number: tf.Tensor  # (scores,): of a word, which may have several scores in a sequence, whose sum counts.
+    value: tf.Tensor  # (texts,): the logit.
+    baseline: tf.Tensor  # (texts,): the logit without any word.
+    row: tf.Tensor  # (scores,): the text.
+    number: tf.Tensor  # (scores,): of a word, which may have several scores, whose sum counts.
     score: tf.Tensor  # (scores,)
 
 
@@ -56,10 +58,11 @@ class LeaveOneOut:
         model: a model from a builder.
         output: str, the output with the logits.
         replacement: int, the id in place of each of the word's ids.
+        join: how the logits of windows are joined, see `text.joins`.
     """
 
-    def __init__(self, model, output, replacement):
-        self._model, self._output, self._replacement = model, output, replacement
+    def __init__(self, model, output, replacement, join):
+        self._model, self._output, self._replacement, self._join = model, output, replacement, join
 
     def __call__(self, subject):
         sequence, number = _present(subject)
@@ -70,8 +73,11 @@ class LeaveOneOut:
         order = tf.argsort(sequences, stable=True)
         logits = self._logits(subject, tf.gather(asked, order), tf.math.bincount(sequences, minlength=count))
         logits = tf.gather(logits, tf.argsort(order))
-        value, baseline, without = logits[:count], logits[count : 2 * count], logits[2 * count :]
-        return Effects(value, baseline, sequence, number, tf.gather(value, sequence) - without)
+        whole, baseline, without = logits[:count], logits[count : 2 * count], logits[2 * count :]
+        value = self._join.joined(whole, subject.row)
+        row, number, copy = words_of_texts(tf.gather(subject.row, sequence), number)
+        score = tf.gather(value, row) - self._join.changed(whole, subject.row, Change(row, copy, sequence, without))
+        return Effects(value, self._join.joined(baseline, subject.row), row, number, score)
 
     def _logits(self, subject, asked, counts):
         """Returns the logits without some words, `(asked,)`; `counts` of them are asked of each sequence, in order."""
@@ -94,6 +100,17 @@ def _present(subject):
     most = tf.cast(tf.reduce_max(tf.pad(numbers, [[0, 0], [0, 1]], constant_values=0)) + 1, tf.int64)
     keys = tf.unique(places[:, 0] * most + tf.cast(tf.gather_nd(numbers, places), tf.int64))[0]
     return tf.cast(keys // most, tf.int32), tf.cast(keys % most, tf.int32)
+
+
+def words_of_texts(row, number):
+    """Returns the text and the number of each word, in order, and the place there of the words of all sequences.
+
+    Words are given by their texts and their numbers, int32 `(words,)`, and may be in several sequences of a text.
+    """
+    most = tf.reduce_max(tf.concat([[0], number], 0)) + 1
+    key = row * most + number
+    known = tf.sort(tf.unique(key)[0])
+    return known // most, known % most, tf.searchsorted(known, key)
 
 
 def replaced(inputs, number, asked, replacement):

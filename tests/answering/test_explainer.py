@@ -118,17 +118,25 @@ def test_a_cut_text(classifier, caplog):
 
 
 def test_windows(classifier):
-    """The logit is the mean of those of the windows; a word of two windows is replaced in both."""
+    """The logit is the log of the mean of the windows' exponentials; a word of two windows is replaced in both."""
     options = {"sequence_length": 8, "long_texts": "windows", "overlap": 2}
     explanation, short = classifier.explain([LONG, "b"], "so", **options)
     inputs = classifier.preprocessor(8, padding="longest")([LONG[:11], LONG[8:]])
     windows = [{name: ids[row : row + 1] for name, ids in inputs.items()} for row in range(2)]
     first = by_hand(classifier, windows[0], [[place] for place in range(1, 7)], 1)
     second = by_hand(classifier, windows[1], [[place] for place in range(1, 7)], 1)
-    scores = np.zeros(10)
-    scores[:6] += np.array(first[2]) / 2
-    scores[4:] += np.array(second[2]) / 2
-    assert_equal(explanation, (first[0] + second[0]) / 2, (first[1] + second[1]) / 2, scores)
+
+    def join(one, other):
+        return np.log((np.exp(one) + np.exp(other)) / 2)
+
+    without_first, without_second = np.full(10, first[0]), np.full(10, second[0])
+    without_first[:6] -= first[2]
+    without_second[4:] -= second[2]
+    value = join(first[0], second[0])
+    scores = value - join(without_first, without_second)
+    assert_equal(explanation, value, join(first[1], second[1]), scores)
+    gradients = classifier.explain(LONG, "so", method="integrated_gradients", **options)
+    assert_equal(gradients, value, join(first[1], second[1]), scores_of(gradients))  # They sum to the difference.
     assert (explanation["windows"], short["windows"]) == (2, 1)
 
 

@@ -8,6 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.answering.gradients import IntegratedGradients  # noqa: E402
 from keras_bert.rewirings.from_vectors import VECTORS  # noqa: E402
+from keras_bert.text.joins import EvidenceOfLogits, MeanOfLogits  # noqa: E402
 from keras_bert.text.word_effects import Subject  # noqa: E402
 
 WIDTH, MASK = 4, 1
@@ -53,9 +54,9 @@ def subject():
 @pytest.mark.parametrize("function", [linear, keras.ops.square, keras.ops.tanh], ids=lambda each: each.__name__)
 def test_closed_forms(table, weights, function):
     model = of_sum(function, weights)
-    effects = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK)(subject())
+    effects = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK, MeanOfLogits())(subject())
     scores = {}
-    parts = zip(effects.sequence.numpy(), effects.number.numpy(), effects.score.numpy(), strict=True)
+    parts = zip(effects.row.numpy(), effects.number.numpy(), effects.score.numpy(), strict=True)
     for sequence, number, score in parts:
         scores[sequence, number] = scores.get((sequence, number), 0) + score
     expected = {}
@@ -74,6 +75,34 @@ def test_closed_forms(table, weights, function):
         np.testing.assert_allclose(scores[key], value, atol=2e-5)
 
 
+@pytest.mark.parametrize("join", [MeanOfLogits(), EvidenceOfLogits()])
+def test_windows_of_one_text(table, weights, join):
+    """Beside a sum over many points of the path, on which all windows are at once, with gradients by differences."""
+    model = of_sum(keras.ops.tanh, weights)
+    two = subject()._replace(row=tf.zeros([2], tf.int32), place=tf.constant([[0], [0]]))
+    effects = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK, join)(two)
+    column = table.astype("float64") @ weights[:, 0]
+    words = {(0, 1): 5, (0, 2): 6, (0, 3): 7, (1, 1): 8}
+
+    def logit(sums):
+        logits = np.tanh(sums)
+        return logits.mean() if isinstance(join, MeanOfLogits) else np.log(np.exp(logits).mean())
+
+    full = np.array([column[[2, 5, 6, 7, 3]].sum(), column[[2, 8, 3]].sum()])
+    ways = {place: column[token] - column[MASK] for place, token in words.items()}
+    way = np.array([sum(value for (window, _), value in ways.items() if window == row) for row in range(2)])
+    rates, count = np.zeros(2), 2000
+    for point in (np.arange(count) + 0.5) / count:
+        sums = full - (1 - point) * way
+        for window, step in enumerate(1e-5 * np.eye(2)):
+            rates[window] += (logit(sums + step) - logit(sums - step)) / 2e-5 / count
+    assert effects.row.numpy().tolist() == [0] * 4
+    expected = [rates[window] * value for (window, _), value in ways.items()]
+    np.testing.assert_allclose(effects.score, expected, atol=2e-5)
+    np.testing.assert_allclose(effects.value, [logit(full)], atol=1e-5)
+    np.testing.assert_allclose(effects.baseline, [logit(full - way)], atol=1e-5)
+
+
 def test_points_are_computed_in_parts(table, weights, monkeypatch):
     """Memory is limited by tokens: the scores do not depend on how many points are computed at once."""
     from keras_bert.text import word_effects
@@ -82,6 +111,8 @@ def test_points_are_computed_in_parts(table, weights, monkeypatch):
     found = []
     for tokens in (8192, 40):
         monkeypatch.setattr(word_effects, "_TOKENS", tokens)
-        gradients = IntegratedGradients(model, lambda ids: tf.gather(table, ids), "logits", MASK, n_steps=7)
+        gradients = IntegratedGradients(
+            model, lambda ids: tf.gather(table, ids), "logits", MASK, MeanOfLogits(), n_steps=7
+        )
         found.append(gradients(subject()).score.numpy())
     np.testing.assert_allclose(*found, atol=1e-6)

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from scipy import special
 
 import keras_bert
 from keras_bert.layers import windows as layer
@@ -73,7 +74,7 @@ def in_loop(model, inputs, size):
             with keras.StatelessScope(state_mapping=states):
                 some = {name: values[first : first + size] for name, values in flat.items()}
                 parts.append(model(some, training=True)["logits"])
-        logits = tf.reduce_mean(tf.reshape(tf.concat(parts, 0), [4, -1, 3]), 1)
+        logits = tf.math.log(tf.reduce_mean(tf.exp(tf.reshape(tf.concat(parts, 0), [4, -1, 3])), 1))
         loss = loss_of(logits)
     return logits, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
 
@@ -166,6 +167,34 @@ def test_sums_of_gradients_in_mixed_precision(policy, monkeypatch):
     expected, found = gradients
     difference = tf.linalg.global_norm([one - other for one, other in zip(found, expected, strict=True)])
     assert difference < 0.01 * tf.linalg.global_norm(expected)
+
+
+@pytest.mark.parametrize("join", [layer.MeanOfWindows, layer.LogMeanExpOfWindows])
+def test_logits_of_any_size(join):
+    """Beside SciPy in float64; absent windows, also all of a document, do not reach outputs or gradients."""
+    rng = np.random.default_rng(5)
+    counts = [1, 3, 2, 0]
+    mask = np.zeros([4, 3, 2], "int32")
+    for row, count in enumerate(counts):
+        mask[row, :count, 0] = 1
+    logits = rng.normal(size=(4, 3, 5)).astype("float32") * 3
+    logits[1] -= 300  # Whose exponentials are 0 in float32, while those of absent windows of zeros would overflow.
+    logits[2] += 300
+    flat = tf.constant(logits.reshape(12, 5) * (mask.any(-1).reshape(12, 1)))
+    with tf.GradientTape() as tape:
+        tape.watch(flat)
+        found = join()(flat, mask)
+    gradients = tape.gradient(found, flat).numpy().reshape(4, 3, 5)
+    for row, count in enumerate(counts):
+        some = logits[row, :count].astype("float64")
+        if join is layer.MeanOfWindows or not count:
+            expected, weights = some.sum(0) / max(count, 1), np.ones([count, 5]) / max(count, 1)
+        else:
+            expected, weights = special.logsumexp(some, 0) - np.log(count), special.softmax(some, 0)
+        np.testing.assert_allclose(found[row], expected, rtol=1e-6)
+        np.testing.assert_allclose(gradients[row, :count], weights, atol=1e-6)
+        assert not gradients[row, count:].any()
+    assert (found[0].numpy() == logits[0, 0]).all()  # One window keeps its bits.
 
 
 def test_a_saved_model_of_windows(model, tmp_path):

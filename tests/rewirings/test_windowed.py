@@ -29,7 +29,7 @@ def inputs():
 
 
 def plain(model, inputs):
-    """Returns the mean logits of the windows of each document, each window without padding."""
+    """Returns what the logits of the windows of each document have in common, each window without padding."""
     rows = []
     for row, count in enumerate(COUNTS):
         logits = []
@@ -37,7 +37,8 @@ def plain(model, inputs):
             length = inputs["padding_mask"][row, window].sum()
             one = {name: values[row, window : window + 1, :length] for name, values in inputs.items()}
             logits.append(model(one, training=False)["logits"])
-        rows.append(keras.ops.mean(keras.ops.concatenate(logits), axis=0))
+        mean = keras.ops.mean(keras.ops.exp(keras.ops.concatenate(logits)), axis=0)
+        rows.append(keras.ops.log(mean))
     return keras.ops.stack(rows)
 
 
@@ -62,6 +63,16 @@ def test_gradients(model, inputs):
         gradients.append([tf.convert_to_tensor(gradient).numpy() for gradient in found])
     for found, expected in zip(*gradients, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_number_of_a_document_is_the_mean(inputs):
+    keras.utils.set_random_seed(4)
+    model = keras_bert.build_classifier(keras_bert.build_encoder(CONFIG), 1)
+    found = keras.ops.convert_to_numpy(build_windowed(model)(inputs, training=False)["logits"])
+    flat = {name: values.reshape(9, 10) for name, values in inputs.items()}
+    windows = keras.ops.convert_to_numpy(model(flat, training=False)["logits"]).reshape(3, 3)
+    expected = [[windows[row, :count].mean()] for row, count in enumerate(COUNTS)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_models_of_tokens_are_refused():

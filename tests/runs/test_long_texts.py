@@ -97,11 +97,11 @@ def reader(documents, rows):
 
 
 def by_hand(model, texts):
-    """Returns the mean logits of the windows of each text, their number, and the strongest one, by a plain loop."""
+    """Returns the joined logits of the windows of each text, their number, and the strongest one, by a plain loop."""
     preprocessor = model.preprocessor(LENGTH)
     start, end = (preprocessor.vocabulary.id(token) for token in ("[CLS]", "[SEP]"))
     room = LENGTH - 2
-    means, counts, strongest = [], [], []
+    joined, counts, strongest = [], [], []
     for ids, begins, ends in zip(*(part.to_list() for part in preprocessor.tokenizer.with_offsets(texts)), strict=True):
         starts = [0]
         while starts[-1] + room < len(ids):
@@ -111,12 +111,12 @@ def by_hand(model, texts):
             window = np.array([[start, *ids[first : first + room], end]])
             inputs = {"token_ids": window, "segment_ids": 0 * window, "padding_mask": 0 * window + 1}
             logits.append(model.model()(inputs, training=False)["logits"].numpy()[0])
-        means.append(np.mean(logits, 0))
+        joined.append(np.log(np.mean(np.exp(np.array(logits, "float64")), 0)))
         counts.append(len(starts))
         probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-        first = starts[probabilities[:, means[-1].argmax()].argmax()]
+        first = starts[probabilities[:, joined[-1].argmax()].argmax()]
         strongest.append({"start": begins[first], "end": ends[min(first + room, len(ids)) - 1]})  # All is ASCII.
-    return np.array(means), counts, strongest
+    return np.array(joined), counts, strongest
 
 
 @pytest.mark.parametrize("projection", [None, 16])
