@@ -40,6 +40,7 @@ class CommandArguments:
     """
 
     wording: typing.ClassVar = {}  # What a command says in the description of a shared flag, by the name there.
+    others: typing.ClassVar = {}  # What to do instead of a flag that only other commands have, by its name.
 
     verbose: bool = flag(False, "Shows the messages of TensorFlow and other libraries.", section="other")
     plugins: list[str] = flag(
@@ -122,7 +123,7 @@ def parse(document, cls, arguments):
         absl.flags.Error or ValueError: if the arguments are wrong.
     """
     fields = flag_fields(cls)
-    known, positional = _read(fields, arguments)
+    known, positional = _read(fields, arguments, {**_HINTS, **cls.others})
     values = {name: _value(known[name], field) for name, field in fields.items()}
     if missing := [name for name, field in fields.items() if _is_missing(name, field, values)]:
         raise ValueError(" ".join([*(_missing(name, document, cls, fields[name]) for name in missing), "See --help"]))
@@ -137,8 +138,11 @@ def parse_some(cls, arguments, *names):
     return {name: _value(known[name], field) for name, field in fields.items()}
 
 
-def _read(fields, arguments, known_only=False):
-    """Returns absl's flags, which are texts, lists of texts, or bools, and the arguments that are none."""
+def _read(fields, arguments, hints=_HINTS, known_only=False):
+    """Returns absl's flags, which are texts, lists of texts, or bools, and the arguments that are none.
+
+    `hints` are sentences about unknown flags by name.
+    """
     known = flags.FlagValues()
     for name, field in fields.items():
         kind, is_list = kind_of(field)
@@ -151,7 +155,7 @@ def _read(fields, arguments, known_only=False):
         texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
         return known, known(["", *texts], known_only)[1:]
     except flags.UnrecognizedFlagError as error:
-        more = hint(error.flagname, fields, _HINTS, "--{}", "See --help")
+        more = hint(error.flagname, fields, hints, "--{}", "See --help")
         raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None

@@ -31,6 +31,11 @@ _PART = 64  # Texts whose explanations are written together.
 
 
 class Arguments(CommandArguments):
+    others = {
+        "server": "A served model has the signature explain if it was exported with --explain: ask it by "
+        'keras_bert.serving.Client(address).predict(model, {"text": texts}, signature="explain")'
+    }
+
     input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line.", section="data")
     text_column: str = flag(None, "Column of the text; default: that of training, or `text`.", needs="input")
     pair_column: str = flag(None, "Column of the second text; default: that of training, or `pair`.", needs="input")

@@ -54,3 +54,4 @@ def test_mistakes(model, tmp_path):
     (tmp_path / "texts.txt").write_text("a")
     flags = ["--text_column=a", f"--input={tmp_path}/texts.txt"]
     assert "for rows with columns" in mistake(PROGRAM, model, *flags)
+    assert "has the signature explain if it was exported" in mistake(PROGRAM, model, "--server=localhost:8501", "a")
