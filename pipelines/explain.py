@@ -16,6 +16,7 @@ gradients; the table in the guide "Why" tells which of them finds the words that
 
 import itertools
 import pathlib
+import typing
 
 from keras_bert.data import text_files
 from keras_bert.data.sources import ROWS
@@ -31,7 +32,7 @@ _PART = 64  # Texts whose explanations are written together.
 
 
 class Arguments(CommandArguments):
-    others = {
+    others: typing.ClassVar = {
         "server": "A served model has the signature explain if it was exported with --explain: ask it by "
         'keras_bert.serving.Client(address).predict(model, {"text": texts}, signature="explain")'
     }
