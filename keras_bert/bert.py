@@ -300,7 +300,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; an empty list without
               [MASK]; for pairs as next sentence
             - next sentence: `probability` that the pair follows the text
-            - multiple choice: `choice` (its index), `scores`; an empty choice has the score 0
+            - multiple choice: `choice` (its index; `None` below the threshold of `bert.confidence`), `scores`; an empty
+              choice has the score 0
             - encoder, embedding: `embedding`, the vector that `encode` returns
 
         Example:
@@ -601,8 +602,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             **options: fields of `Hyperparameters`, such as `precision`, `lora_rank`, `freeze_layers`, `layer_decay` and
                 `gradient_accumulation`; and those of the task, such as `class_weight`, "balanced" or a dict by class,
                 which also weights the loss on `validation`; `calibrate`, a bool, which fits a temperature of the
-                probabilities to `validation` or to the folds; and `answer_at_precision`, such as 0.95, which also
-                chooses a threshold below which there is no label.
+                probabilities to `validation` or to the folds, for classes, several labels, tags and choices; and
+                `answer_at_precision`, such as 0.95, which also chooses a threshold below which there is no label, or no
+                choice.
 
         Returns:
             A new `LoadedBert`, trained; `results` has the `scores`, the `history`, and what the scores are

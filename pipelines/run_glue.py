@@ -214,7 +214,8 @@ def check(arguments):
     )
     have_classes = not any(name in ("multi_label", "regression") for name in arguments.tasks)
     have_classes = have_classes and all(glue.TASKS[name].labels for name in arguments.tasks if name in glue.TASKS)
-    arguments.only(have_classes, "for tasks with one class for each text", "calibrate", "answer_at_precision")
+    arguments.only(have_classes or is_multi_label, "for tasks with classes", "calibrate")
+    arguments.only(have_classes, "for tasks with one class for each text", "answer_at_precision")
     if language_model:
         arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
         arguments.only(not arguments.teacher, "without --teacher", "language_model_weight")

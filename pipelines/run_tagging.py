@@ -27,6 +27,9 @@ class Arguments(Files, PredictFile, TaggingSettings, Distillation, TaskFlags):
     task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
     open = staticmethod(source_of)
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}
+    others = TaskFlags.others | {
+        "answer_at_precision": "It is for one class or one choice of each text; --calibrate fits a temperature for tags"
+    }
 
 
 if __name__ == "__main__":

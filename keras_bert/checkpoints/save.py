@@ -15,7 +15,7 @@ from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, check_replaceable, difference, read_object, replacing, write_json
-from keras_bert.heads.registry import HEADS, describe, is_regression
+from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
@@ -262,12 +262,6 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
         yield temporary
 
 
-def _is_classifier(description, head):
-    """Whether the answers of a model are one of several classes, with a confidence."""
-    takes_confidence = head is not None and "confidence" in head.text_options
-    return takes_confidence and not description.multi_label and not is_regression(description)
-
-
 def _head(description):
     """Returns the head of a model, `None` for other models, which have their own."""
     return next((head for head in HEADS if head.name == description.head), None)
@@ -295,7 +289,7 @@ def _checked_metadata(description, metadata):
         sequence_length=metadata.sequence_length or embedding.get("sequence_length"),
         null_threshold=checked_null_threshold(metadata.null_threshold),
         thresholds=checked_thresholds(metadata.thresholds, classes),
-        confidence=checked_confidence(metadata.confidence, _is_classifier(description, head)),
+        confidence=checked_confidence(metadata.confidence, () if head is None else head.confidence_fields(description)),
         prompts=metadata.prompts or None,
         positions=description.positions,
         head_options=head and head.options_to_store(description),

@@ -6,6 +6,7 @@ of strings; an answer without a position is at its first occurrence.
 """
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -52,6 +53,33 @@ class Questions(Rows):
         ids = set(chosen.ids)
         wrong = [answer for answer in self.wrong if answer[0] in ids]
         return dataclasses.replace(chosen, wrong=wrong, contradicted=self.contradicted & ids)
+
+    def with_notes(self, document, notes):
+        """Returns a document in SQuAD's format with notes on its questions, or `None` for one of another format.
+
+        Articles, and their paragraphs and questions, are in the order of the notes that come first in them; those
+        without notes come last. What is not noted stays as it is.
+
+        Args:
+            document: the JSON object of the file that the questions were read from, or `None`.
+            notes: dict of dicts by the number of the question, those that come first before others. A name that a
+                question of the file has itself gets an underscore.
+        """
+        if document is None or not _is_nested(document):
+            return None
+        by_id = {self.ids[row]: note for row, note in notes.items()}
+        places = {name: place for place, name in enumerate(by_id)}
+        articles = []
+        for article in document["data"]:
+            paragraphs = []
+            for paragraph in article["paragraphs"]:
+                questions = sorted(paragraph["qas"], key=lambda entry: places.get(str(entry["id"]), math.inf))
+                noted = [_with_note(entry, by_id.get(str(entry["id"]), {})) for entry in questions]
+                paragraphs.append({**paragraph, "qas": noted})
+            paragraphs.sort(key=lambda paragraph: _first_place(paragraph, places))
+            articles.append({**article, "paragraphs": paragraphs})
+        articles.sort(key=lambda article: _first_place(article["paragraphs"][0], places))
+        return {**document, "data": articles}
 
     def fingerprint(self):
         """Returns a hash of the questions, contexts and answers, to recognize changed data."""
@@ -112,12 +140,33 @@ def read(path, version_2=None):
 def _paragraphs(origin):
     """Returns place, paragraph and whether it is a row of each paragraph, and whether they are SQuAD 2."""
     articles = (origin.document or {}).get("data")
-    nested = isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
+    nested = origin.document is not None and _is_nested(origin.document)
     if nested or (origin.document is not None and not isinstance(articles, list)):
         content = checked_object(origin, origin.document, "SQuAD", "data")
         return _nested(origin, articles), str(content.get("version", "")).lstrip("v").startswith("2")
     rows = [_row(origin, number, row) for number, row in origin.rows(("question", "context"))]
     return rows, not all(row["qas"][0]["answers"] for _, row, _ in rows)
+
+
+def _is_nested(document):
+    """Whether a JSON object has articles with paragraphs, as SQuAD's files, rather than rows."""
+    articles = document.get("data")
+    return isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
+
+
+def _first_place(paragraph, places):
+    """Returns the place of the question of a paragraph that comes first, given places by id."""
+    return min((places.get(str(entry["id"]), math.inf) for entry in paragraph["qas"]), default=math.inf)
+
+
+def _with_note(entry, note):
+    """Returns a question with the values of a note; names that it has itself get an underscore."""
+    found = dict(entry)
+    for name, value in note.items():
+        while name in entry:
+            name = f"{name}_"
+        found[name] = value
+    return found
 
 
 def _row(origin, number, row):

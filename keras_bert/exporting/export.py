@@ -112,19 +112,20 @@ def export(
       `multi_label`, `predicted` replaces `label`: a bool for each of `labels`, true if its probability is at least its
       threshold. Options: `thresholds`, one for all labels (0.5) or one for each; `logits`, a bool that adds the output
       `logits`; `confidence`, a dict with the `temperature` of the probabilities of one label and its `threshold`, below
-      which `label` is empty and the output `answered` false. The option `zero_shot`, a `ZeroShot`, adds the signature
+      which `label` is empty and the output `answered` false; with `multi_label`, and for tags, it has a temperature
+      alone. The option `zero_shot`, a `ZeroShot`, adds the signature
       `zero_shot` to a classifier of pairs (NLI): `text`, `labels` -> `label`, or `predicted`, `probabilities`,
       `labels`. Rows with fewer labels are padded with `""`: an empty label has the probability 0.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
-      `words` takes texts whose words are separated by single spaces. Option: `stride`.
+      `words` takes texts whose words are separated by single spaces. Options: `stride`, `confidence`.
     - question answering: `question`, `context` -> `answer`, its `probability` and `score` (a sum of logits), byte
       offsets `start` and `end`; with `null_threshold` also `null_score`, the score of no answer. Options: `stride`,
       `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an
-      empty choice has the probability 0.
+      empty choice has the probability 0. Option: `confidence`, as for one label; below its threshold `choice` is -1.
     - next sentence: `text`, `pair` -> `probability`.
     - translation: `text` -> `translation`, `translations`, `scores`, `truncated`; the signature `alignment` adds the
       cross-attention. `preprocessor` is a `LosslessTokenizer`. Options: `beam`, `n_best`, see `Translator`.

@@ -170,7 +170,8 @@ def fills(output, row, n_best):
 
 
 def choice(output, row, n_best):
-    return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
+    chosen = int(output["choice"])
+    return {"choice": None if chosen < 0 else chosen, "scores": output["probabilities"].tolist()}
 
 
 def embedding(output, row, n_best):

@@ -141,6 +141,5 @@ class Classification(Head):
         return (answers.classes if "labels" in output else answers.plain)(output, row, n_best)
 
     def defaults(self, bert, n_best):
-        if bert.multi_label:
-            return {"thresholds": bert.thresholds}
-        return {} if bert.confidence is None else {"confidence": bert.confidence}
+        options = Head.defaults(self, bert, n_best)
+        return {**options, "thresholds": bert.thresholds} if bert.multi_label else options

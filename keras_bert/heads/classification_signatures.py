@@ -4,7 +4,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.heads.zero_shot import with_nli
-from keras_bert.text.answer_settings import THRESHOLD, Confidence, checked_thresholds, cuts, placeholders
+from keras_bert.text.answer_settings import (
+    OF_SEVERAL,
+    THRESHOLD,
+    Confidence,
+    checked_confidence,
+    checked_thresholds,
+    cuts,
+    placeholders,
+)
 from keras_bert.text.signatures import (
     in_groups,
     outputs_of_texts,
@@ -52,16 +60,21 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
     return {**signatures, "zero_shot": with_nli(zero_shot, scores_of_pairs, labels)}
 
 
-def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False):
+def multi_label_classifier(
+    model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False, confidence=None
+):
     """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
 
     `thresholds` are the lowest probabilities at which a label is predicted: a float for all labels, or one for each.
+    The temperature of `confidence` divides the logits before.
     """
+    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
     classes = model.output["logits"].shape[-1]
     thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
     lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
 
     def decide(scores, _):
+        scores = scores if temperature == 1 else scores / temperature
         return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
     scores_of = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_label)

@@ -13,7 +13,7 @@ from keras_bert.heads import answers
 from keras_bert.layers import Dense, Dropout
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.text.answer_settings import LONG_TEXTS, placeholders
+from keras_bert.text.answer_settings import LONG_TEXTS, OF_ONE_ANSWER, OF_SEVERAL, placeholders
 
 TEXT, PAIR = ("text",), ("text", "pair")
 # What the inputs of models are: those that signatures on texts compute from these.
@@ -58,7 +58,9 @@ class Head:
             for it. Defaults to `None`.
         peft: str, peft's task, "" for none; `None` if its adapters are not saved. Defaults to `None`.
         sentence_transformers: str, the class of sentence-transformers that opens the model. Defaults to `None`.
-        text_options: tuple of the options of `export` and `predict`.
+        text_options: tuple of the options of `export` and `predict`. With `confidence`, the model may have a
+            temperature, see `confidence_fields`: without signatures of the head's own, `respond` gets logits of the
+            classes that are divided by it.
         outputs: tuple of outputs that only the signatures of this head have, by which `predict --server` knows them.
         takes_pair: bool, whether the `pair` of `export` may be true. Defaults to `False`.
         requires_pair: bool, whether it must be true: the head answers pairs of texts alone. Defaults to `False`.
@@ -173,10 +175,12 @@ class Head:
         Its arguments are some of `model`, `preprocessor`, `labels`, `pair` and `description`, in any order, and then
         the options of the signatures, with defaults. Needs TensorFlow.
         """
-        from keras_bert.text.signatures import responder
+        from keras_bert.text.signatures import calibrated_responder, responder
 
-        deciding = self.deciding_output(description)
-        return functools.partial(responder, with_head_options(self.respond, description.options, 2), deciding)
+        respond, deciding = with_head_options(self.respond, description.options, 2), self.deciding_output(description)
+        if "confidence" in self.text_options:
+            return functools.partial(calibrated_responder, respond, deciding, self.classes)
+        return functools.partial(responder, respond, deciding)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""
@@ -233,8 +237,21 @@ class Head:
         return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
 
     def defaults(self, bert, n_best: int | None) -> dict:
-        """Returns the options that `predict` sets."""
-        return {}
+        """Returns the options that `predict` sets: by default the confidence of the model, if it has any."""
+        if "confidence" not in self.text_options or bert.confidence is None:
+            return {}
+        return {"confidence": bert.confidence}
+
+    def confidence_fields(self, description) -> tuple:
+        """Returns what the confidence of a model may have, see `LoadedBert.confidence`; nothing for none.
+
+        By default, a head with the option `confidence` among its `text_options` has a temperature, and if it builds its
+        own signatures, a threshold, too.
+        """
+        if "confidence" not in self.text_options or self.is_regression(description):
+            return ()
+        has_own = type(self).signature_builder is not Head.signature_builder
+        return OF_ONE_ANSWER if has_own and not description.multi_label else OF_SEVERAL
 
     def axes(self, name: str) -> tuple:
         """Returns the names of the free axes of an input or an output."""

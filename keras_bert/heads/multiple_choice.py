@@ -7,7 +7,7 @@ from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
-from keras_bert.text.answer_settings import CUTS
+from keras_bert.text.answer_settings import CUTS, Confidence
 from keras_bert.text.token_counts import with_counts
 
 
@@ -70,6 +70,7 @@ class MultipleChoice(Head):
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
     peft, long_texts = "", CUTS
+    text_options = ("confidence",)
     onnx = {"fold_choices": _write_fold, "unfold_choices": _write_unfold}
     build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
@@ -79,11 +80,18 @@ class MultipleChoice(Head):
 
         from keras_bert.text.signatures import not_empty, text_with_lists
 
-        def chooser(model, preprocessor):
+        def chooser(model, preprocessor, confidence=None):
+            confidence = Confidence.of(confidence)
+
             def answer(text, choices):
                 inputs, counts = preprocessor.counted_choices(text, not_empty(choices, "choices"))
                 logits = model(inputs, training=False)["logits"]
+                if confidence.temperature != 1:
+                    logits /= confidence.temperature
                 answers = {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+                if confidence.threshold is not None:
+                    answers["answered"] = tf.reduce_max(answers["probabilities"], -1) >= confidence.threshold
+                    answers["choice"] = tf.where(answers["answered"], answers["choice"], -1)
                 return with_counts(answers, counts)
 
             return {"serving_default": text_with_lists(answer, "choices")}

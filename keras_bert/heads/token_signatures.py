@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.text.answer_settings import placeholders
+from keras_bert.text.answer_settings import OF_SEVERAL, Confidence, checked_confidence, placeholders
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts, traced_once
@@ -12,21 +12,23 @@ from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows
 
 
-def tagger(model, preprocessor, labels, stride=None):
+def tagger(model, preprocessor, labels, stride=None, confidence=None):
     """Returns the token classification signatures, for texts of any length.
 
     `serving_default` finds words as BERT does: at white space and punctuation. The words of `words` are those that
     single spaces separate, as in CoNLL's files. A word gets the tag of its first piece. Its score is the probability of
     that tag; the score of an entity is the mean score of its words. Windows start `stride` pieces apart, by default
-    half a window.
+    half a window. The temperature of `confidence` divides the logits.
     """
+    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
     labels = labels or placeholders(model.output["logits"].shape[-1])
     windows = SlidingWindows(stride=stride)
     outside = labels.index("O") if "O" in labels else 0
 
     @traced_once
     def probabilities_of(pieces):
-        return tf.nn.softmax(_logits_of_pieces(model, preprocessor, pieces, windows))
+        logits = _logits_of_pieces(model, preprocessor, pieces, windows)
+        return tf.nn.softmax(logits if temperature == 1 else logits / temperature)
 
     tagged = traced_once(lambda words: _tagged(*words, labels))
 

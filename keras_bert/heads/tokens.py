@@ -7,6 +7,7 @@ from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
+from keras_bert.text.answer_settings import OF_SEVERAL
 
 
 def build_token_classifier(encoder: keras.Model, num_classes: int, *, dropout: float | None = None) -> keras.Model:
@@ -46,7 +47,7 @@ class TokenClassification(Head):
     tensors, units = {"token_classifier": "classifier"}, {"num_classes": "token_classifier"}
     packs = has_classes = True
     peft = "TOKEN_CLS"
-    text_options, takes_words, long_texts = ("stride",), True, ()
+    text_options, takes_words, long_texts = ("stride", "confidence"), True, ()
     build, run = staticmethod(build_token_classifier), staticmethod(classify_tokens)
     answer = staticmethod(answers.entities)
 
@@ -54,6 +55,9 @@ class TokenClassification(Head):
         from keras_bert.heads.token_signatures import tagger
 
         return tagger
+
+    def confidence_fields(self, description):
+        return OF_SEVERAL
 
 
 def build_replaced_token_detector(encoder: keras.Model) -> keras.Model:

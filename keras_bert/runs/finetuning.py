@@ -527,7 +527,7 @@ class Finetuning:
                 # Empty for rows of a task's own: they tell that answers need the task.
                 task_settings=self.task.stored_settings or ({} if self.task.rows.convert else None),
                 overwrite=True,  # The best model yet replaces the one before, which the grid may have from another.
-                **{**self.task.save_options(logits), **self.plan.columns},
+                **{**self.task.save_options(logits), **self.task.confidence_options(logits), **self.plan.columns},
                 **options,
             )
 

@@ -41,11 +41,10 @@ from keras_bert.runs.cross_validation import CrossValidation, FoldsAlone
 from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.tasks import registry
+from keras_bert.tasks import confidence, registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.class_names import class_name
-from keras_bert.tasks.classification import confidence
 from keras_bert.tasks.few_examples import FewExamples, head_of
 from keras_bert.tasks.methods import FULL, check_method
 from keras_bert.tasks.rows import first_known
@@ -71,6 +70,7 @@ _HINTS |= {
     "remat": "It is one of keras_bert.load(name, remat=True)",
     "stride": "With long_texts='windows', `overlap` is what windows share; for questions it is `doc_stride`",
     "doc_stride": "With long_texts='windows', `overlap` is the number of tokens that windows share",
+    "answer_at_precision": "It is for one class or one choice of each text; `calibrate` is for tags and labels, too",
     "threshold": "`answer_at_precision` finds one below which a model of classes does not answer",
     "n_shot": "All rows are trained on; for a few of each class see `method`",
     "cv": "It is called `folds`",
@@ -687,9 +687,13 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         training, report = made.training, made.report
         evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
-        found = {**results, **report.score(golds, outputs)}
-        if bert.confidence is not None:
-            found |= confidence.scores(Confidence.of(bert.confidence), report.class_logits(outputs), golds)
+        sure = None if bert.confidence is None else Confidence.of(bert.confidence)
+        judged = outputs
+        if bert.multi_label:  # Thresholds are those of the answered probabilities.
+            judged = confidence.scaled(outputs, head_named(bert.head).classes, sure)
+        found = {**results, **report.score(golds, judged)}
+        if sure is not None:
+            found |= confidence.scores(sure, report.decisions(report.dev_logits(lambda _: outputs)))
         return {name: float(value) for name, value in found.items()}
 
 

@@ -76,7 +76,9 @@ class Results:
     def find(self):
         """Returns the `Findings` of the ensemble."""
         grid_runs, teacher = self.grid_runs, self.finetuning.plan.teacher
-        findings = self.task.report.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
+        dev, report = grid_runs.logits("dev"), self.task.report
+        findings = report.conclude(dev, grid_runs.logits("test"), self.output)
+        findings = report.with_confidence(findings, dev)
         return findings if teacher is None else teacher.compared(findings)
 
     def _with_words(self, findings, bert):
@@ -186,7 +188,8 @@ class Results:
 def export_options(task, bert):
     """Returns the arguments of `export` that a task decides, for its saved model."""
     add_signatures = functools.partial(task.signatures, settings=task.settings)
-    return {"add_signatures": add_signatures, **task.export_options(bert)}
+    options = {"add_signatures": add_signatures, **task.export_options(bert)}
+    return {**options, "confidence": bert.confidence} if task.calibrates else options
 
 
 def indented(text):

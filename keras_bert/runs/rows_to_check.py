@@ -16,7 +16,8 @@ def write(output, source, examples, checks):
 
     It has all rows of the source that can be read, in the columns of the source: first those of the checks, in their
     order, with their rank, the prediction and the loss in more columns. Files of sentences keep their order, with a
-    comment above each sentence that has a doubtful tag.
+    comment above each sentence that has a doubtful tag. Articles in SQuAD's format stay whole, in the order of their
+    worst questions, which have the added values.
 
     Args:
         output: path of the folder.
@@ -30,6 +31,10 @@ def write(output, source, examples, checks):
         return name
     if not isinstance(source, Source):
         return None
+    if hasattr(examples, "with_notes") and (document := examples.with_notes(source.document, _notes(checks))):
+        name = f"{NAME}.json"
+        write_text(pathlib.Path(output) / name, json_text(document, measured=True, indent=1) + "\n")
+        return name
     rows = [row for _, row in source.stream()]
     numbers = examples.file_rows
     if numbers is None:
@@ -42,6 +47,14 @@ def write(output, source, examples, checks):
     name = f"{NAME}{'.jsonl' if source.typed else '.csv'}"
     write_text(pathlib.Path(output) / name, _json_lines(ordered) if source.typed else _table(ordered))
     return name
+
+
+def _notes(checks):
+    """Returns the rank, the prediction and the loss by row, the most doubtful first."""
+    notes = {}
+    for rank, check in enumerate(checks, 1):
+        notes[check.row] = {"rank": rank, "predicted": check.predicted, "loss": float(f"{check.loss:.6g}")}
+    return notes
 
 
 def _ordered(rows, numbers, checks, typed):

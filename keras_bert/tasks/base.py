@@ -12,6 +12,7 @@ from keras_bert.files import json_text
 from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
+from keras_bert.tasks import confidence
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.settings import LongTextSettings, WindowSettings
@@ -84,6 +85,8 @@ class Task:
         self.head = self._chosen_head()
         self._check_stored()
         self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
+        if self.calibrates:
+            confidence.check(self)
         self.preprocessor = self._create_preprocessor()
 
     def _create_preprocessor(self):
@@ -131,6 +134,16 @@ class Task:
         return {} if self.labels is None else {"num_classes": len(self.labels)}
 
     @property
+    def precision(self):
+        """The precision of the answers that the settings ask for, or `None`."""
+        return getattr(self.settings, "answer_at_precision", None)
+
+    @property
+    def calibrates(self):
+        """Whether the settings ask for a confidence."""
+        return self.precision is not None or getattr(self.settings, "calibrate", False)
+
+    @property
     def held_out(self):
         """Whether dev has other rows than those to train on."""
         return not (self.splits["dev"] and self.splits["dev"][0].examples is self.splits["train"][0].examples)
@@ -158,13 +171,16 @@ class Task:
     @functools.cached_property
     def run_settings(self):
         """All settings that must be the same for all runs in a folder."""
-        return {
+        settings = {
             "model": self.model,
             "sequence_length": self.sequence_length,
             **self.reading,
             **self.options,
             **self.data_settings(),
         }
+        if self.calibrates:
+            settings |= {"calibrate": True, "answer_at_precision": self.precision}
+        return settings
 
     def data_settings(self):
         """Returns the file and the number of rows of each split, and hashes of the rows."""
@@ -217,6 +233,14 @@ class Task:
         if self.labels is not None:
             options["labels"] = self.labels
         return options
+
+    def confidence_options(self, kept):
+        """Returns the arguments of `keras_bert.save` about the confidence, given what the run to save keeps of dev."""
+        found = self.report.confidence(kept)
+        if found is None:
+            return {}
+        confidence.warn_of(found)
+        return {"confidence": found.to_json()}
 
     def export_options(self, bert):
         """Returns the task's arguments of `keras_bert.export` for the saved model."""

@@ -9,6 +9,7 @@ import numpy as np
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.label_checks import LabelCheck, ranked
+from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.logits import mean_logits
 
@@ -107,6 +108,7 @@ class Report(abc.ABC):
     predictions_file = "predictions.tsv"
     can_combine = True
     score_names: list | None = None
+    _fitted: tuple | None = None  # `Decisions`, and the `Confidence` that is fitted to them.
 
     def __init__(self, task):
         self.task = task
@@ -238,6 +240,52 @@ class Report(abc.ABC):
     def class_logits(self, outputs):
         """Returns the logits of the classes, `(rows, classes)`, or of a number, `(rows, 1)`."""
         return outputs[head_named(self.task.head).classes]
+
+    # A confidence that can be trusted.
+
+    def decisions(self, kept):
+        """Returns the `Decisions` for dev, to which a confidence is fitted, given the kept arrays."""
+        split = self.task.splits["dev"][0]
+        logits = self.class_logits(self.outputs(split, kept))
+        return confidence.Decisions(logits=logits, targets=np.asarray(split.targets))
+
+    def confidence(self, kept):
+        """Returns the `Confidence` for the kept arrays of dev, or `None` if the settings ask for none.
+
+        The same probabilities are fitted once: predictions, judged rows, the saved model and the report ask for it.
+        """
+        if not self.task.calibrates:
+            return None
+        decisions = self.decisions(kept)
+        if self._fitted is None or not decisions.equal(self._fitted[0]):
+            self._fitted = decisions, decisions.fitted(self.task.precision)
+        return self._fitted[1]
+
+    def temperature(self, kept):
+        """Returns the divisor of logits, 1 if the settings ask for none, given the kept arrays of dev."""
+        found = self.confidence(kept)
+        return 1.0 if found is None else found.temperature
+
+    @property
+    def place(self):
+        """The rows that something is chosen on."""
+        return "dev" if self.task.held_out else "the predictions of all folds"
+
+    def with_confidence(self, findings, kept):
+        """Returns the `Findings` with what they tell of the `Confidence`, if there is one."""
+        found = self.confidence(kept)
+        if found is None:
+            return findings
+        described = confidence.described(found)
+        note = f"Probabilities are calibrated if the logits are divided by {found.temperature:.6g}."
+        return dataclasses.replace(
+            findings,
+            sections=[*findings.sections, confidence.section(found, self.decisions(kept), self.place)],
+            results={**(findings.results or {"scores": findings.measured}), "confidence": found.to_json()},
+            facts={**findings.facts, "confidence": described},
+            messages=[*findings.messages, f"confidence: {described}"],
+            note=" ".join(filter(None, [findings.note, note])),
+        )
 
     def conclude(self, dev, test, output):
         """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are kept arrays.

@@ -86,6 +86,31 @@ class WindowSettings(LongTextSettings):
     max_windows: int = setting(None, "Maximum number of windows of a text.", least=1, needs="long_texts")
 
 
+@dataclasses.dataclass(frozen=True)
+class CalibrationSettings:
+    """The settings of probabilities that can be trusted: a base of those of tasks with classes."""
+
+    calibrate: bool = setting(
+        False,
+        "Fits a temperature on dev, for probabilities that can be trusted; the model keeps it.",
+        section="training",
+        of_held_out=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerSettings(CalibrationSettings):
+    """The same for tasks with one answer to each text, which may be left out."""
+
+    answer_at_precision: float = setting(
+        None,
+        "Precision of the answers, such as 0.95: calibrates, too, and gives no answer below a probability.",
+        least=0.5,
+        most=0.999,
+        of_held_out=True,
+    )
+
+
 def needing_held_out(settings):
     """Returns the names of the settings that are chosen on rows that the model is not trained on, if they are set."""
     found = []

@@ -17,14 +17,18 @@ CUTS = (HEAD, TAIL, HEAD_TAIL, REFUSE)  # Those that make one sequence of a text
 QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
 
 
+# What a `Confidence` may have where each text has one answer, and where it has several: tags, labels.
+OF_ONE_ANSWER, OF_SEVERAL = ("temperature", "threshold", "precision", "answers"), ("temperature",)
+
+
 @dataclasses.dataclass(frozen=True)
 class Confidence:
-    """How sure the answers of a classifier are: what divides its logits, and when it gives no label.
+    """How sure the answers of a model are: what divides its logits, and when it gives no label.
 
     Args:
         temperature: float, the divisor of the logits in probabilities. Defaults to 1.
-        threshold: float, the lowest probability at which a label is answered; above 1, none is. Defaults to `None`:
-            all are.
+        threshold: float, the lowest probability at which a label or a choice is answered; above 1, none is. Defaults to
+            `None`: all are.
         precision: float, the share of right labels that the threshold was chosen for. Defaults to `None`.
         answers: float, the share of the texts that were answered where the threshold was chosen. Defaults to `None`.
 
@@ -57,15 +61,22 @@ class Confidence:
         return {name: value for name, value in dataclasses.asdict(self).items() if value != getattr(type(self), name)}
 
 
-def checked_confidence(values, is_classifier=True):
-    """Returns the confidence of a model as a dict, or `None`; only classifiers of one label have any."""
+def checked_confidence(values, fields=OF_ONE_ANSWER):
+    """Returns the confidence of a model as a dict, or `None`; `fields` are those that its answers may have."""
     if values is None:
         return None
-    if not is_classifier:
+    if not fields:
         raise ValueError(
-            f"`confidence` must be None for a model that is no classifier of one label. Received: confidence={values!r}"
+            "`confidence` must be None for a model whose answers have no probabilities of classes. "
+            f"Received: confidence={values!r}"
         )
-    return Confidence.of(values).to_json() or None
+    found = Confidence.of(values).to_json()
+    if others := [name for name in found if name not in fields]:
+        raise ValueError(
+            f"`confidence` must have {' and '.join(fields)} alone for a model with several answers to a text: tags "
+            f"have no threshold, and labels have `thresholds`. Received: {others[0]}={found[others[0]]!r}"
+        )
+    return found or None
 
 
 def check_long_texts(long_texts, head):

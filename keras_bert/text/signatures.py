@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.text.answer_settings import placeholders
+from keras_bert.text.answer_settings import OF_SEVERAL, Confidence, checked_confidence, placeholders
 from keras_bert.text.graph_checks import require
 from keras_bert.text.token_counts import STRONGEST_END, STRONGEST_START, with_counts
 from keras_bert.text.viewed_texts import outputs_in_parts
@@ -64,6 +64,22 @@ def responder(respond, deciding, model, preprocessor, labels, pair, description)
         return with_counts(respond(outputs, labels), counts)
 
     return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
+
+
+def calibrated_responder(
+    respond, deciding, classes, model, preprocessor, labels, pair, description, confidence: dict | None = None
+):
+    """Same as `responder`, with the option `confidence`: its temperature divides the logits that `respond` gets.
+
+    `classes` is the name of the output with the logits.
+    """
+    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
+
+    def respond_to_scaled(outputs, labels):
+        return respond({**outputs, classes: outputs[classes] / temperature}, labels)
+
+    chosen = respond if temperature == 1 else respond_to_scaled
+    return responder(chosen, deciding, model, preprocessor, labels, pair, description)
 
 
 def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):

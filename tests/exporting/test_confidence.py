@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax, softmax
 
 import keras_bert
 from keras_bert.heads.answers import each_text, of_outputs
-from keras_bert.tasks import prediction_files
+from keras_bert.tasks import confidence, prediction_files
 from tests.runs.test_folds import OPTIONS, TEXTS
 
 pytestmark = pytest.mark.tensorflow
@@ -152,7 +153,11 @@ def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eage
         (["x", "y"] * 6, {"calibrate": True}, "`calibrate` needs rows that the model is not trained on"),
         (["x", "y"] * 6, {"answer_at_precision": 0.95, "folds": 3}, "needs at least 97 labelled rows.* 12 rows"),
         (["x", "y"] * 6, {"answer_at_precision": 95, "folds": 3}, "must be a share from 0.5 to 0.999.*=95"),
-        ([["x"], ["x", "y"], []] * 4, {"calibrate": True, "folds": 3}, "has no option 'calibrate'"),
+        (
+            [["x"], ["x", "y"], []] * 4,
+            {"answer_at_precision": 0.9, "folds": 3},
+            "no option 'answer_at_precision' .* `calibrate` is for tags and labels, too",
+        ),
         ([0.5, 1.5, 2.0] * 4, {"calibrate": True, "folds": 3}, "has no option 'calibrate'|is for classes"),
     ],
 )
@@ -164,3 +169,143 @@ def test_settings_without_meaning(targets, options, message, checkpoint):
 def test_a_wrong_confidence_is_refused_when_it_is_set(checkpoint):
     with pytest.raises(ValueError, match="`confidence` must be a dict of temperature, .* Received: .*'temp'"):
         keras_bert.load(checkpoint).confidence = {"temp": 1}
+
+
+def logits_of(bert, text):
+    """Returns the logits of the model for a text or a dict with choices, an array with a row for each token."""
+    preprocessor = bert.preprocessor(16, padding="longest")
+    if isinstance(text, dict):
+        inputs = preprocessor.with_choices([text["text"]], [text["choices"]])
+    else:
+        inputs = preprocessor([text])
+    return bert.model()(inputs)["logits"].numpy()[0].astype("float64")
+
+
+def several_labels(bert, text):
+    return expit(logits_of(bert, text) / 0.5)
+
+
+def tags(bert, text):
+    """Each letter is a word, so that an entity is one word."""
+    return softmax(logits_of(bert, text) / 0.5, -1)[1:-1].max(-1)
+
+
+def choices(bert, text):
+    return softmax(logits_of(bert, text) / 0.5)
+
+
+QUESTIONS = [{"text": "a b", "choices": ["c", "d"]}, {"text": "c", "choices": ["e", "a"]}]
+# The head, options of `save`, texts, the outputs with probabilities, and these by NumPy, at a temperature of 0.5.
+OTHERS = {
+    "multi_label": ({"labels": LABELS, "thresholds": 0.4}, ["a b", "c d"], "probabilities", several_labels),
+    "token_classification": ({"labels": [*"abcdefgh", "O"]}, ["a b", "c d"], "scores", tags),
+}
+
+
+@pytest.mark.parametrize("name", ["multi_label", pytest.param("token_classification", marks=pytest.mark.slow)])
+def test_other_heads(build, pieces, tmp_path, eager, name):
+    """In Python, after `save`, and in a SavedModel; the labels are those of the answered probabilities."""
+    settings, texts, output, expected = OTHERS[name]
+    keras_bert.save(build(name), tmp_path / "model", pieces, sequence_length=16, **settings)
+    bert = keras_bert.load(tmp_path / "model")
+    bert.confidence = {"temperature": 0.5}
+    bert.save(tmp_path / "again")
+    bert = keras_bert.load(tmp_path / "again")
+    assert bert.confidence == {"temperature": 0.5}
+    bert.export(tmp_path / "1")
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    for text in texts:
+        row = {"text": text}
+        outputs = {
+            key: value.numpy() for key, value in signature(**{k: tf.constant([v]) for k, v in row.items()}).items()
+        }
+        probabilities = expected(bert, text)
+        np.testing.assert_allclose(outputs[output][0], probabilities, rtol=1e-4, atol=1e-6)
+        (served,) = each_text(of_outputs(outputs), outputs, [row])
+        answer = bert.predict(text)
+        assert served.keys() == answer.keys()
+        if name == "token_classification":
+            scores = [entity["score"] for entity in answer["entities"]]
+            assert all(min(abs(probabilities - score)) < 1e-4 for score in scores)
+            continue
+        np.testing.assert_allclose(list(answer["scores"].values()), probabilities, rtol=1e-4, atol=1e-6)
+        assert answer["labels"] == [LABELS[place] for place in np.flatnonzero(probabilities >= 0.4)]
+    bert.confidence = {"temperature": 0.5, "threshold": 0.9}
+    with pytest.raises(ValueError, match="`confidence` must have temperature alone .* Received: threshold=0.9"):
+        bert.predict(texts[0])
+    with pytest.raises(ValueError, match="`confidence` must have temperature alone"):
+        bert.save(tmp_path / "wrong")
+
+
+def test_choices_below_the_threshold(build, pieces, tmp_path, eager):
+    keras_bert.save(build("multiple_choice"), tmp_path / "model", pieces, sequence_length=16)
+    bert = keras_bert.load(tmp_path / "model")
+    sure = [choices(bert, text).max() for text in QUESTIONS]
+    bert.confidence = {"temperature": 0.5, "threshold": float(np.mean(sure))}
+    expected = [None, None]
+    expected[np.argmax(sure)] = int(choices(bert, QUESTIONS[np.argmax(sure)]).argmax())
+    assert [answer["choice"] for answer in bert.predict(QUESTIONS)] == expected
+    bert.export(tmp_path / "1")
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    inputs = {name: tf.constant([row[name] for row in QUESTIONS]) for name in ("text", "choices")}
+    outputs = {name: value.numpy() for name, value in signature(**inputs).items()}
+    assert outputs["answered"].tolist() == [choice is not None for choice in expected]
+    served = each_text(of_outputs(outputs), outputs, QUESTIONS)
+    assert [answer["choice"] for answer in served] == expected
+    found = [answer["scores"] for answer in served]
+    np.testing.assert_allclose(found, [choices(bert, text) for text in QUESTIONS], rtol=1e-4, atol=1e-6)
+
+
+WORDS = [["ab", "c"], ["d"], ["e", "f", "ab"]] * 2
+TAGS = [["B-X" if word in "cd" else "B-Y" if word == "e" else "O" for word in words] for words in WORDS]
+FITTED = {
+    "multi_label": (TEXTS[:6], [["x"], ["x", "y"], ["y"]] * 2),
+    "tagging": (WORDS, TAGS),
+    "multiple_choice": ([{"text": text, "choices": ["a", "b c"]} for text in TEXTS[:6]], [0, 1, 1] * 2),
+}
+
+
+def decisions_of(name, bert, texts, targets):
+    """Returns the logits of all decisions, of words those of first tokens, and the numbers of the right classes."""
+    if name == "multi_label":
+        logits = np.concatenate([logits_of(bert, text) for text in texts])
+        return np.stack([0 * logits, logits], -1), [label in each for each in targets for label in bert.labels]
+    if name == "multiple_choice":
+        return np.array([logits_of(bert, text) for text in texts]), targets
+    logits, golds = [], []
+    for words, tags in zip(texts, targets, strict=True):
+        found = logits_of(bert, " ".join(words))
+        places = 1 + np.cumsum([0, *map(len, words[:-1])])  # Letters are pieces.
+        logits.append(found[places])
+        golds += [bert.labels.index(tag) for tag in tags]
+    return np.concatenate(logits), golds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FITTED)
+def test_fit_calibrates_other_tasks(checkpoint, tmp_path, eager, name):
+    """The temperature is that of SciPy on the logits of the trained model; it is fitted once."""
+    texts, targets = FITTED[name]
+    calls = []
+    fitted = confidence.fitted_temperature
+
+    def counted(*arguments):
+        calls.append(None)
+        return fitted(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(confidence, "fitted_temperature", counted)
+        trained = keras_bert.load(checkpoint).fit(
+            texts, targets, validation=(texts, targets), calibrate=True, output_dir=tmp_path / "run", **OPTIONS
+        )
+    assert len(calls) == 3  # To all rows, and to each half of them for the report.
+    logits, golds = decisions_of(name, trained, texts, targets)
+
+    def loss(temperature):
+        return -log_softmax(logits / temperature, -1)[np.arange(len(golds)), np.array(golds, int)].mean()
+
+    best = minimize_scalar(loss, bounds=(0.05, 20), method="bounded", options={"xatol": 1e-5})
+    assert loss(trained.confidence["temperature"]) == pytest.approx(best.fun, abs=1e-6)
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "calibration error after" in report[report.index('id="confidence"') :]
+    assert 0 <= trained.evaluate(texts, targets, verbose=False)["calibration_error"] < 1

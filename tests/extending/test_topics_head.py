@@ -11,6 +11,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert.data.sources import Memory
+from keras_bert.exporting.stored_options import stored_options
 from keras_bert.heads.answers import each_text, flat, of_outputs
 from keras_bert.heads.head import check_inputs
 from keras_bert.heads.registry import HEADS
@@ -112,6 +113,24 @@ def test_attention_pooling(model, pieces):
 
 def test_predict(bert, model, pieces):
     assert without_counts(bert.predict(TEXTS)) == expected(model, pieces)
+
+
+def test_a_temperature(user, folder, model, pieces, monkeypatch):
+    """With the option `confidence`, `respond` gets logits that are divided by it, also those of an export."""
+    monkeypatch.setattr(user.Topics, "text_options", ("confidence",))
+    bert = keras_bert.load(folder)
+    bert.confidence = {"temperature": 0.5}
+    inputs = keras_bert.TextPreprocessor(pieces, 20, padding="longest")(TEXTS)
+    probabilities = scipy.special.softmax(to_numpy(model(inputs, training=False)["logits"]) / 0.5, -1)
+    found = bert.predict(TEXTS)
+    np.testing.assert_allclose([answer["score"] for answer in found], probabilities.max(-1), atol=1e-5)
+    assert stored_options(bert)["confidence"] == {"temperature": 0.5}
+    bert.confidence = {"threshold": 0.5}
+    with pytest.raises(ValueError, match="`confidence` must have temperature alone"):
+        bert.predict(TEXTS)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="`calibrate` is for heads with the option `confidence`.*head='topics'"):
+        bert.fit(TEXTS * 2, LABELS * 2, task="topics", calibrate=True, validation=(TEXTS, LABELS), verbose=False)
 
 
 def test_predict_at_the_shell(bert, folder, model, pieces, tmp_path):

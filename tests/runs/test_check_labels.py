@@ -218,3 +218,36 @@ def test_the_file_of_rows_of_json_is_trained_on_again(name, checkpoint, tmp_path
     for row in found:
         assert {key: row[key] for key in rows[0]} in rows
     finetuned(f"pipelines.{module}", checkpoint, path, tmp_path / "second", *more)
+
+
+@pytest.mark.slow
+def test_articles_are_trained_on_again(checkpoint, tmp_path):
+    """Two questions about each context: the file has the same articles, the worst question of all first."""
+    contexts, answers = [row["context"] for row in DATA["questions"][0]], DATA["questions"][1]
+    articles = []
+    for number, (context, answer) in enumerate(zip(contexts, answers, strict=True)):
+        found = [{"text": answer, "answer_start": context.index(answer)}]
+        questions = [{"id": f"{number}{name}", "question": name, "answers": found, "rank": 0} for name in "ab"]
+        articles.append({"title": str(number), "paragraphs": [{"context": context, "qas": questions}]})
+    (tmp_path / "train.json").write_text(json.dumps({"version": "1.1", "data": articles}))
+    bert = keras_bert.load(checkpoint)
+    keras_bert.save(bert.encoder, tmp_path / "encoder", bert.vocabulary)
+    finetuned("pipelines.run_squad", tmp_path / "encoder", tmp_path / "train.json", tmp_path / "first")
+    path = tmp_path / "first" / "rows_to_check.json"
+    assert path.name in (tmp_path / "first" / "report.html").read_text()
+    document = json.loads(path.read_text())
+    ranks, seen = [], []
+    for article in document["data"]:
+        (paragraph,) = article["paragraphs"]
+        for question in paragraph["qas"]:
+            ranks.append(question["rank_"])
+            assert isinstance(question["predicted"], str)
+            original = articles[int(article["title"])]["paragraphs"][0]
+            assert {name: question[name] for name in original["qas"][0]} in original["qas"]
+            assert paragraph["context"] == original["context"]
+            seen.append(question["id"])
+    assert sorted(ranks) == list(range(1, 25))
+    first = [min(ranks[place : place + 2]) for place in range(0, 24, 2)]
+    assert first == sorted(first) == ranks[::2]
+    assert len(set(seen)) == 24
+    finetuned("pipelines.run_squad", tmp_path / "encoder", path, tmp_path / "second")

@@ -35,7 +35,7 @@ from keras_bert.tasks.class_names import (
     class_numbers,
     discover_labels,
 )
-from keras_bert.tasks.settings import WindowSettings, setting
+from keras_bert.tasks.settings import AnswerSettings, CalibrationSettings, WindowSettings, setting
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,
@@ -227,29 +227,16 @@ class RegressionSettings(WindowSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationSettings(RegressionSettings):
+class ClassificationSettings(AnswerSettings, RegressionSettings):
     """Settings of texts with classes. In Python, `class_weight` may be a dict of weights by class, 1 for others."""
 
     class_weight: str = setting(
         None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
     )
 
-    calibrate: bool = setting(
-        False,
-        "Fits a temperature on dev, for probabilities that can be trusted; the model keeps it.",
-        of_held_out=True,
-    )
-    answer_at_precision: float = setting(
-        None,
-        "Precision of the answers, such as 0.95: calibrates, too, and gives no label below a probability.",
-        least=0.5,
-        most=0.999,
-        of_held_out=True,
-    )
-
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabelSettings(WindowSettings):
+class MultiLabelSettings(CalibrationSettings, WindowSettings):
     """Settings of texts with several labels; `threshold` may be a number, see `choose_thresholds`."""
 
     sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.heads.registry import head_named
 from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
+from keras_bert.tasks import confidence
 from keras_bert.tasks.classification.data import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
@@ -76,12 +78,19 @@ class MultiLabelReport(ClassificationReport):
         """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
         spec = self.task.spec
         targets = self.task.targets(self.own)[rows]
-        return score(spec, targets, self.logits_of(spec.name, kept)[rows], self.thresholds(kept))
+        return score(spec, targets, self._scaled_logits(kept)[rows], self.thresholds(kept))
+
+    def decisions(self, kept):
+        logits = self.logits_of(self.task.spec.name, kept)
+        return confidence.Decisions.of_labels(logits, self.task.targets(self.own))
+
+    def _scaled_logits(self, kept):
+        """Returns the logits for dev as those of the answered probabilities, to which thresholds belong."""
+        return self.logits_of(self.task.spec.name, kept) / self.temperature(kept)
 
     def thresholds(self, kept):
         """Returns the thresholds chosen on dev; `kept` is that of dev, or with folds that of all rows."""
-        logits = self.logits_of(self.task.spec.name, kept)
-        return choose_thresholds(self.task.threshold, self.task.targets(self.own), logits)
+        return choose_thresholds(self.task.threshold, self.task.targets(self.own), self._scaled_logits(kept))
 
     def make_card(self):
         card = dataclasses.replace(super().make_card(), imports="import torch\n", outputs=_OUTPUTS)
@@ -92,8 +101,9 @@ class MultiLabelReport(ClassificationReport):
 
     def conclude(self, dev, test, output):
         spec, thresholds = self.task.spec, self.thresholds(dev)
-        logits = self.logits_of(spec.name, dev)
-        scores = self.score(self.task.targets(self.own), self.outputs_of(spec.name, dev))
+        logits = self._scaled_logits(dev)
+        outputs = confidence.scaled(self.outputs_of(spec.name, dev), self._main, self.confidence(dev))
+        scores = self.score(self.task.targets(self.own), outputs)
         sections, errors = self.judge(dev).report()
         return Findings(
             measured=scores,
@@ -108,13 +118,15 @@ class MultiLabelReport(ClassificationReport):
     def judge(self, kept):
         spec = self.task.spec
         logits, targets = self.logits_of(spec.name, kept), self.task.targets(self.own)
-        return judge_sets(list(spec.labels), targets, logits, self.thresholds(kept), **self.dev_rows())
+        thresholds, temperature = self.thresholds(kept), self.temperature(kept)
+        return judge_sets(list(spec.labels), targets, logits, thresholds, temperature=temperature, **self.dev_rows())
 
     def test_scores(self, examples, outputs, dev):
+        outputs = confidence.scaled(outputs, self._main, self.confidence(dev))
         return score(self.task.spec, examples.labels, self.class_logits(outputs), self.thresholds(dev))
 
     def predictions(self, logits, dev):
-        spec = self.task.spec
+        spec, logits = self.task.spec, logits / self.temperature(dev)
         return multi_label_table(predict(spec, logits, self.thresholds(dev)), spec.labels, probabilities(logits))
 
     def _threshold_fact(self, logits, thresholds):
@@ -123,6 +135,11 @@ class MultiLabelReport(ClassificationReport):
         if not self._are_chosen:
             return text
         return f"{text} (chosen on {self.place}; with 0.5: {listed(score(spec, self.own.labels, logits))})"
+
+    @property
+    def _main(self):
+        """The name of the output with the logits."""
+        return head_named(self.task.head).classes
 
     @property
     def _are_chosen(self):
@@ -255,12 +272,15 @@ class JudgedSets(Judged):
         ]
 
 
-def judge_sets(labels, targets, logits, thresholds, **fields):
-    """Judges sets of labels, given arrays `(rows, labels)` of 0 and 1 and of logits; `fields` are those of `Judged`."""
+def judge_sets(labels, targets, logits, thresholds, temperature=1.0, **fields):
+    """Judges sets of labels, given arrays `(rows, labels)` of 0 and 1 and of logits; `fields` are those of `Judged`.
+
+    The temperature divides the logits of the probabilities, which the thresholds belong to, and not those of the loss.
+    """
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    arrays = {"targets": targets, "decisions": predicted(logits, thresholds)}
+    arrays = {"targets": targets, "decisions": predicted(logits / temperature, thresholds)}
     gold, guessed = (_named(labels, sets) for sets in arrays.values())
-    arrays["probabilities"] = probabilities(logits)
+    arrays["probabilities"] = probabilities(logits / temperature)
     loss = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
     named = {"names": labels, "thresholds": thresholds}
     return JudgedSets(gold=gold, predicted=guessed, loss=loss, **named, **arrays, **fields)

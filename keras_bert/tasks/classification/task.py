@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import scipy.special
 
-from keras_bert.checks import check_not_negative, is_finite
+from keras_bert.checks import check_not_negative
 from keras_bert.data.document_batches import document_features
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
@@ -16,10 +16,11 @@ from keras_bert.heads.sentence_classification import SentenceClassification, tak
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
+from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import class_name, some
-from keras_bert.tasks.classification import confidence, glue, leaderboard
+from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
 from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings
 from keras_bert.tasks.classification.predictions import (
@@ -171,14 +172,6 @@ class ClassificationReport(Report):
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in results["diagnostics"].items()]
         sections, errors = self.judge(dev).report()
         messages = self.write_predictions(dev, test, output)
-        found = self.confidence(dev)
-        note = None
-        if found is not None:
-            sections.append(confidence.section(found, self.logits_of(task.name, dev), self.own.labels, self.place))
-            results["confidence"] = found.to_json()
-            facts["confidence"] = confidence.described(found)
-            messages.append(f"confidence: {facts['confidence']}")
-            note = f"Probabilities are calibrated if the logits are divided by {found.temperature:.6g}."
         return Findings(
             measured=scores[task.name],
             sections=sections,
@@ -189,20 +182,10 @@ class ClassificationReport(Report):
             tables=tables,
             messages=messages,
             same=same_prediction(task, self.logits_of(task.name, dev)),
-            note=note,
         )
 
-    def confidence(self, kept):
-        """Returns the `Confidence` that is fitted to the kept arrays of dev, or `None` if the settings ask for none."""
-        precision = self.task.precision
-        if not self.task.calibrates:
-            return None
-        return confidence.fitted(self.logits_of(self.task.spec.name, kept), self.own.labels, precision)
-
-    @property
-    def place(self):
-        """The rows that something is chosen on."""
-        return "dev" if self.task.held_out else "the predictions of all folds"
+    def decisions(self, kept):
+        return confidence.Decisions(logits=self.logits_of(self.task.spec.name, kept), targets=self.own.labels)
 
     def _dev_scores(self, kept):
         """Returns the scores of each dev set; those of other data than the task's own have its metrics."""
@@ -232,10 +215,9 @@ class ClassificationReport(Report):
         logits = self.logits_of(spec.name, kept)
         if spec.labels:
             judged = Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
-            found = self.confidence(kept)
-            if found is None:
+            if not self.task.calibrates:
                 return judged
-            sure, _ = confidence.judged(logits, self.own.labels, found.temperature)
+            sure, _ = confidence.judged(logits, self.own.labels, self.temperature(kept))
             return dataclasses.replace(judged, confidence=sure)
         return JudgedNumbers.of_numbers(self.own.labels, logits, **self.dev_rows())
 
@@ -291,8 +273,6 @@ class ClassificationTask(Task):
         if isinstance(self.class_weight, dict):
             self.class_weight = {class_name(label): weight for label, weight in self.class_weight.items()}
         self.language_model_weight = getattr(settings, "language_model_weight", 0.0)
-        self.precision = getattr(settings, "answer_at_precision", None)
-        self.calibrates = self.precision is not None or getattr(settings, "calibrate", False)
         if self.calibrates:
             self._check_calibrates()
         _ = self.training.loss  # Raises for settings without a meaning, before rows are tokenized.
@@ -309,8 +289,6 @@ class ClassificationTask(Task):
         }
         if self.language_model_weight:
             self.options["language_model_weight"] = self.language_model_weight
-        if self.calibrates:
-            self.options |= {"calibrate": True, "answer_at_precision": self.precision}
 
     @classmethod
     def trains(cls, head):
@@ -330,24 +308,11 @@ class ClassificationTask(Task):
         return options
 
     def _check_calibrates(self):
-        """Raises an error if the model has no confidence to fit, or dev too few rows for the precision."""
-        name = "calibrate" if self.precision is None else "answer_at_precision"
-        if not self.spec.labels or self.spec.multi_label or "confidence" not in head_named(self.head).text_options:
-            raise ValueError(f"`{name}` is for classes, one for each text. Received: {self.title}")
-        rows = len(self.data.dev[self.spec.name])
-        if self.precision is None:
-            return
-        if not is_finite(self.precision) or not 0.5 <= self.precision <= 0.999:
-            raise ValueError(
-                "`answer_at_precision` must be a share from 0.5 to 0.999, such as 0.95. "
-                f"Received: answer_at_precision={self.precision!r}"
-            )
-        least = confidence.least_rows(self.precision)
-        if rows < least:
-            raise ValueError(
-                f"`answer_at_precision={self.precision:g}` needs at least {least:,} labelled rows to be promised, even "
-                f"if all are predicted correctly. Received: {rows:,} rows of dev"
-            )
+        """Raises an error if there are no probabilities of classes, or dev has too few rows for the precision."""
+        if not self.spec.labels:
+            name = "calibrate" if self.precision is None else "answer_at_precision"
+            raise ValueError(f"`{name}` is for classes, not for numbers. Received: {self.title}")
+        confidence.check(self, len(self.data.dev[self.spec.name]))
 
     def _split(self, name, examples, train=None):
         if train is not None and examples is train.examples:
@@ -375,10 +340,6 @@ class ClassificationTask(Task):
         columns = {name: column for name, column in columns.items() if column is not None}
         options = {"labels": self.labels, "task": self.spec.name, "pair": self.spec.pair is not None}
         options["columns"] = columns
-        if self.calibrates:
-            found = self.report.confidence(kept)
-            _warn_of(found)
-            options["confidence"] = found.to_json()
         return options
 
     def export_options(self, bert):
@@ -386,7 +347,7 @@ class ClassificationTask(Task):
         example = dict(zip(("text", "pair"), (column[0] for column in own.columns), strict=False))
         options = {"pair": bert.pair, "example": example}
         if self.labels:
-            return {"labels": bert.labels, **({"confidence": bert.confidence} if self.calibrates else {}), **options}
+            return {"labels": bert.labels, **options}
         if not is_regression(describe(bert.model())):  # A head of a user's, whose numbers may be no such scores.
             return options
         ends = self.report.summary.more["range"]
@@ -406,18 +367,6 @@ class RegressionTask(ClassificationTask):
 def _is_regression(bert):
     logits = bert.model().output.get("logits")
     return logits is not None and logits.shape[-1] == 1
-
-
-def _warn_of(found):
-    """Warns of a `Confidence` that promises less than was asked for."""
-    if found.threshold is not None and found.threshold > 1:
-        _LOG.warning(
-            "answer_at_precision=%g cannot be promised: the model gives no label at all. Lower the precision, or "
-            "choose the threshold on more rows",
-            found.precision,
-        )
-    elif found.temperature == 1.0:
-        _LOG.warning("calibrate: the temperature stays 1, since all rows that it is fitted to are predicted correctly")
 
 
 def texts(examples):

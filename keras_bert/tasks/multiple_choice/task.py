@@ -14,6 +14,7 @@ from keras_bert.reports import page
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import share_bar
+from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import appearance
@@ -70,7 +71,7 @@ class ChoiceReport(Report):
     def conclude(self, dev, test, output):
         data = self.task.data
         scores = self._scores_of("dev", dev)
-        self._write_predictions(test, output)
+        self._write_predictions(test, dev, output)
         first, *others = set(predict(dev["dev"]).tolist())
         has_labels = data.test is not None and data.test.labels
         sections, errors = self.judge(dev).report()
@@ -88,15 +89,18 @@ class ChoiceReport(Report):
         return self.score(split.targets, self.outputs(split, kept))
 
     def judge(self, kept):
-        return judge_choices(self.task.data.keys, self.task.data.dev, kept["dev"], self.task.lengths["dev"].max(1))
+        lengths, temperature = self.task.lengths["dev"].max(1), self.temperature(kept)
+        return judge_choices(self.task.data.keys, self.task.data.dev, kept["dev"], lengths, temperature)
 
-    def _write_predictions(self, kept, output):
-        """Writes `predictions.tsv`."""
+    def _write_predictions(self, kept, dev, output):
+        """Writes `predictions.tsv`; `dev` are the kept arrays of dev."""
         data = self.task.data
         if data.test is None:
             return
         chosen = predict(kept["test"])
-        lines = predictions_table(kept["test"], data.test.choices, data.keys)
+        sure = self.confidence(dev)
+        threshold = None if sure is None else sure.threshold
+        lines = predictions_table(kept["test"] / self.temperature(dev), data.test.choices, data.keys, threshold)
         choices = [row[best] for row, best in zip(data.test.choices, chosen, strict=True)]
         lines = with_columns(lines, {"text": data.test.text, "choice": choices})
         write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
@@ -110,6 +114,8 @@ class MultipleChoiceTask(Task):
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
+        if self.calibrates:
+            confidence.check(self, len(data.dev))
         self.files = data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
         self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
@@ -225,17 +231,19 @@ def score(labels, logits):
     return {"accuracy": accuracy(labels, predict(logits))}
 
 
-def predictions_table(logits, choices, keys):
+def predictions_table(logits, choices, keys, threshold=None):
     """Returns tab-separated lines with a header: predicted label, and the probability of each choice.
 
-    `logits` are `(rows, choices)`, `keys` the labels of the choices; the cell of an absent choice is empty.
+    `logits` are `(rows, choices)`, `keys` the labels of the choices; the cell of an absent choice is empty, and so is
+    the label where its probability is below the `threshold`.
     """
     keys = keys[: np.shape(logits)[1]]
     lines = ["\t".join(["label", *keys])]
     for best, shares, row in zip(predict(logits), softmax(logits), choices, strict=True):
         present = [bool(choice) for choice in row] + [False] * (len(keys) - len(row))
         cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
-        lines.append("\t".join([keys[best], *cells]))
+        is_answered = threshold is None or shares.max() >= threshold
+        lines.append("\t".join([keys[best] if is_answered else "", *cells]))
     return lines
 
 
@@ -351,7 +359,12 @@ class JudgedChoices(Judged):
         return {**super().columns(), "text": self.examples.text, **choices}
 
 
-def judge_choices(keys, examples, logits, lengths):
-    """Judges `ChoiceExamples`, given the labels of the choices, logits `(rows, choices)` and the tokens of each row."""
-    fields = {"place": [row + 1 for row in examples.ids], "length": lengths, "examples": examples}
-    return JudgedChoices.of_classes(keys, examples.labels, logits, shares=softmax(logits), **fields)
+def judge_choices(keys, examples, logits, lengths, temperature=1.0):
+    """Judges `ChoiceExamples`, given the labels of the choices, logits `(rows, choices)` and the tokens of each row.
+
+    The temperature divides the logits of the probabilities, and not those of the loss.
+    """
+    shares = softmax(logits / temperature)
+    fields = {"place": [row + 1 for row in examples.ids], "length": lengths, "examples": examples, "shares": shares}
+    found = JudgedChoices.of_classes(keys, examples.labels, logits, **fields)
+    return found if temperature == 1 else dataclasses.replace(found, confidence=shares.max(-1))

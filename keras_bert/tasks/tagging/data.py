@@ -9,7 +9,7 @@ from keras_bert.checks import check_choice
 from keras_bert.data import text_files
 from keras_bert.data.sources import Source, Table, TaskData, source
 from keras_bert.tasks.rows import RowFormat, first_known
-from keras_bert.tasks.settings import setting
+from keras_bert.tasks.settings import CalibrationSettings, setting
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.sentences import Sentences
@@ -18,7 +18,7 @@ _LOG = logging.getLogger("keras_bert")
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingSettings:
+class TaggingSettings(CalibrationSettings):
     """Settings of reading sentences, and of splitting them into windows."""
 
     word_column: str = setting(

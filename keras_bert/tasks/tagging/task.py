@@ -12,10 +12,11 @@ from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification
 from keras_bert.reports.comparisons import compared
+from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import some
-from keras_bert.tasks.logits import finite
+from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
@@ -127,12 +128,12 @@ class TaggingReport(Report):
 
     def judge(self, kept):
         logits, windows = kept["words"], self.task.windows["dev"]
-        rows = self._rows(logits)
+        rows = self._rows(logits, self.temperature(kept))
         if self.task.plain:
             return judge_tags(rows, self.task.labels)
         return judge_entities(rows, metrics.table(windows.sentences.entities, windows.entities(logits)))
 
-    def _rows(self, logits):
+    def _rows(self, logits, temperature):
         """Returns the dev sentences with their entities or tags, see `judge_entities` and `judge_tags`."""
         windows, rows = self.task.windows["dev"], []
         golds, said = windows.gold_tags, windows.tags(logits)
@@ -140,7 +141,7 @@ class TaggingReport(Report):
         if not self.task.plain:
             golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
         ends = np.cumsum(windows.counts)[:-1]
-        losses, confidences = (np.split(values, ends) for values in self._judged(logits))
+        losses, confidences = (np.split(values, ends) for values in self._judged(logits, temperature))
         for row, sure in enumerate(confidences):
             if not self.task.plain:
                 sure = [sure[entity.start : entity.end].mean() for entity in predictions[row]]
@@ -162,14 +163,30 @@ class TaggingReport(Report):
             )
         return rows
 
-    def _judged(self, logits):
+    def _judged(self, logits, temperature):
         """Returns the cross-entropy of each word, NaN without tokens or a known tag, and the probability of its tag."""
-        windows = self.task.windows["dev"]
-        log = scipy.special.log_softmax(logits.astype("float64"), -1)
-        golds = np.array([windows.ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
-        known = (golds >= 0) & windows.has_tokens
+        logits = logits.astype("float64")
+        log = scipy.special.log_softmax(logits, -1)
+        golds, known = self._golds()
         losses = np.where(known, -log[np.arange(len(golds)), np.maximum(golds, 0)], np.nan)
-        return losses, np.exp(log.max(-1))
+        return losses, softmax(logits / temperature).max(-1)
+
+    def _golds(self):
+        """Returns the number of the tag of each word of dev, -1 for unknown ones, and whether words count."""
+        windows = self.task.windows["dev"]
+        golds = np.array([windows.ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
+        return golds, (golds >= 0) & windows.has_tokens
+
+    def decisions(self, kept):
+        """Returns those of the words that have tokens and a known tag."""
+        golds, known = self._golds()
+        counts = self.task.windows["dev"].counts
+        return confidence.Decisions(
+            logits=kept["words"][known],
+            targets=golds[known],
+            rows=np.repeat(np.arange(len(counts)), counts)[known],
+            unit="words",
+        )
 
 
 class TaggingTask(Task):

@@ -100,7 +100,7 @@ const SHOW = {
 
   choice({ choice, probabilities }, given) {
     const options = lines(given.choices);
-    return [options[choice], ...bars(best(options.map((label, index) => ({ label, share: probabilities[index] }))))];
+    return [options[choice] ?? "no answer", ...bars(best(options.map((label, index) => ({ label, share: probabilities[index] }))))];
   },
 
   embedding(row, given, { embedding }) {

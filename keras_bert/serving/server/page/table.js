@@ -51,8 +51,8 @@ const ANSWER_COLUMNS = {
   },
   next_sentence: ({ probability }) => [["probability", probability]],
   choice: ({ choice, probabilities }, { choices }) => [
-    ["choice", choice, choices[choice]],
-    ["scores", JSON.stringify(probabilities.slice(0, choices.length)), probabilities[choice]],
+    ["choice", choice < 0 ? "" : choice, choices[choice] ?? ""],
+    ["scores", JSON.stringify(probabilities.slice(0, choices.length)), Math.max(...probabilities.slice(0, choices.length))],
   ],
   translation: ({ translation, scores }) => [["translation", translation], ["score", scores[0]]],
   embedding: ({ embedding }) => [["embedding", JSON.stringify(embedding)]],

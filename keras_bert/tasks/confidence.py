@@ -5,20 +5,102 @@ the largest share of texts whose precision is high enough by an exact lower boun
 """
 
 import dataclasses
+import logging
 import math
+from typing import Any
 
 import numpy as np
 
+from keras_bert.checks import is_finite
+from keras_bert.heads.registry import head_named
 from keras_bert.reports import page
 from keras_bert.reports.sections import bins, expected_error
 from keras_bert.tasks.logits import softmax
 from keras_bert.text.answer_settings import Confidence
 
+_LOG = logging.getLogger("keras_bert")
 RISK = 0.05  # Probability with which the precision may be lower than promised.
 NEVER = 2.0  # A threshold that no probability reaches.
 _TEMPERATURES = (0.05, 20.0)
 _DRAWS = 200  # Of the bootstrap.
 _DIGITS = 6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What a model decides in the rows of dev, to which a confidence is fitted.
+
+    Args:
+        logits: `(decisions, classes)`.
+        targets: ints `(decisions,)`, the numbers of the right classes.
+        rows: ints `(decisions,)`, the row of each decision. Defaults to `None`, one decision for each row.
+        unit: string, what is decided. Defaults to "texts".
+    """
+
+    logits: Any
+    targets: Any
+    rows: Any = None
+    unit: str = "texts"
+
+    @classmethod
+    def of_labels(cls, logits, targets):
+        """Returns the decisions whether rows have labels, given arrays `(rows, labels)`; `targets` are 0 or 1."""
+        logits = np.asarray(logits, "float64")
+        rows = np.repeat(np.arange(len(logits)), logits.shape[1])
+        pairs = np.stack([np.zeros(logits.size), logits.ravel()], -1)  # Whose softmax is the sigmoid.
+        return cls(logits=pairs, targets=np.asarray(targets, int).ravel(), rows=rows, unit="labels of texts")
+
+    def equal(self, other):
+        """Whether other decisions have the same probabilities, up to rounding, as after the mean of one model."""
+        if np.shape(self.logits) != np.shape(other.logits):
+            return False
+        return np.allclose(softmax(self.logits), softmax(other.logits), rtol=1e-5, atol=1e-9)
+
+    def fitted(self, precision=None):
+        """Returns the `Confidence` that is fitted to them."""
+        return fitted(self.logits, self.targets, precision)
+
+
+def check(task, rows=None):
+    """Raises if a task calibrates a head without a confidence, or on too few rows of dev to promise its precision."""
+    name = "calibrate" if task.precision is None else "answer_at_precision"
+    if "confidence" not in head_named(task.head).text_options:
+        raise ValueError(
+            f"`{name}` is for heads with the option `confidence`, see `text_options` of keras_bert.Head. "
+            f"Received: head={task.head!r}"
+        )
+    if task.precision is None:
+        return
+    if not is_finite(task.precision) or not 0.5 <= task.precision <= 0.999:
+        raise ValueError(
+            "`answer_at_precision` must be a share from 0.5 to 0.999, such as 0.95. "
+            f"Received: answer_at_precision={task.precision!r}"
+        )
+    least = least_rows(task.precision)
+    if rows is not None and rows < least:
+        raise ValueError(
+            f"`answer_at_precision={task.precision:g}` needs at least {least:,} labelled rows to be promised, even "
+            f"if all are predicted correctly. Received: {rows:,} rows of dev"
+        )
+
+
+def warn_of(found):
+    """Warns of a `Confidence` that promises less than was asked for."""
+    if found.threshold is not None and found.threshold > 1:
+        _LOG.warning(
+            "answer_at_precision=%g cannot be promised: the model gives no label at all. Lower the precision, or "
+            "choose the threshold on more rows",
+            found.precision,
+        )
+    elif found.temperature == 1.0:
+        _LOG.warning("calibrate: the temperature stays 1, since all rows that it is fitted to are predicted correctly")
+
+
+def scaled(outputs, name, confidence):
+    """Returns the outputs of a model with the logits, those of a name, divided by the temperature, if there is any."""
+    if confidence is None or confidence.temperature == 1.0:
+        return outputs
+    return {**outputs, name: np.asarray(outputs[name]) / confidence.temperature}
 
 
 def fitted_temperature(logits, targets):
@@ -116,9 +198,9 @@ def calibration_error(confidence, right):
     return float(expected_error(bins(confidence, right)))
 
 
-def scores(confidence, logits, targets):
+def scores(confidence, decisions):
     """Returns what `evaluate` tells of a `Confidence`: the calibration error; with a threshold the answers, too."""
-    sure, right = judged(logits, targets, confidence.temperature)
+    sure, right = judged(decisions.logits, decisions.targets, confidence.temperature)
     found = {"calibration_error": calibration_error(sure, right)}
     if confidence.threshold is not None:
         answered = sure >= confidence.threshold
@@ -135,44 +217,56 @@ class HeldOut:
         before, after: arrays, the probabilities of the predictions without and with temperature.
         right: bools, whether the predictions are correct.
         answered: bools, whether the threshold of the other half lets them pass.
+        rows: ints, the row of each prediction.
     """
 
     before: np.ndarray
     after: np.ndarray
     right: np.ndarray
     answered: np.ndarray
+    rows: np.ndarray
 
     @classmethod
-    def of(cls, logits, targets, precision=None, seed=0):
-        """Divides the rows at random, and fits to each half."""
-        logits, targets = np.asarray(logits, "float64"), np.asarray(targets, int)
+    def of(cls, decisions, precision=None, seed=0):
+        """Divides the rows of `Decisions` at random, and fits to each half."""
+        logits, targets = np.asarray(decisions.logits, "float64"), np.asarray(decisions.targets, int)
         before, right = judged(logits, targets)
         after, answered = before.copy(), np.ones(len(right), bool)
-        order = np.random.default_rng(seed).permutation(len(right))
-        halves = np.array_split(order, 2)
+        rows = np.arange(len(right)) if decisions.rows is None else np.unique(decisions.rows, return_inverse=True)[1]
+        order = np.random.default_rng(seed).permutation(rows.max(initial=-1) + 1)
+        halves = [np.isin(rows, half) for half in np.array_split(order, 2)]
         for fit, held_out in (halves, halves[::-1]):
-            if not len(fit) or not len(held_out):
+            if not fit.any() or not held_out.any():
                 continue
             found = fitted(logits[fit], targets[fit], precision)
             after[held_out] = judged(logits[held_out], targets[held_out], found.temperature)[0]
             if found.threshold is not None:
                 answered[held_out] = after[held_out] >= found.threshold
-        return cls(before, after, right, answered)
+        return cls(before, after, right, answered, rows)
 
     def errors(self):
-        """Returns the calibration errors before and after, each with a 95% interval of the bootstrap."""
-        return _with_interval(self.before, self.right), _with_interval(self.after, self.right)
+        """Returns the calibration errors before and after, each with a 95% interval of the bootstrap of rows."""
+        return self._with_interval(self.before), self._with_interval(self.after)
+
+    def _with_interval(self, confidence):
+        """Returns the calibration error and the ends of its interval."""
+        rng = np.random.default_rng(0)
+        order = np.argsort(self.rows, kind="stable")
+        sizes = np.bincount(self.rows)
+        starts = np.cumsum(sizes) - sizes
+        drawn = []
+        for _ in range(_DRAWS):
+            rows = rng.integers(len(sizes), size=len(sizes))
+            places = order[_ranges(starts[rows], sizes[rows])]
+            drawn.append(calibration_error(confidence[places], self.right[places]))
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        return calibration_error(confidence, self.right), float(low), float(high)
 
 
-def _with_interval(confidence, right):
-    """Returns the calibration error and the ends of its interval."""
-    rng = np.random.default_rng(0)
-    drawn = []
-    for _ in range(_DRAWS):
-        rows = rng.integers(len(right), size=len(right))
-        drawn.append(calibration_error(confidence[rows], right[rows]))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return calibration_error(confidence, right), float(low), float(high)
+def _ranges(starts, sizes):
+    """Returns the numbers of several ranges, one after the other."""
+    before = np.cumsum(sizes) - sizes
+    return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
 
 
 def _share(count, total):
@@ -184,9 +278,9 @@ def _share(count, total):
     return f"{share:.1%} ({low:.1%} to {high:.1%}, of {total:,})"
 
 
-def section(confidence, logits, targets, place):
-    """Returns the HTML section about a `Confidence` that was fitted to logits and class ids of a `place`."""
-    held_out = HeldOut.of(logits, targets, confidence.precision)
+def section(confidence, decisions, place):
+    """Returns the HTML section about a `Confidence` that was fitted to `Decisions` of a `place`."""
+    held_out = HeldOut.of(decisions, confidence.precision)
     rows = []
     for name, (error, low, high) in zip(("before", "after"), held_out.errors(), strict=True):
         rows.append([f"calibration error {name}", f"{error:.2%} ({low:.2%} to {high:.2%})"])
@@ -195,8 +289,9 @@ def section(confidence, logits, targets, place):
         rows.append(["answered", _share(int(answered.sum()), len(answered))])
         rows.append(["precision of the answers", _share(int(held_out.right[answered].sum()), int(answered.sum()))])
     return page.render(
-        "tasks/classification/confidence.html",
+        "tasks/confidence.html",
         place=place,
+        unit=decisions.unit,
         text=described(confidence),
         rows=rows,
     )

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_expit, log_softmax, softmax
 from scipy.stats import binom
 
-from keras_bert.tasks.classification import confidence
+from keras_bert.tasks import confidence
 from keras_bert.text.answer_settings import Confidence, checked_confidence
 
 
@@ -26,6 +27,21 @@ def test_the_temperature_is_that_of_a_grid():
     found = confidence.fitted_temperature(logits, targets)
     assert found == pytest.approx(grid[np.argmin(losses)], abs=0.005)
     assert found == pytest.approx(2.5, abs=0.2)  # Of which they were made.
+
+
+def test_the_temperature_of_labels():
+    """One temperature of all sigmoids, by the binary cross-entropy."""
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(400, 3)) * 2
+    targets = (rng.random((400, 3)) < expit(logits)).astype(int)
+    found = confidence.Decisions.of_labels(3 * logits, targets).fitted()
+
+    def loss(temperature):
+        return -np.where(targets, log_expit(3 * logits / temperature), log_expit(-3 * logits / temperature)).mean()
+
+    expected = minimize_scalar(loss, bounds=(0.05, 20), method="bounded", options={"xatol": 1e-7}).x
+    assert found.temperature == pytest.approx(expected, rel=1e-4)
+    assert found.temperature == pytest.approx(3, rel=0.1)
 
 
 def test_rows_without_error_have_no_temperature():
@@ -91,7 +107,7 @@ def test_least_rows():
 
 def test_held_out_halves():
     logits, targets = drawn(800, temperature=3)
-    found = confidence.HeldOut.of(logits, targets, 0.8)
+    found = confidence.HeldOut.of(confidence.Decisions(logits=logits, targets=targets), 0.8)
     first, second = np.array_split(np.random.default_rng(0).permutation(800), 2)
     other = confidence.fitted(logits[second], targets[second], 0.8)
     expected = softmax(logits[first] / other.temperature, -1).max(-1)
@@ -109,6 +125,20 @@ def test_held_out_halves():
     assert before == pytest.approx(total)
 
 
+def test_halves_and_intervals_are_those_of_rows():
+    """Decisions of one row stay together: with equal ones in each row, the interval is that of the rows alone."""
+    logits, targets = drawn(100, temperature=3)
+    rows = np.repeat(np.arange(100), 5)
+    alone = confidence.HeldOut.of(confidence.Decisions(logits=logits, targets=targets))
+    shuffled = np.random.default_rng(1).permutation(500)
+    decisions = confidence.Decisions(
+        logits=logits[rows][shuffled], targets=targets[rows][shuffled], rows=7 * rows[shuffled]
+    )
+    together = confidence.HeldOut.of(decisions)
+    np.testing.assert_allclose(together.after, alone.after[rows][shuffled], rtol=1e-5)
+    np.testing.assert_allclose(together.errors()[0], alone.errors()[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "values",
     [{"temperature": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"heat": 1.0}, [1.0], {"threshold": -1}],
@@ -117,7 +147,7 @@ def test_wrong_values_are_refused(values):
     with pytest.raises(ValueError, match="`confidence` must be a dict of temperature, threshold"):
         Confidence.of(values)
     with pytest.raises(ValueError, match="`confidence` must be None"):
-        checked_confidence({"temperature": 2.0}, is_classifier=False)
+        checked_confidence({"temperature": 2.0}, fields=())
 
 
 def test_json():
