@@ -17,18 +17,19 @@ _SHARE = 4
 _FEWEST, _MOST = 2_000, 50_000
 
 
-def section(bert, judged, train_tokens):
+def section(bert, judged, train):
     """Returns the HTML section, "" if there is nothing to explain.
 
     Args:
         bert: the loaded model that is kept.
         judged: the `Judged` predictions for dev, or `None`.
-        train_tokens: int, the number of tokens of the training data.
+        train: list of `Split`s, the training data, whose tokens limit those to compute.
     """
     if judged is None or not can_explain(bert):
         return ""
     judged = judged.by_row
-    most = min(max(train_tokens // _SHARE, _FEWEST), _MOST)
+    tokens = sum(int(np.sum(split.lengths)) for split in train)
+    most = min(max(tokens // _SHARE, _FEWEST), _MOST)
     rows, is_limited = _affordable(judged, bert.sequence_length, most)
     if not rows:
         return ""

@@ -88,8 +88,7 @@ class Results:
         task = self.task
         try:
             judged = task.report.judge(self.grid_runs.logits("dev"))
-            tokens = sum(int(split.lengths.sum()) for split in task.splits["train"])
-            section = hardest_words.section(bert, judged, tokens)
+            section = hardest_words.section(bert, judged, task.splits["train"])
         except Exception as error:  # A user's own task: the results of the training count more than this section.
             _LOG.warning("the report has no words of the hardest examples: %s", error)
             return findings

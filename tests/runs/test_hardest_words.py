@@ -1,6 +1,7 @@
 """The section "Words of the hardest examples": which rows, which target, and what `explain` tells of them."""
 
 import re
+import types
 import xml.etree.ElementTree
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_the_hardest_rows_that_can_be_afforded(saved, monkeypatch):
     bert = saved("classification", labels=LABELS, sequence_length=20)
     lengths = [5, 5, 21, 2, 3, 4, 4, 4, 4]
     monkeypatch.setattr(hardest_words, "_FEWEST", 100)
-    section = hardest_words.section(bert, judged(length=lengths), 0)
+    section = hardest_words.section(bert, judged(length=lengths), [])
     heads = [item.split(" · ")[0] for item in items_of(section)]
     assert heads == ["row 1", "row 2", "row 5", "row 6", "row 7"]
     assert "at most 100 tokens" in section
@@ -58,8 +59,9 @@ def test_the_hardest_rows_that_can_be_afforded(saved, monkeypatch):
     expected = [round(word["score"], 2) for each in explained for word in each["words"]]
     np.testing.assert_allclose(scores_of(section), expected, atol=0.0051)
     assert f"{explained[0]['target']} {explained[0]['value']:.2f}; with [MASK]" in items_of(section)[0]
-    # With more tokens, the long one is there.
-    heads = [item.split(" · ")[0] for item in items_of(hardest_words.section(bert, judged(length=lengths), 4_000))]
+    # With more tokens, a quarter of those of the training data, the long one is there.
+    split = [types.SimpleNamespace(lengths=np.array([1500, 500])), types.SimpleNamespace(lengths=np.array([2000]))]
+    heads = [item.split(" · ")[0] for item in items_of(hardest_words.section(bert, judged(length=lengths), split))]
     assert heads == ["row 1", "row 2", "row 3", "row 5", "row 6"]
 
 
@@ -69,14 +71,14 @@ def test_targets(saved):
     logits = np.array([[3.0, 2.0, -1.0], [-5.0, -3.0, -4.0]])
     sets = judge_sets(LABELS, [[0, 0, 1], [0, 1, 1]], logits, 0.5, texts={"text": TEXTS[:2]})
     assert [sets.asked(row) for row in (0, 1)] == [("ab c", 0), ("d e f", 2)]
-    assert re.findall(r"<b>(\w) -?\d", hardest_words.section(bert, sets, 0)) == ["z", "x"]
+    assert re.findall(r"<b>(\w) -?\d", hardest_words.section(bert, sets, [])) == ["z", "x"]
 
     bert = saved("token_classification", labels=["O", *"abcdefgh"])
     words = ["ab", "c", "d"]
     row = {"line": 1, "text": "ab c d", "given": words, "words": [(0, 2), (3, 4), (5, 6)], "golds": ["O", "a", "b"]}
     row |= {"predictions": ["O", "O", "O"], "confidences": [0.5] * 3, "loss": 1.0, "tokens": 6, "lines": [1, 2, 3]}
     row["tags"] = [("O", "O", 0.1), ("a", "O", 1.0), ("b", "O", 1.0)]
-    section = hardest_words.section(bert, judge_tags([row], ["O", "a", "b"]), 0)
+    section = hardest_words.section(bert, judge_tags([row], ["O", "a", "b"]), [])
     (expected,) = bert.explain([words], 1)
     np.testing.assert_allclose(scores_of(section), [word["score"] for word in expected["words"]], atol=0.0051)
     assert f"c: {expected['target']} " in items_of(section)[0]
@@ -87,11 +89,11 @@ def test_choices(saved):
     fields = {"gold": ["A"], "predicted": ["B"], "loss": [1.0], "names": ["A", "B", "C"]}
     found = JudgedChoices(**fields, examples=examples, shares=np.ones([1, 3]) / 3, length=[6])
     bert = saved("multiple_choice", sequence_length=20)
-    assert len(scores_of(hardest_words.section(bert, found, 0))) in (3, 4)
+    assert len(scores_of(hardest_words.section(bert, found, []))) in (3, 4)
 
 
 def test_nothing_to_explain(saved):
-    assert hardest_words.section(saved("question_answering"), judged(), 0) == ""
+    assert hardest_words.section(saved("question_answering"), judged(), [None]) == ""
     bert = saved("classification")
-    assert hardest_words.section(bert, None, 0) == ""
-    assert hardest_words.section(bert, Judged(gold=["x"], predicted=["y"], loss=[1.0]), 0) == ""
+    assert hardest_words.section(bert, None, [None]) == ""
+    assert hardest_words.section(bert, Judged(gold=["x"], predicted=["y"], loss=[1.0]), []) == ""
