@@ -312,6 +312,7 @@ class TaskFlags(FinetuningFlags):
 
     def start(self):
         """Returns the `Start` of the runs."""
+        head = None if self.is_full else self.head_of(keras_bert.tasks.task_named(self.task))
         load_options = {}
         if getattr(self, "student_layers", None):
             load_options["num_layers"] = self.student_layers
@@ -321,6 +322,7 @@ class TaskFlags(FinetuningFlags):
             load_model,
             load_options,
             new_head=bool(getattr(self, "teacher", None)),  # The student learns its head from the teacher's answers.
+            head=head,
         )
 
     def create_task(self):

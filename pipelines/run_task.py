@@ -18,12 +18,12 @@ from keras_bert.data.sources import source
 
 from . import command
 from .arguments import flag, parse_some
-from .common_flags import Distillation, Files, TaskFlags
+from .common_flags import Distillation, FewExamplesFlags, Files, TaskFlags
 from .common_flags import finetune as main
 from .plugins import import_plugins
 
 
-class Arguments(Files, Distillation, TaskFlags):
+class Arguments(Files, Distillation, FewExamplesFlags, TaskFlags):
     # Other commands have one task, a constant.
     task: str = flag(None, "Name of the task.", required=True, section="data")  # type: ignore[misc]
 

@@ -1,31 +1,27 @@
 """Methods for few examples: a head on vectors computed once, and before it an encoder tuned on pairs of rows.
 
-The contrastive method is that of SetFit (Tunstall et al., 2022).
+The contrastive method is that of SetFit (Tunstall et al., 2022), with all pairs of the rows of a batch.
 """
 
-import collections
 import functools
 import logging
 
 from keras_bert.data.document_batches import DocumentRows
-from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.data.splits import Folds
-from keras_bert.data.token_rows import take, uniform
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.sentence_classification import SentenceClassification, vector_options
 from keras_bert.models.description import layers_of
-from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.tasks.head_trainer import HeadTrainer
-from keras_bert.tasks.label_pairs import draw_pairs
+from keras_bert.tasks.label_pairs import LabelBatches, label_pair_loss, rows_by_class
 from keras_bert.tasks.methods import AUTO, CONTRASTIVE, FULL, PROBE
 from keras_bert.tasks.stages import Stage
-from keras_bert.training.losses import cosine_loss
 
 _LOG = logging.getLogger("keras_bert")
 _FOLDS = 4  # Of `AUTO`.
-# Of the pairs.
-_RATE, _BATCH_SIZE = 2e-5, 16
-_LEAST_STEPS = 40  # Pairs of few rows have several epochs.
+_LEAST_STEPS = 40  # Fewer steps change a model little.
+# Of the pairs, those of the rows of a batch.
+_RATE, _BATCH_SIZE = 5e-5, 16
+_DRAWS_OF_A_ROW, _MOST_DRAWS = 20, 20_000  # The budget of an epoch: mean draws of a row, and draws of all rows.
 
 
 def few_steps(task, steps):
@@ -78,8 +74,7 @@ class FewExamples:
         if method == CONTRASTIVE:
             if task.labels is None:
                 raise ValueError("`method`: pairs come from classes. Expected method='probe' for numbers")
-            pairs = self._pairs(task, seed=0)
-            if not pairs.similar.any():
+            if max(map(len, rows_by_class(split.examples.labels).values()), default=0) < 2:
                 raise ValueError(
                     "`method`: no two rows have a class in common, so there are no pairs to learn from. Expected more "
                     "rows of a class, or method='probe'"
@@ -98,9 +93,8 @@ class FewExamples:
     def _divided(self):
         """Sets the folds if there are none, and no other dev rows; returns why the rows have none, or `None`."""
         task = self._task
-        counts, rows = collections.Counter(), task.splits["train"][0].examples
-        for label in rows.labels:
-            counts.update(label if isinstance(label, tuple) else (label,))
+        rows = task.splits["train"][0].examples
+        counts = {label: len(members) for label, members in rows_by_class(rows.labels).items()}
         label, fewest = min(counts.items(), key=lambda entry: entry[1])
         if task.held_out or self.folds is not None:
             return None if max(counts.values()) > 1 else "no class has two examples"
@@ -116,24 +110,15 @@ class FewExamples:
         if CONTRASTIVE in self.methods:
             choices["learning_rate"] = learning_rate or [_RATE]
             choices["batch_size"] = batch_size or [_BATCH_SIZE]
-            choices["epochs"] = epochs or [self._default_epochs((batch_size or [_BATCH_SIZE])[0])]
+            choices["epochs"] = epochs or [1]
         choices["seed"] = seed or [1]
         return choices
-
-    def _default_epochs(self, batch_size):
-        """Returns the fewest epochs that have enough steps."""
-        steps = -(-len(self._pairs(self._task, seed=0)) // batch_size)
-        return -(-_LEAST_STEPS // steps)
-
-    @staticmethod
-    def _pairs(task, seed):
-        return draw_pairs(task.splits["train"][0].examples.labels, seed)
 
     def stages(self, task, setting):
         """Returns the `Stage`s of a run; `task` is that of a fold, or that of all rows."""
         stages = []
         if setting["method"] == CONTRASTIVE:
-            stages.append(self._pair_stage(task, setting["seed"]))
+            stages.append(self._pair_stage(task))
         split = task.splits["train"][0]
         stages.append(
             Stage(
@@ -148,29 +133,26 @@ class FewExamples:
         )
         return stages
 
-    def _pair_stage(self, task, seed):
-        pairs = self._pairs(task, seed)
-        inputs = task.splits["train"][0].inputs
-        towers = {}
-        for name, feature in inputs.items():
-            towers[f"query_{name}"] = take(feature, pairs.first)
-            towers[f"passage_{name}"] = uniform(take(feature, pairs.second), 1)
+    def _pair_stage(self, task):
+        split = task.splits["train"][0]
         return Stage(
             name="pairs",
-            build=_build_pair_model,
-            loss=cosine_loss(),
-            examples=lambda: (towers, pairs.similar.astype("float32")),
+            build=_build_embedder,
+            loss=label_pair_loss(),
+            examples=split.pair,
             score=task.report.score,
-            batches=_pair_batches,
+            batches=functools.partial(_label_batches, labels=split.examples.labels),
         )
 
 
-def _pair_batches(inputs, targets, *, batch_size, seed, grouped):
-    return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+def _label_batches(inputs, targets, *, labels, batch_size, seed, grouped):
+    draws = min(_DRAWS_OF_A_ROW * len(labels), _MOST_DRAWS)
+    steps = max(_LEAST_STEPS, -(-draws // batch_size))
+    return LabelBatches(inputs, targets, labels=labels, batch_size=batch_size, steps=steps, seed=seed)
 
 
-def _build_pair_model(bert):
-    """Returns the encoder with its pooling, as two towers; a projection keeps its weights, as the head needs it."""
+def _build_embedder(bert):
+    """Returns the encoder with its pooling; a projection keeps its weights, as the head needs it."""
     options = vector_options(bert)
     embedder = build_embedder(bert.encoder, **options)
     projection = layers_of(embedder).get("sentence_projection")
@@ -178,4 +160,4 @@ def _build_pair_model(bert):
         theirs = layers_of(bert.model())
         projection.set_weights(theirs.get("sentence_projection", theirs.get("vector_projection")).get_weights())
         projection.trainable = False
-    return build_bi_encoder(embedder)
+    return embedder

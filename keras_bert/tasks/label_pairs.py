@@ -1,143 +1,137 @@
-"""Pairs of rows of equal and of different classes, drawn within a budget and without a table of all pairs."""
+"""Pairs of texts of equal and of different classes: all those of a batch, which has equally many rows of each class.
 
-import dataclasses
-import itertools
-import random
+A batch of n rows has n (n - 1) / 2 pairs, and each of its texts is encoded once.
+"""
 
 import numpy as np
+import tensorflow as tf
 
-PAIRS_OF_A_ROW, MOST_PAIRS = 20, 20_000  # The budget: pairs for each row, and of all rows.
-_MOST_UNEQUAL = 3  # Dissimilar pairs for each similar one.
-_TRIES = 20  # For each dissimilar pair of sets of labels.
-
-
-@dataclasses.dataclass(frozen=True)
-class LabelPairs:
-    """Pairs of rows, each pair once: arrays of equal length.
-
-    Attributes:
-        first, second: the numbers of the rows, the smaller one first.
-        similar: bool, whether they have a label in common.
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    similar: np.ndarray
-
-    def __len__(self):
-        return len(self.first)
+from keras_bert.checks import check_count
+from keras_bert.data.bucketing import Batches, SamplePlan, fit_boundaries
+from keras_bert.training.losses import Loss
 
 
-def budget(rows):
-    """Returns the largest number of pairs of a number of rows."""
-    return min(PAIRS_OF_A_ROW * rows, MOST_PAIRS)
+class LabelBatches(Batches):
+    """`Batches` whose rows are drawn by their labels, so that each batch has similar pairs and others.
 
-
-def draw_pairs(labels, seed, most=None):
-    """Draws pairs of rows with a label in common, and pairs without one, half of each where there are enough.
-
-    Classes count alike, whatever their numbers of rows: each has equally many of the similar pairs, and takes part in
-    equally many of the dissimilar ones, as far as its rows make that many different pairs. No pair is drawn twice.
-    Memory and time grow with the rows and the pairs drawn, not with their product.
+    Classes count alike, whatever their numbers of rows: a batch has equally many rows of each class, or two rows of
+    each of some classes, which take turns. The rows of a class take turns, too; those of a class with few rows come
+    more than once in a batch. Time and memory grow with the rows, not with the pairs of all rows.
 
     Args:
-        labels: list with the class of each row, or with its classes, a tuple. Rows without a class are in no similar
-            pair.
-        seed: int, seed of the draw.
-        most: int, the largest number of pairs. Defaults to 20 for each row, 20,000 in all.
+        inputs, targets, batch_size, seed: see `Batches`.
+        labels: list with the class of each row, or with its classes, a tuple. Rows without a class are not drawn.
+        steps: int, the number of batches of an epoch.
+
+    Example:
+        batches = LabelBatches(inputs, classes, labels=classes.tolist(), batch_size=16, steps=40)
+    """
+
+    def __init__(self, inputs, targets, *, labels, batch_size, steps, seed=0):
+        check_count("batch_size", batch_size, 2)
+        self._classes, self._steps = list(rows_by_class(labels).values()), steps
+        super().__init__(inputs, targets, batch_size=batch_size, grouped=False, seed=seed)
+        self.tokens = self.tokens * steps * batch_size // self.num_examples
+        self.num_examples = steps * batch_size
+
+    def _fit_samples(self, lengths):
+        self._plan = _DrawnPlan([0], lengths, self.batch_size, self._steps)
+        longest = self._plan.longest(lengths, self._order(0)[0])
+        boundaries = fit_boundaries([*longest, lengths.max()], ratio=1.02)
+        return _DrawnPlan(boundaries, np.searchsorted(boundaries, lengths), self.batch_size, self._steps)
+
+    def _order(self, epoch):
+        rows = draw_rows(self._classes, self._steps, self.batch_size, seed=(self.seed, epoch))
+        return rows.ravel(), np.arange(self._steps)
+
+
+class _DrawnPlan(SamplePlan):
+    """A `SamplePlan` of any number of batches, whose rows may come more than once."""
+
+    def __init__(self, boundaries, group, size, steps):
+        super().__init__(boundaries, group, size)
+        self.sizes = np.full(steps, size)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+
+
+def rows_by_class(labels):
+    """Returns the numbers of the rows of each class, a dict of lists; a label may be a tuple of classes."""
+    members = {}
+    for row, label in enumerate(labels):
+        for own in label if isinstance(label, tuple) else (label,):
+            members.setdefault(own, []).append(row)
+    return members
+
+
+def draw_rows(classes, steps, size, seed):
+    """Draws batches of rows, equally many of each class, or two of each of some classes.
+
+    Args:
+        classes: list with the rows of each class, lists.
+        steps: int, the number of batches.
+        size: int, the rows of a batch.
+        seed: int, or a tuple of them.
 
     Returns:
-        `LabelPairs`.
+        An int array `(steps, size)`.
     """
-    most = budget(len(labels)) if most is None else most
-    sets = [label if isinstance(label, tuple) else (label,) for label in labels]
-    members = {}
-    for row, own in enumerate(sets):
-        for label in own:
-            members.setdefault(label, []).append(row)
-    generator = random.Random(seed)
-    classes = [members[label] for label in sorted(members)]
-    generator.shuffle(classes)
-    similar = _similar_pairs(classes, most // 2, generator)
-    half = min(most - len(similar), max(most // 2, 1), _MOST_UNEQUAL * max(len(similar), len(labels)))
-    if all(len(own) == 1 for own in sets):
-        others = _pairs_between(classes, half, generator)
-    else:
-        others = _disjoint_pairs(classes, sets, half, generator)
-    pairs = np.array([*similar, *others], "int64").reshape(-1, 2)
-    return LabelPairs(pairs[:, 0], pairs[:, 1], np.arange(len(pairs)) < len(similar))
+    generator = np.random.default_rng(seed)
+    turns = _Turns(range(len(classes)), generator)
+    rows = [_Turns(members, generator) for members in classes]
+    together = max(1, min(len(classes), size // 2))
+    batches = []
+    for _ in range(steps):
+        drawn = turns.take(together)
+        batch = []
+        for place in range(size):
+            label = drawn[place % together]
+            batch += rows[label].take(1)
+        batches.append(batch)
+    return np.array(batches)
 
 
-def _similar_pairs(classes, most, generator):
-    """Returns pairs within classes, lists of rows, as a list of tuples; a pair of two classes is there once."""
-    sizes = [len(rows) * (len(rows) - 1) // 2 for rows in classes]
-    drawn = {}
-    for rows, count, size in zip(classes, even_shares(sizes, most), sizes, strict=True):
-        for rank in generator.sample(range(size), count):
-            first, second = _unranked(rank)
-            drawn[rows[first], rows[second]] = True
-    return list(drawn)
+class _Turns:
+    """Hands out values in turn, in another random order each time round."""
+
+    def __init__(self, values, generator):
+        self._values, self._generator = np.array(values), generator
+        self._left = []
+
+    def take(self, count):
+        """Returns the next values, a list."""
+        while len(self._left) < count:
+            self._left += self._generator.permutation(self._values).tolist()
+        taken = self._left[:count]
+        self._left = self._left[count:]
+        return taken
 
 
-def _unranked(rank):
-    """Returns the pair of numbers, the smaller one first, that has a rank: (0, 1), (0, 2), (1, 2), (0, 3), ..."""
-    second = int((1 + (1 + 8 * rank) ** 0.5) / 2)
-    while second * (second - 1) // 2 > rank:
-        second -= 1
-    while second * (second + 1) // 2 <= rank:
-        second += 1
-    return rank - second * (second - 1) // 2, second
+def label_pair_loss() -> Loss:
+    """Squared error of the cosine similarity of two texts of a batch: 1 if they have a label in common, 0 otherwise.
 
-
-def _pairs_between(classes, most, generator):
-    """Returns pairs of rows of two classes, lists of rows without a common one, as a list of tuples."""
-    between = list(itertools.islice(_class_pairs(len(classes)), most))
-    sizes = [len(classes[one]) * len(classes[other]) for one, other in between]
-    pairs = []
-    for (one, other), count, size in zip(between, even_shares(sizes, most), sizes, strict=True):
-        for rank in generator.sample(range(size), count):
-            first = classes[one][rank % len(classes[one])]
-            second = classes[other][rank // len(classes[one])]
-            pairs.append((min(first, second), max(first, second)))
-    return pairs
-
-
-def _class_pairs(count):
-    """Yields all pairs of classes, of which any first ones have each class about equally often."""
-    for distance in range(1, count // 2 + 1):
-        is_half = 2 * distance == count  # Where each pair would come twice.
-        for one in range(count // 2 if is_half else count):
-            yield one, (one + distance) % count
-
-
-def _disjoint_pairs(classes, sets, most, generator):
-    """Returns pairs of rows with labels, but none in common, as a list of tuples: drawn from two classes at a time."""
-    drawn = {}
-    if len(classes) < 2:
-        return []
-    for _ in range(_TRIES * most):
-        if len(drawn) == most:
-            break
-        one, other = generator.sample(range(len(classes)), 2)
-        first, second = generator.choice(classes[one]), generator.choice(classes[other])
-        if not set(sets[first]) & set(sets[second]):
-            drawn[min(first, second), max(first, second)] = True
-    return list(drawn)
-
-
-def even_shares(sizes, total):
-    """Returns how many of each of several lists to take, given their sizes: equally many, as far as they have them.
-
-    Of what does not divide evenly, the first ones have one more.
+    The similar pairs count as much as the others. Targets are classes `(rows,)`, or labels `(rows, labels)` of 0 and 1.
     """
-    shares = [0] * len(sizes)
-    open_places = [place for place, size in enumerate(sizes) if size]
-    left = min(total, sum(sizes))
-    while left:
-        each = max(left // len(open_places), 1)
-        for place in open_places:
-            more = min(each, sizes[place] - shares[place], left)
-            shares[place] += more
-            left -= more
-        open_places = [place for place in open_places if shares[place] < sizes[place]]
-    return shares
+
+    def values(targets, outputs, rows):
+        vectors = tf.math.l2_normalize(outputs["embedding"], -1)
+        similarity = tf.matmul(vectors, vectors, transpose_b=True)
+        is_similar = have_common_label(targets)
+        pairs = tf.linalg.set_diag(rows[:, None] * rows, tf.zeros_like(rows))
+        similar, others = tf.where(is_similar, pairs, 0.0), tf.where(is_similar, 0.0, pairs)
+        errors = _shares(similar * tf.square(similarity - 1), similar) + _shares(others * tf.square(similarity), others)
+        return tf.reduce_sum(rows) * errors / 2
+
+    return Loss("loss", values, together=True)
+
+
+def have_common_label(targets):
+    """Returns whether two rows have a label in common, bool `(rows, rows)`."""
+    if targets.shape.rank == 1:
+        return targets[:, None] == targets
+    labels = tf.cast(targets, tf.float32)
+    return tf.matmul(labels, labels, transpose_b=True) > 0
+
+
+def _shares(errors, weights):
+    """Returns the share of each row in the mean of errors `(rows, rows)`, which have these weights."""
+    return tf.math.divide_no_nan(tf.reduce_sum(errors, -1), tf.reduce_sum(weights))

@@ -239,7 +239,7 @@ def test_the_command(checkpoint, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     flags = [f"--{name}_file={tmp_path}/{name}.jsonl" for name in ("train", "dev")]
     flags += ["--plugins=intents_task", "--task=intents", f"--model={checkpoint}", f"--output_dir={tmp_path}/run"]
-    call("pipelines.run_task", *flags, "--epochs=1", "--sequence_length=12")
+    call("pipelines.run_task", *flags, "--method=probe", "--sequence_length=12")
     asked = [f"--model={tmp_path}/run/model", f"--input={tmp_path}/dev.jsonl", f"--output={tmp_path}/answers.jsonl"]
     call("pipelines.predict", "--plugins=intents_task", *asked)
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
@@ -247,6 +247,9 @@ def test_the_command(checkpoint, tmp_path):
     assert [line["label"] for line in lines] == [answer["label"] for answer in expected]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "print(bert.predict([{'turns': ...}]))" in card
+    assert read_json(tmp_path / "run" / "results.json")["best"]["setting"] == {"method": "probe", "seed": 1}
+    error = mistake("pipelines.run_task", *flags, "--method=probe", "--epochs=2")
+    assert "--epochs: the encoder is not trained with method='probe'" in error
 
 
 @pytest.mark.parametrize(("text", "target"), [("a", "b"), (("a", "b"), 1)])

@@ -30,6 +30,13 @@ def bert(tmp_path_factory, config, pieces):
     return keras_bert.load(folder)
 
 
+@pytest.fixture(autouse=True)
+def two_steps(monkeypatch):
+    """An epoch of pairs has two steps, which take less time."""
+    monkeypatch.setattr("keras_bert.tasks.few_examples._LEAST_STEPS", 2)
+    monkeypatch.setattr("keras_bert.tasks.few_examples._DRAWS_OF_A_ROW", 2)
+
+
 def head_of(bert):
     """Returns kernel and bias of the last layer."""
     return keras_bert.describe(bert.model()).layers["sentence_classifier"].get_weights()
@@ -104,7 +111,7 @@ class Steps(keras.callbacks.Callback):
 
 @pytest.mark.slow
 def test_interrupted_pairs_resume(bert, tmp_path):
-    options = {"method": "contrastive", "epochs": 3, "batch_size": 16, "learning_rate": 1e-3, "verbose": False}
+    options = {"method": "contrastive", "epochs": 3, "batch_size": 8, "learning_rate": 1e-3, "verbose": False}
     cut, rest = Steps(last=4), Steps(last=None)
     with pytest.raises(InterruptedError):
         bert.fit(TEXTS, CLASSES, output_dir=tmp_path, callbacks=[cut], **options)

@@ -1,81 +1,89 @@
-"""Pairs of rows: drawn as a table of all pairs would tell, without one."""
+"""Pairs of rows of a batch: batches in which classes count alike, and the loss against a loop over all pairs."""
 
 import collections
 import itertools
-import tracemalloc
 
+import numpy as np
 import pytest
 
-from keras_bert.tasks.label_pairs import draw_pairs, even_shares
+from keras_bert.tasks.label_pairs import LabelBatches, draw_rows, label_pair_loss, rows_by_class
 
-SETS = [(0,), (0, 1), (1,), (2,), (0, 2), (), (1, 2), (2,), ()]
+tf = pytest.importorskip("tensorflow")
 
+pytestmark = [pytest.mark.tensorflow]
 
-def as_dict(pairs):
-    """Returns whether the rows of each pair are similar; no pair is there twice."""
-    rows = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    assert len(set(rows)) == len(rows)
-    assert all(first < second for first, second in rows)
-    return dict(zip(rows, pairs.similar.tolist(), strict=True))
+CLASSES = [0] * 50 + [1] * 4 + [2] * 30 + [3] * 20
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 0, 2, 1, 0, 2], SETS, ["b", "a", "b"]])
-def test_all_pairs_of_few_rows(labels):
-    sets = [set(label) if isinstance(label, tuple) else {label} for label in labels]
-    table = {}
-    for first, second in itertools.combinations(range(len(sets)), 2):
-        if sets[first] and sets[second]:  # Nothing is known of rows without labels.
-            table[first, second] = bool(sets[first] & sets[second])
-    assert as_dict(draw_pairs(labels, seed=0, most=1000)) == table
-    some = as_dict(draw_pairs(labels, seed=1, most=4))
-    assert len(some) <= 4
-    assert some.items() <= table.items()
+def batches_of(labels, **options):
+    ids = tf.ragged.constant([[1] * (1 + row % 5) for row in range(len(labels))])
+    targets = np.array([label if isinstance(label, int) else 0 for label in labels])
+    return LabelBatches({"token_ids": ids}, targets, labels=labels, **options)
 
 
-def test_classes_count_alike():
-    labels = [0] * 500 + [1] * 40 + [2] * 30 + [3] * 20
-    pairs = draw_pairs(labels, seed=3, most=400)
-    similar, between = collections.Counter(), collections.Counter()
-    for (first, second), is_similar in as_dict(pairs).items():
-        if is_similar:
-            similar[labels[first]] += 1
-        else:
-            between[labels[first], labels[second]] += 1
-    assert similar == dict.fromkeys(range(4), 50)
-    assert set(between.values()) == {33, 34}
-    assert len(between) == 6
-    again, other = draw_pairs(labels, seed=3, most=400), draw_pairs(labels, seed=4, most=400)
-    assert as_dict(again) == as_dict(pairs) != as_dict(other)
-
-
-def test_a_class_of_one_row_has_no_similar_pair():
-    pairs = as_dict(draw_pairs([0, 0, 1, 2], seed=0))
-    assert [rows for rows, is_similar in pairs.items() if is_similar] == [(0, 1)]
-    assert any(3 in rows for rows in pairs)
-
-
-def test_few_pairs_of_many_classes_have_each_class_equally_often():
-    labels = [number % 50 for number in range(200)]
+def test_each_batch_has_equally_many_rows_of_each_class():
+    batches = batches_of(CLASSES, batch_size=16, steps=30, seed=3)
+    drawn = batches.row_indices(0)
+    assert len(drawn) == batches.steps == 30
+    assert batches.num_examples == 480
     often = collections.Counter()
-    for (first, second), is_similar in as_dict(draw_pairs(labels, seed=0, most=400)).items():
-        if not is_similar:
-            often.update([labels[first], labels[second]])
-    assert max(often.values()) - min(often.values()) <= 2
-    assert len(often) == 50
+    for rows in drawn:
+        assert collections.Counter(CLASSES[row] for row in rows) == dict.fromkeys(range(4), 4)
+        often.update(rows.tolist())
+    # The rows of a class take turns.
+    for rows in rows_by_class(CLASSES).values():
+        assert max(often[row] for row in rows) - min(often[row] for row in rows) <= 1
+    again = batches_of(CLASSES, batch_size=16, steps=30, seed=3)
+    np.testing.assert_array_equal(again.row_indices(1), batches.row_indices(1))
+    assert not np.array_equal(batches.row_indices(0), batches.row_indices(1))
+    other = batches_of(CLASSES, batch_size=16, steps=30, seed=4)
+    assert not np.array_equal(other.row_indices(0), drawn)
 
 
-def test_many_rows_need_little_memory():
-    labels = [number % 77 for number in range(20_000)]
-    tracemalloc.start()
-    pairs = draw_pairs(labels, seed=0)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(as_dict(pairs)) == 20_000
-    assert most < 50e6  # A table of all pairs would have 3.2 GB.
+def test_batches_are_padded_to_their_longest_row():
+    batches = batches_of(CLASSES, batch_size=2, steps=6)
+    for rows, (inputs, targets, weights) in zip(batches.row_indices(1), batches.dataset(1), strict=True):
+        lengths = [1 + row % 5 for row in rows]
+        assert max(lengths) <= inputs["token_ids"].shape[1] <= 5
+        np.testing.assert_array_equal(tf.reduce_sum(inputs["token_ids"], 1), lengths)
+        np.testing.assert_array_equal(targets, [CLASSES[row] for row in rows])
+        np.testing.assert_array_equal(weights, [1, 1])
 
 
-def test_shares():
-    assert even_shares([1, 10, 3], 9) == [1, 5, 3]
-    assert even_shares([5, 5, 5], 7) == [3, 2, 2]
-    assert even_shares([1, 2], 10) == [1, 2]
-    assert even_shares([0, 0], 5) == [0, 0]
+def test_many_classes_take_turns():
+    classes = list(rows_by_class([row % 50 for row in range(200)]).values())
+    drawn = draw_rows(classes, steps=25, size=8, seed=0)
+    often = collections.Counter()
+    for rows in drawn:
+        own = collections.Counter((rows % 50).tolist())
+        assert list(own.values()) == [2] * 4
+        often.update(own)
+    assert set(often.values()) == {4}
+
+
+def test_rows_of_several_classes_and_of_none():
+    labels = [(0,), (0, 1), (1,), (2,), (0, 2), (), (1, 2), (2,), ()]
+    assert rows_by_class(labels) == {0: [0, 1, 4], 1: [1, 2, 6], 2: [3, 4, 6, 7]}
+    drawn = draw_rows(list(rows_by_class(labels).values()), steps=20, size=6, seed=1)
+    assert set(drawn.ravel().tolist()) == {0, 1, 2, 3, 4, 6, 7}
+
+
+@pytest.mark.parametrize(
+    "targets", [[0, 1, 0, 2, 1, 0], [[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 0]], [3] * 6]
+)
+def test_loss_is_that_of_a_loop_over_pairs(targets):
+    generator = np.random.default_rng(0)
+    vectors, weights = generator.normal(size=(6, 4)), np.array([1, 1, 1, 1, 1, 0])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    similar, others = [], []
+    for first, second in itertools.combinations(range(5), 2):
+        similarity = unit[first] @ unit[second]
+        one, other = np.array(targets[first]), np.array(targets[second])
+        if (one @ other > 0) if one.ndim else one == other:
+            similar.append((similarity - 1) ** 2)
+        else:
+            others.append(similarity**2)
+    expected = sum(np.mean(part) for part in (similar, others) if part) / 2
+    outputs = {"embedding": tf.constant(vectors, tf.float32)}
+    total, weight = label_pair_loss().sums(tf.constant(targets), outputs, tf.constant(weights, tf.float32))
+    assert float(total / weight) == pytest.approx(expected, rel=1e-5)
