@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
+from sklearn.metrics import f1_score
 
 import keras_bert
 from keras_bert.heads.answers import each_text, of_outputs
@@ -286,6 +287,7 @@ def decisions_of(name, bert, texts, targets):
 def test_fit_calibrates_other_tasks(checkpoint, tmp_path, eager, name):
     """The temperature is that of SciPy on the logits of the trained model; it is fitted once."""
     texts, targets = FITTED[name]
+    more = {"threshold": "shared"} if name == "multi_label" else {}
     calls = []
     fitted = confidence.fitted_temperature
 
@@ -296,7 +298,7 @@ def test_fit_calibrates_other_tasks(checkpoint, tmp_path, eager, name):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(confidence, "fitted_temperature", counted)
         trained = keras_bert.load(checkpoint).fit(
-            texts, targets, validation=(texts, targets), calibrate=True, output_dir=tmp_path / "run", **OPTIONS
+            texts, targets, validation=(texts, targets), calibrate=True, output_dir=tmp_path / "run", **more, **OPTIONS
         )
     assert len(calls) == 3  # To all rows, and to each half of them for the report.
     logits, golds = decisions_of(name, trained, texts, targets)
@@ -308,4 +310,14 @@ def test_fit_calibrates_other_tasks(checkpoint, tmp_path, eager, name):
     assert loss(trained.confidence["temperature"]) == pytest.approx(best.fun, abs=1e-6)
     report = (tmp_path / "run" / "report.html").read_text()
     assert "calibration error after" in report[report.index('id="confidence"') :]
-    assert 0 <= trained.evaluate(texts, targets, verbose=False)["calibration_error"] < 1
+    scores = trained.evaluate(texts, targets, verbose=False)
+    assert 0 <= scores["calibration_error"] < 1
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["confidence"] == trained.confidence
+    if name == "multi_label":  # The threshold is one of the answered probabilities, also where it was chosen.
+        answers = trained.predict(texts)
+        found = [[answer["scores"][label] >= trained.thresholds for label in trained.labels] for answer in answers]
+        golds = [[label in each for label in trained.labels] for each in targets]
+        expected = f1_score(golds, found, average="micro")
+        assert scores["micro_f1"] == pytest.approx(expected)
+        assert results["scores"]["multi_label"]["micro_f1"] == pytest.approx(expected)
