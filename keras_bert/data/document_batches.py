@@ -1,5 +1,6 @@
 """Batches of documents: rows of several sequences, the windows of a long text."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from keras_bert.data.bucketing import (
     first_within,
     fit_boundaries,
     leftover_batches,
+    longest_sequences,
     pad_rows,
 )
-from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, joined, sequence_lengths, take
+from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, joined, sequence_lengths, take, uniform
 
 _PADDING_RATIO = 1.05  # Target ratio of computed to real tokens.
 _MOST_COUNTS = 8  # Numbers of windows that rows are filled up to.
@@ -28,8 +30,11 @@ _TEXTS = 256  # Documents to tokenize at a time.
 class DocumentRows(CompactRows):
     """A feature of documents `(rows, windows, length)`, of which each has windows of its own.
 
+    With choices, it is `(rows, windows, choices, length)`: a window of the text with each of them.
+
     Args:
-        sequences: feature of all windows, `(windows of all rows, length)`: a `tf.RaggedTensor`, or a compact one.
+        sequences: feature of all windows, `(windows of all rows, [choices,] length)`: a `tf.RaggedTensor`, or a compact
+            one.
         counts: integer array `(rows,)`, the number of windows of each row, at least 1.
     """
 
@@ -38,14 +43,19 @@ class DocumentRows(CompactRows):
         self.counts = np.asarray(counts, "int32")
         self.starts = np.cumsum(self.counts, dtype="int32") - self.counts
         self.dtype = sequences.dtype
-        self.shape = tf.TensorShape([len(self.counts), None, None])
+        self.shape = tf.TensorShape([len(self.counts), None, *sequences.shape[1:]])
+
+    @property
+    def sequences_of_window(self):
+        """The number of sequences of a window: that of the choices, or one."""
+        return int(math.prod(self.shape[2:-1]))
 
     def row_lengths(self):
-        """Returns the number of tokens of all windows of each row."""
-        return tf.constant(np.add.reduceat(sequence_lengths(self.sequences), self.starts))
+        """Returns the number of tokens of all windows of each row, with the longest choice."""
+        return tf.constant(np.add.reduceat(longest_sequences(self.sequences), self.starts))
 
     def longest(self):
-        """Returns the length of the longest window of each row, `(rows,)`."""
+        """Returns the length of the longest window of each row, `(rows,)`, or with each choice, `(rows, choices)`."""
         return np.maximum.reduceat(sequence_lengths(self.sequences), self.starts)
 
     def take(self, rows):
@@ -66,9 +76,10 @@ class DocumentRows(CompactRows):
         number = tf.where(is_there, tf.gather(self.starts, rows)[:, tf.newaxis] + index, 0)
         number = tf.ensure_shape(tf.reshape(number, [-1]), [None])
         values = pad_rows(self.sequences, number, length, padding)
-        values = tf.reshape(values, [-1, count, length])
+        values = tf.reshape(values, [-1, count, *self.shape[2:-1], length])
+        is_there = tf.reshape(is_there, tf.concat([tf.shape(is_there), tf.ones([self.shape.rank - 2], tf.int32)], 0))
         # Windows that a row lacks have no token, so that nothing reads them.
-        return tf.where(is_there[..., tf.newaxis], values, tf.cast(padding, values.dtype))
+        return tf.where(is_there, values, tf.cast(padding, values.dtype))
 
     @classmethod
     def joined(cls, parts):
@@ -97,7 +108,8 @@ class DocumentBatches(Batches):
     def __init__(self, inputs: Any, targets: Any = None, *, most_tokens: int | None = None, **options):
         rows = next(iter(inputs.values()))
         self._most_tokens = most_tokens
-        self._counts, self._longest = rows.counts, rows.longest()
+        self._counts, self._longest = rows.counts, rows.longest().reshape(len(rows.counts), -1).max(1)
+        self._sequences_of_window = rows.sequences_of_window
         super().__init__(inputs, targets, **options)
         if most_tokens is not None:
             self.batch_size = None  # Batches differ.
@@ -134,7 +146,8 @@ class DocumentBatches(Batches):
             return _DocumentSamples(boundaries, group, self.batch_size)
         counts = np.bincount(group, minlength=len(boundaries))
         if self._most_tokens is not None:
-            most = np.minimum(self.batch_size, self._most_tokens // boundaries.prod(axis=1))
+            tokens = boundaries.prod(axis=1) * self._sequences_of_window
+            most = np.minimum(self.batch_size, self._most_tokens // tokens)
             return _DocumentGroups(boundaries, group, *even_batches(counts, most))
         return _DocumentPlan(boundaries, group, *leftover_batches(counts, self.batch_size))
 
@@ -160,14 +173,28 @@ class _DocumentSamples(_OfDocuments, SamplePlan):
 
 def document_features(preprocessor, texts):
     """Returns the `DocumentRows` of texts, or of pairs of lists of them, by name; the preprocessor reads windows."""
+    return _features(preprocessor.windows(part) for part in _in_parts(texts))
+
+
+def choice_documents(preprocessor, texts, choices):
+    """Returns the same of texts with lists of equally many choices, `(rows, windows, choices, length)`."""
+    views = (preprocessor.windows_with_choices(*part) for part in _in_parts((texts, choices)))
+    return _features(views, len(choices[0]))
+
+
+def _features(viewed, choices=None):
+    """Returns the `DocumentRows` of several `ViewedTexts`, one after another, by name."""
     parts, counts = {}, []
-    for part in _in_parts(texts):
-        views = preprocessor.windows(part)
+    for views in viewed:
         counts.append(np.bincount(views.views.row))
         for name, feature in compact_parts(views.ragged_parts()).items():
             parts.setdefault(name, []).append(feature)
     counts = np.concatenate(counts)
-    return {name: DocumentRows(joined(features), counts) for name, features in parts.items()}
+    rows = {}
+    for name, features in parts.items():
+        sequences = joined(features)
+        rows[name] = DocumentRows(sequences if choices is None else uniform(sequences, choices), counts)
+    return rows
 
 
 def _in_parts(texts):

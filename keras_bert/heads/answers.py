@@ -42,7 +42,7 @@ def _in_characters(counts, row):
     """Returns what outputs tell about the tokens of a text, with the offsets of its strongest window in characters."""
     if STRONGEST_START not in counts:
         return counts
-    text = row[list(row)[-1]]  # Of a pair, the second one has windows.
+    text = row["text"] if "choices" in row else row[list(row)[-1]]  # Of a pair, the second one has windows.
     characters = character_offsets(text)
     strongest = {
         "start": int(characters[counts[STRONGEST_START]]),

@@ -190,6 +190,11 @@ class WordScores:
 
     def _choices(self, inputs, target):
         """Reads texts with choices."""
+        if self._preprocessor.reads_windows:
+            raise ValueError(
+                "`explain` reads one sequence of a text with choices. Expected another `long_texts`, such as 'head'. "
+                "Received: long_texts='windows'"
+            )
         tokenizer = self._preprocessor.tokenizer
         text = words.words_of(tokenizer, inputs["text"])
         choices = words.words_of(tokenizer, tf.reshape(inputs["choices"], [-1]))

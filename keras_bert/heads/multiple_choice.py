@@ -7,7 +7,7 @@ from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
-from keras_bert.text.answer_settings import CUTS, Confidence
+from keras_bert.text.answer_settings import Confidence
 from keras_bert.text.token_counts import with_counts
 
 
@@ -69,8 +69,7 @@ class MultipleChoice(Head):
     name, layer, reads = "multiple_choice", "choice_scorer", ("pooled",)
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
-    peft, long_texts = "", CUTS
-    text_options = ("confidence",)
+    peft, text_options = "", ("confidence",)
     onnx = {"fold_choices": _write_fold, "unfold_choices": _write_unfold}
     build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
     encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
@@ -78,14 +77,15 @@ class MultipleChoice(Head):
     def signature_builder(self, description):
         import tensorflow as tf
 
-        from keras_bert.text.signatures import not_empty, text_with_lists
+        from keras_bert.text.signatures import not_empty, outputs_of_choices, text_with_lists
 
         def chooser(model, preprocessor, confidence=None):
             confidence = Confidence.of(confidence)
 
             def answer(text, choices):
-                inputs, counts = preprocessor.counted_choices(text, not_empty(choices, "choices"))
-                logits = model(inputs, training=False)["logits"]
+                choices = not_empty(choices, "choices")
+                outputs, counts = outputs_of_choices(model, preprocessor, text, choices, self.classes)
+                logits = outputs["logits"]
                 if confidence.temperature != 1:
                     logits /= confidence.temperature
                 answers = {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
@@ -97,6 +97,9 @@ class MultipleChoice(Head):
             return {"serving_default": text_with_lists(answer, "choices")}
 
         return chooser
+
+    def deciding_output(self, description):
+        return self.classes
 
     def inputs(self, bert):
         return [("text", "choices")]

@@ -100,7 +100,7 @@ def in_parts(function, inputs, specs, *, is_there, most, size, variables, genera
     Args:
         function: maps a dict of tensors `(rows, ...)` to a dict of floats `(rows, ...)`, each row by itself.
         inputs: dict of tensors `(rows, ...)`, which have no gradients.
-        specs: dict of the outputs as symbolic tensors, with all axes but that of the rows known.
+        specs: dict of the outputs as symbolic tensors. A free axis behind that of the rows is that of the inputs.
         is_there: bool `(rows,)`.
         most: int, the number of rows up to which all are computed at once, and only once. `None` for graphs that
             have no backward pass: they are traced once then.
@@ -196,8 +196,10 @@ class _RowsInParts:
     def _forward(self, values):
         """Returns the outputs of the parts, a dict of `(parts, size, ...)`."""
         buffers = {}
+        axes = tf.unstack(tf.shape(next(iter(self._inputs.values()))))[2:]
         for name, spec in self._specs.items():
-            buffers[name] = tf.zeros([self._count, self._size, *spec.shape[1:]], spec.dtype)
+            sizes = [axes[place] if size is None else size for place, size in enumerate(spec.shape[1:])]
+            buffers[name] = tf.zeros([self._count, self._size, *sizes], spec.dtype)
 
         def with_part(index, buffers):
             outputs = self._compute(self._part(index), index, values)

@@ -1,5 +1,7 @@
 """Documents in windows: a model runs on each window, in parts if there are many, and its outputs are joined."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -12,7 +14,7 @@ _PART_TOKENS = 2**13  # Of a part otherwise.
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Windows(Unquantized, keras.layers.Layer):
-    """Runs a model on the windows of documents, from `(batch, windows, length)` to `(batch * windows, ...)`.
+    """Runs a model on the windows of documents, from `(batch, windows, ...)` to `(batch * windows, ...)`.
 
     A window without real tokens is absent, for documents with different numbers of windows. In TensorFlow graphs, the
     windows of large batches are computed in parts, without the absent ones, whose outputs are then zeros; the backward
@@ -22,7 +24,7 @@ class Windows(Unquantized, keras.layers.Layer):
         model: a functional model of sequences, whose inputs have a `padding_mask` and whose outputs are a dict.
 
     Call arguments:
-        inputs: dict of the inputs of `model`, `(batch, windows, length)`.
+        inputs: dict of the inputs of `model`, `(batch, windows, length)`, or `(batch, windows, choices, length)`.
         training: bool, whether to apply dropout.
 
     Returns:
@@ -47,27 +49,27 @@ class Windows(Unquantized, keras.layers.Layer):
         return cls(**{**config, "model": model})
 
     def call(self, inputs, training=None):
-        sequences = {name: ops.reshape(ids, (-1, ops.shape(ids)[2])) for name, ids in inputs.items()}
+        sequences = {name: ops.reshape(ids, (-1, *ops.shape(ids)[2:])) for name, ids in inputs.items()}
 
         def run(part):
             return self.model(part, training=training)
 
-        length = ops.shape(inputs["padding_mask"])[2]
-        most = self.most_windows(length) if training else None
+        tokens = math.prod(ops.shape(inputs["padding_mask"])[2:])  # Of a window.
+        most = self.most_windows(tokens) if training else None
         return in_parts(
             run,
             sequences,
             self.model.output,
-            is_there=ops.any(ops.not_equal(sequences["padding_mask"], 0), axis=1),
+            is_there=_are_there(sequences["padding_mask"], axes=1),
             most=most,
-            size=_PART_TOKENS // length,
+            size=_PART_TOKENS // tokens,
             variables=self.model.weights,
             generators=self._generators(),
         )
 
-    def most_windows(self, length):
-        """Returns the number of windows of a length whose activations are in memory at once, at least one."""
-        most = _MOST_TOKENS // length
+    def most_windows(self, tokens):
+        """Returns the number of windows of so many tokens whose activations are in memory at once, at least one."""
+        most = _MOST_TOKENS // tokens
         return max(most, 1) if isinstance(most, int) else ops.maximum(most, 1)
 
     def _generators(self):
@@ -83,11 +85,16 @@ class Windows(Unquantized, keras.layers.Layer):
         }
 
 
+def _are_there(padding_mask, axes):
+    """Whether windows have real tokens, given how many axes of the mask tell the window."""
+    return ops.any(ops.not_equal(padding_mask, 0), axis=tuple(range(axes, len(padding_mask.shape))))
+
+
 class _JoinedWindows(Unquantized, keras.layers.Layer):
     """One output of each document from those of its windows. A subclass states how, for float32 values."""
 
     def call(self, outputs, padding_mask):
-        is_there = ops.any(ops.not_equal(padding_mask, 0), axis=2)
+        is_there = _are_there(padding_mask, axes=2)
         shape = ops.shape(outputs)[1:]
         outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(is_there), *shape))
         is_there = ops.reshape(is_there, (*ops.shape(is_there), *(1 for _ in shape)))
@@ -109,7 +116,7 @@ class MeanOfWindows(_JoinedWindows):
 
     Call arguments:
         outputs: `(batch * windows, ...)`.
-        padding_mask: `(batch, windows, length)`, nonzero for real tokens.
+        padding_mask: `(batch, windows, ..., length)`, nonzero for real tokens.
 
     Returns:
         float32 `(batch, ...)`.

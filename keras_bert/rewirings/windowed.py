@@ -15,9 +15,9 @@ def build_windowed(model: keras.Model) -> keras.Model:
         model: a model from a builder whose outputs are those of whole texts, such as `build_classifier`.
 
     Returns:
-        A `keras.Model`. Inputs: those of `model`, `(batch, windows, length)`; a window whose `padding_mask` is 0
-        everywhere is absent. Outputs: those of the windows of each document, joined, float32 `(batch, ...)`: of the
-        logits of classes, the logarithm of the mean of their exponentials, of others the mean.
+        A `keras.Model`. Inputs: those of `model` for the windows of documents, `(batch, windows, ...)`; a window whose
+        `padding_mask` is 0 everywhere is absent. Outputs: those of the windows of each document, joined, float32
+        `(batch, ...)`: of the logits of classes, the logarithm of the mean of their exponentials, of others the mean.
 
     Example:
         model = build_windowed(build_classifier(encoder, num_classes=2))
@@ -40,7 +40,9 @@ def _over_windows(model, deciding):
     evidence = LogMeanExpOfWindows(dtype="float32", name="log_mean_exp_of_windows")
 
     # Wiring
-    inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in model.input}
+    inputs = {}
+    for name, tensor in model.input.items():
+        inputs[name] = keras.Input((None, *tensor.shape[1:]), dtype="int32", name=name)
     outputs = windows(inputs)
     joined = {}
     for name, output in outputs.items():
@@ -53,7 +55,8 @@ def _over_windows(model, deciding):
 
 def _check(model, description):
     """Raises for a model whose outputs are not those of whole texts."""
-    tokens = [name for name, output in model.output.items() if None in output.shape[1:]]
+    length = len(model.input["padding_mask"].shape) - 1  # The axis of the tokens; choices come before it.
+    tokens = [name for name, output in model.output.items() if None in output.shape[length:]]
     if tokens:
         raise ValueError(
             "`model` must have outputs of whole texts, which windows of a document can have in common. Received: "

@@ -12,6 +12,7 @@ from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL, WIND
 from keras_bert.text.packing import Packing, cut, unpadded
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer
+from keras_bert.text.viewed_choices import ViewedChoices
 from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import reading
 from keras_bert.text.vocabulary import Vocabulary
@@ -213,26 +214,46 @@ class TextPreprocessor(keras.layers.Layer):
         """Returns the windows of strings `(texts,)`, or of pairs of them, as `ViewedTexts`.
 
         Of a pair, the windows are those of the second text, each behind the first one, of which at most half of the
-        room is read. With `offsets`, the places of windows in their texts are known, too.
+        room is read, or more where the second one leaves it. With `offsets`, the places of windows in their texts are
+        known, too.
         """
+        self._check_reads_windows()
+        inputs = as_strings(inputs)
+        tokens, places = self._with_places(inputs["pair" if "pair" in inputs else "text"], offsets)
+        if "pair" not in inputs:
+            return ViewedTexts(self, self._windows, tokens, offsets=places)
+        self._check_pair_windows()
+        room = self.packing.room(pair=True)
+        first = self.tokenizer(inputs["text"])
+        before = cut(first, tf.maximum(room // 2, room - tf.cast(tokens.row_lengths(), tf.int32)))
+        left_out = tf.cast(first.row_lengths() - before.row_lengths(), tf.int32)
+        return ViewedTexts(self, self._windows, tokens, before=before, offsets=places, left_out=left_out)
+
+    def windows_with_choices(self, text, choices, offsets=False):
+        """Same as `windows` for texts `(batch,)` with choices `(batch, choices)`, see `with_choices`."""
+        self._check_reads_windows()
+        self._check_pair_windows()
+        choices = _to_strings(choices, "choices")
+        tokens, places = self._with_places(_to_strings(text, "text"), offsets)
+        tokens_of_choices = self.tokenizer(tf.reshape(choices, [-1]))
+        return ViewedChoices(self, self._windows, tokens, tokens_of_choices, tf.shape(choices)[1], offsets=places)
+
+    def _with_places(self, texts, offsets):
+        """Returns the tokens of strings, and with `offsets` where they start and end, or `None`."""
+        if not offsets:
+            return self.tokenizer(texts), None
+        tokens, *places = self.tokenizer.with_offsets(texts)
+        return tokens, places
+
+    def _check_reads_windows(self):
         if not self.reads_windows:
             raise ValueError(f"`windows` needs long_texts='windows'. Received: long_texts={self.long_texts!r}")
-        inputs = as_strings(inputs)
-        before = None
-        if "pair" in inputs:
-            room = self.packing.room(pair=True)
-            most = room // 2
-            self._check_pair_windows(room - most)
-            before = cut(self.tokenizer(inputs["text"]), most)
-        texts = inputs["pair" if "pair" in inputs else "text"]
-        if not offsets:
-            return ViewedTexts(self, self._windows, self.tokenizer(texts), before=before)
-        tokens, *places = self.tokenizer.with_offsets(texts)
-        return ViewedTexts(self, self._windows, tokens, before=before, offsets=places)
 
-    def _check_pair_windows(self, least):
-        """Raises if windows of pairs may not fit, given the room of one behind the longest first text."""
-        if least == 0:
+    def _check_pair_windows(self):
+        """Raises if windows of pairs may not fit: half of the room is for the other text, or for a choice."""
+        room = self.packing.room(pair=True)
+        least = room - room // 2
+        if least <= 0:
             expected = 3 + self.vocabulary.pair_separators
             raise ValueError(
                 f"`sequence_length` must be at least {expected} for windows of pairs. "
@@ -240,7 +261,7 @@ class TextPreprocessor(keras.layers.Layer):
             )
         if self._windows.overlap >= least:
             raise ValueError(
-                f"`overlap` must be less than {least}, the tokens that a window has behind a long first text. "
+                f"`overlap` must be less than {least}, the tokens that a window has beside a long first text. "
                 f"Received: overlap={self._windows.overlap}"
             )
 

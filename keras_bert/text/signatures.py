@@ -1,5 +1,7 @@
 """Serving signatures, and batches computed in groups of similar length."""
 
+import functools
+
 import tensorflow as tf
 
 from keras_bert.checks import check_count
@@ -93,7 +95,20 @@ def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):
     if not preprocessor.reads_windows:
         inputs, counts = preprocessor.counted(inputs)
         return run(inputs), counts
-    views = preprocessor.windows(inputs, offsets=deciding is not None)
+    return joined_outputs(run, preprocessor.windows(inputs, offsets=deciding is not None), deciding, speaks)
+
+
+def outputs_of_choices(model, preprocessor, text, choices, deciding):
+    """Returns the same for texts `(batch,)` with choices `(batch, choices)`; `deciding` has the logits of choices."""
+    if not preprocessor.reads_windows:
+        inputs, counts = preprocessor.counted_choices(text, choices)
+        return model(inputs, training=False), counts
+    views = preprocessor.windows_with_choices(text, choices, offsets=True)
+    return joined_outputs(functools.partial(outputs_in_parts, model), views, deciding, speaks_for_class)
+
+
+def joined_outputs(run, views, deciding=None, speaks=None):
+    """Returns the same for `ViewedTexts`; with `deciding`, they have the offsets of their tokens."""
     of_windows = run(views.packed())
     outputs = {name: views.mean(values) for name, values in of_windows.items() if name != deciding}
     counts = views.token_counts()

@@ -27,19 +27,21 @@ class ViewedTexts:
             room. By default, nothing does.
         text: `(rows,)`, the text of each row. By default, each row is a text.
         offsets: pair of ragged ints `(texts, tokens)`, where each token starts and ends in its text, for `strongest`.
+        left_out: `(rows,)`, how many tokens were left out of what precedes, for `token_counts`. By default, none.
 
     Attributes:
         views: `Views` of all rows.
         offset: int32 `(views,)`, the position in its sequence of the first token of the text.
     """
 
-    def __init__(self, preprocessor, reading, tokens, before=None, text=None, offsets=None):
+    def __init__(self, preprocessor, reading, tokens, before=None, text=None, offsets=None, left_out=0):
         self._packing = preprocessor.packing
         self._tokens = tokens
         self._before = before
         self._text = text
         self._offsets = offsets
-        lengths = tokens.row_lengths()
+        self._left_out = left_out
+        lengths = tf.cast(tokens.row_lengths(), tf.int32)
         if text is not None:
             lengths = tf.gather(lengths, text)
         if before is None:
@@ -47,7 +49,7 @@ class ViewedTexts:
             self.offset = tf.ones_like(self.views.start)
         else:
             taken = tf.cast(before.row_lengths(), tf.int32)
-            self.views = reading.views(lengths, self._packing.room(pair=True) - taken)
+            self.views = reading.views(lengths, rooms_behind(lengths, taken, self._packing.room(pair=True)))
             offset = taken + 1 + preprocessor.vocabulary.pair_separators
             self.offset = tf.gather(offset, self.views.row)
 
@@ -67,7 +69,7 @@ class ViewedTexts:
         others = tf.math.segment_min(self.offset, self.views.row) + 1  # [CLS], each [SEP] and what precedes the text.
         read = tf.math.segment_max(self.views.limits(), self.views.row)
         count = tf.math.segment_sum(tf.ones_like(self.views.row), self.views.row)
-        return {TOKENS: lengths + others, READ: read + others, COUNT: count}
+        return {TOKENS: lengths + others + self._left_out, READ: read + others, COUNT: count}
 
     def packed(self, first=0, last=None):
         """Returns the model inputs of a range of views, `(views, length)`."""
@@ -79,10 +81,15 @@ class ViewedTexts:
 
     def ragged_parts(self, first=0, last=None):
         """Yields the model inputs of a range of views without padding, those of a few thousand views at a time."""
+        for begin, end in self._ranges(first, last):
+            yield unpadded(self.packed(begin, end))
+
+    def _ranges(self, first, last):
+        """Yields ranges of a few thousand views."""
         count = len(self.views.row)
         last = count if last is None else min(last, count)
         for begin in range(first, max(last, first + 1), _PACKED):  # No views are a part, too.
-            yield unpadded(self.packed(begin, min(begin + _PACKED, last)))
+            yield begin, min(begin + _PACKED, last)
 
     def values(self, values):
         """Returns values of all tokens of the texts, `(tokens, ...)`, in views: ragged `(views, tokens, ...)`."""
@@ -193,6 +200,15 @@ class ViewedTexts:
         return self.views.part(first, last)
 
 
+def rooms_behind(lengths, taken, room):
+    """Returns the room of the views of texts, `(rows,)`, given how many tokens beside them are taken of a room.
+
+    A text that fits has one view, whatever its room: it has all of it then, which satisfies any overlap.
+    """
+    left = room - taken
+    return tf.where(lengths <= left, room, left)
+
+
 def offsets_at(offsets, tokens):
     """Returns the offsets of tokens, ints `(rows, count)`, given by index within a row; arbitrary for index -1."""
     flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(tokens, 0)
@@ -202,13 +218,14 @@ def offsets_at(offsets, tokens):
 
 def outputs_in_parts(model, inputs):
     """Returns the outputs of a model for all sequences, computed `_ROWS` at a time to limit memory."""
-    rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
+    rows, *axes = tf.unstack(tf.shape(inputs["token_ids"]))
     none = {}
     shapes = {}
     for name, output in sorted(model.output.items()):
         if isinstance(output, list):  # Such as hidden states.
             continue
-        sizes = [length if size is None else size for size in output.shape[1:]]
+        # A free axis is that of the tokens, or of the choices.
+        sizes = [axes[place] if size is None else size for place, size in enumerate(output.shape[1:])]
         none[name] = tf.zeros([0, *sizes], output.dtype)
         shapes[name] = tf.TensorShape([None, *none[name].shape[1:]])
 

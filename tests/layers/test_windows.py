@@ -94,6 +94,33 @@ def test_parts_are_the_whole(model, monkeypatch, jit_compile):
     assert_same(trained(model, inputs, jit_compile=jit_compile), whole)
 
 
+def test_parts_of_texts_with_choices(monkeypatch):
+    """Windows `(batch, windows, choices, length)`, of which a choice is absent in one row."""
+    keras.utils.set_random_seed(3)
+    model = keras_bert.build_multiple_choice(keras_bert.build_encoder(CONFIG))
+    inputs = {}
+    for name, values in batch([1, 5, 2, 3]).items():
+        inputs[name] = tf.stack([values, values[..., ::-1], values], axis=2)
+    mask = inputs["padding_mask"].numpy()
+    mask[1, :, 1] = 0
+    inputs["padding_mask"] = tf.constant(mask)
+    windowed = build_windowed(model)
+    weights = [weight.value for weight in model.trainable_weights]
+
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            logits = windowed(inputs, training=False)["logits"]
+            loss = loss_of(logits)
+        return logits, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
+
+    whole = step(inputs)
+    assert (whole[0][1, 1] == -1e9).numpy()
+    monkeypatch.setattr(layer, "_MOST_TOKENS", 1)
+    monkeypatch.setattr(layer, "_PART_TOKENS", 3 * 3 * LENGTH)
+    signature = [{name: tf.TensorSpec([None] * 4, tf.int32, name) for name in inputs}]
+    assert_same(tf.function(step, input_signature=signature, autograph=False)(inputs), whole)
+
+
 def test_parts_have_the_same_dropout_in_the_backward_pass(model, monkeypatch):
     inputs = batch([4, 4, 4, 4])
     monkeypatch.setattr(layer, "_MOST_TOKENS", 1)

@@ -27,8 +27,9 @@ def rows():
 @pytest.fixture(scope="module")
 def model(rows):
     """A model that reads the last tokens."""
-    bert = keras_bert.load("bert_tiny_books")
-    return bert.fit(*rows, epochs=4, sequence_length=LENGTH, long_texts="tail", verbose=False)
+    bert = keras_bert.load("bert_tiny_books", num_layers=1)
+    options = {"epochs": 4, "learning_rate": 1e-3, "verbose": False}
+    return bert.fit(*rows, sequence_length=LENGTH, long_texts="tail", **options)
 
 
 def test_the_tail_is_read_everywhere(model, rows, tmp_path):
@@ -91,7 +92,7 @@ def documents(rows):
 @pytest.fixture(scope="module")
 def reader(documents, rows):
     """A model that reads whole documents, in windows."""
-    bert = keras_bert.load("bert_tiny_books")
+    bert = keras_bert.load("bert_tiny_books", num_layers=1)
     options = {"sequence_length": LENGTH, "long_texts": "windows", "overlap": 2, "verbose": False}
     return bert.fit(documents, rows[1], epochs=1, learning_rate=1e-3, batch_size=16, **options)
 
@@ -139,7 +140,7 @@ def test_intermediate_texts_are_read_in_the_same_way_where_they_can_be(reader, d
     words = [text.split()[:3] for text in texts]
     tags = [["O", "B-X", "O"][: len(row)] for row in words]
     options = {"sequence_length": LENGTH, "epochs": 1, "verbose": False}
-    bert = keras_bert.load("bert_tiny_books")
+    bert = keras_bert.load("bert_tiny_books", num_layers=1)
     before = [(texts, labels), (words, tags)]
     assert bert.fit(texts, labels, intermediate=before, long_texts="windows", **options).long_texts == "windows"
     # A model of documents is where heads of texts start.
@@ -225,7 +226,7 @@ def test_other_tasks_start_from_a_model_that_reads_windows(reader, documents):
     ],
 )
 def test_windows_that_cannot_be(documents, rows, options, message):
-    bert = keras_bert.load("bert_tiny_books")
+    bert = keras_bert.load("bert_tiny_books", num_layers=1)
     given = {"long_texts": "windows", "sequence_length": LENGTH, "verbose": False, **options}
     with pytest.raises(ValueError, match=message):
         bert.fit(documents, rows[1], **given)

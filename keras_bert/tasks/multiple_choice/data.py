@@ -5,11 +5,11 @@ import dataclasses
 from keras_bert.data.choices import COLUMNS, INDEX, TARGETS, ChoiceExamples, key_names, read, tell_aside
 from keras_bert.data.sources import TaskData, source
 from keras_bert.tasks.rows import RowFormat
-from keras_bert.tasks.settings import AnswerSettings, LongTextSettings, setting
+from keras_bert.tasks.settings import AnswerSettings, WindowSettings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceSettings(AnswerSettings, LongTextSettings):
+class ChoiceSettings(AnswerSettings, WindowSettings):
     """Settings of reading texts with choices."""
 
     text_column: str = setting(

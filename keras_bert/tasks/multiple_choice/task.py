@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.document_batches import DocumentRows, choice_documents
 from keras_bert.data.token_rows import compact_parts, sequence_lengths, uniform
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice
@@ -250,9 +251,11 @@ def predictions_table(logits, choices, keys, threshold=None):
 def choice_inputs(examples, preprocessor):
     """Returns the model inputs of `ChoiceExamples` for `Batches`, `(rows, choices, length)`, compact.
 
-    All rows have as many choices as the longest; absent choices have the length 0.
+    All rows have as many choices as the longest; absent choices have the length 0. Long texts may be read in windows.
     """
     choices = _rectangle(examples.choices)
+    if preprocessor.reads_windows:
+        return choice_documents(preprocessor, examples.text, choices)
     flat = compact_parts(_ragged_parts(examples.text, choices, preprocessor))
     return {name: uniform(values, len(choices[0])) for name, values in flat.items()}
 
@@ -265,8 +268,9 @@ def _ragged_parts(texts, choices, preprocessor):
 
 
 def choice_lengths(inputs):
-    """Returns the number of tokens of each choice, `(rows, choices)`; 0 for absent ones."""
-    return sequence_lengths(inputs["token_ids"])
+    """Returns the number of tokens of each choice, `(rows, choices)`, in its longest window; 0 for absent ones."""
+    ids = inputs["token_ids"]
+    return ids.longest() if isinstance(ids, DocumentRows) else sequence_lengths(ids)
 
 
 def _full_lengths(examples, preprocessor, lengths):

@@ -1,0 +1,66 @@
+"""Long texts with choices in windows: each window of a text is packed with every choice."""
+
+import tensorflow as tf
+
+from keras_bert.text.packing import cut, unpadded
+from keras_bert.text.token_counts import COUNT, READ, TOKENS
+from keras_bert.text.viewed_texts import ViewedTexts, rooms_behind
+
+
+class ViewedChoices(ViewedTexts):
+    """Texts with choices, as windows of the text that are the same for all of its choices.
+
+    Of a choice, at most half of the room is read, or more where the text leaves it. A choice without tokens is absent:
+    its `padding_mask` is 0 everywhere.
+
+    Args:
+        preprocessor: `TextPreprocessor`.
+        reading: `SlidingWindows`.
+        tokens: ragged ids `(texts, tokens)`.
+        choices: ragged ids `(texts * choices, tokens)`, as many choices of each text.
+        count: int, the number of choices of a text.
+        offsets: as in `ViewedTexts`.
+    """
+
+    def __init__(self, preprocessor, reading, tokens, choices, count, offsets=None):
+        self._packing = preprocessor.packing
+        self._tokens, self._text, self._offsets = tokens, None, offsets
+        self._count = count
+        room = self._packing.room(pair=True)
+        lengths = tf.cast(tokens.row_lengths(), tf.int32)
+        self._longest = self._most(choices)
+        self._choices = cut(choices, tf.repeat(tf.maximum(room // 2, room - lengths), count))
+        self._taken = self._most(self._choices)
+        self.views = reading.views(lengths, rooms_behind(lengths, self._taken, room))
+        self.offset = tf.ones_like(self.views.start)
+
+    def _most(self, choices):
+        """Returns the number of tokens of the longest choice of each text."""
+        return tf.reduce_max(tf.reshape(tf.cast(choices.row_lengths(), tf.int32), [-1, self._count]), 1)
+
+    def packed(self, first=0, last=None):
+        """Returns the model inputs of a range of views, `(views, choices, length)`."""
+        views = self._part(first, last)
+        tokens = views.take(self._tokens)
+        numbers = views.row[:, tf.newaxis] * self._count + tf.range(self._count)
+        choices = tf.gather(self._choices, tf.reshape(numbers, [-1]))
+        each = tf.repeat(tf.range(tf.size(views.row)), self._count)
+        packed = self._packing.pack(tf.gather(tokens, each), choices)
+        is_there = choices.row_lengths() > 0
+        packed["padding_mask"] = tf.where(is_there[:, tf.newaxis], packed["padding_mask"], 0)
+        shape = [-1, self._count, tf.shape(packed["token_ids"])[1]]
+        return {name: tf.reshape(ids, shape) for name, ids in packed.items()}
+
+    def ragged_parts(self, first=0, last=None):
+        """Same as for texts: each part is `(views * choices, tokens)`."""
+        for begin, end in self._ranges(first, last):
+            packed = self.packed(begin, end)
+            yield unpadded({name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()})
+
+    def token_counts(self):
+        """Returns how many tokens each text has with its longest choice, how many are read, and in how many views."""
+        lengths = tf.cast(self._tokens.row_lengths(), tf.int32)
+        others = self._packing.sequence_length - self._packing.room(pair=True)  # [CLS] and each [SEP].
+        read = tf.math.segment_max(self.views.limits(), self.views.row)
+        count = tf.math.segment_sum(tf.ones_like(self.views.row), self.views.row)
+        return {TOKENS: lengths + self._longest + others, READ: read + self._taken + others, COUNT: count}
