@@ -106,8 +106,8 @@ def answers(bert, texts, name):
     return [{"logits": np.log(shares)} for shares in probabilities]
 
 
-def test_a_document_is_in_one_fold(tmp_path, checkpoint):
-    """Also with groups of the user, by column or as a list."""
+def test_a_document_is_in_one_fold():
+    """Also with groups of the user."""
     rng = np.random.default_rng(3)
     documents = rng.integers(9, size=60).tolist()
     classes = rng.integers(3, size=60).tolist()
@@ -126,17 +126,29 @@ def test_a_document_is_in_one_fold(tmp_path, checkpoint):
     sizes = np.bincount(balance_groups(documents, classes, 3, 1))[1:]
     assert sizes.max() - sizes.min() <= np.bincount(documents).max()
     assert balance_groups(documents, None, 3, 1).tolist() == balance_groups(documents, [0] * 60, 3, 1).tolist()
-    bert = keras_bert.load(checkpoint)
-    texts, labels = DATA["classification"]
+
+
+def rows_of_authors():
+    """Returns twelve rows, three of each author."""
     rows = []
-    for row, (text, label) in enumerate(zip(texts, labels, strict=True)):
+    for row, (text, label) in enumerate(zip(*DATA["classification"], strict=True)):
         rows.append({"text": text, "label": label, "author": row // 3})
-    for given, groups in (((rows,), "author"), ((texts, labels), [row // 3 for row in range(12)])):
-        output = tmp_path / type(groups).__name__
-        bert.fit(*given, folds=2, groups=groups, output_dir=output, **OPTIONS)
-        lines = (output / "out_of_fold.tsv").read_text().splitlines()
-        folds = [line["fold"] for line in csv.DictReader(lines, dialect="excel-tab")]
-        assert all(len(set(folds[first : first + 3])) == 1 for first in range(0, 12, 3))
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_column", [True, False])
+def test_an_author_is_in_one_fold(by_column, checkpoint, tmp_path):
+    rows = [rows_of_authors()] if by_column else DATA["classification"]
+    groups = "author" if by_column else [row // 3 for row in range(12)]
+    keras_bert.load(checkpoint).fit(*rows, folds=2, groups=groups, output_dir=tmp_path, **OPTIONS)
+    lines = (tmp_path / "out_of_fold.tsv").read_text().splitlines()
+    folds = [line["fold"] for line in csv.DictReader(lines, dialect="excel-tab")]
+    assert all(len(set(folds[first : first + 3])) == 1 for first in range(0, 12, 3))
+
+
+def test_groups_that_cannot_be(checkpoint):
+    bert = keras_bert.load(checkpoint)
     for options, message in (
         ({"groups": "author"}, "`groups` are those of a cross-validation. Expected `folds`, too, such as folds=5"),
         (
@@ -148,11 +160,15 @@ def test_a_document_is_in_one_fold(tmp_path, checkpoint):
         ({"folds": 2, "validation_split": 0.5}, "`folds` and `validation` exclude each other. Received: both"),
     ):
         with pytest.raises(ValueError) as error:
-            bert.fit(rows, **options, **OPTIONS)
+            bert.fit(rows_of_authors(), **options, **OPTIONS)
         assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize("classes", [["x", "y"], ["a", "b", "c"], ["x", "z"]], ids="-".join)
+@pytest.mark.parametrize(
+    "classes",
+    [["x", "z"], *(pytest.param(names, marks=pytest.mark.slow) for names in (["x", "y"], ["a", "b", "c"]))],
+    ids="-".join,
+)
 def test_folds_of_models_that_learn_other_rows_before(classes, checkpoint, tmp_path):
     """Each fold does; a head with other classes does not go on."""
     texts, targets = DATA["classification"]
