@@ -292,6 +292,7 @@ def section(confidence, decisions, place):
         "tasks/confidence.html",
         place=place,
         unit=decisions.unit,
+        chosen="the temperature" if confidence.threshold is None else "temperature and threshold",
         text=described(confidence),
         rows=rows,
     )

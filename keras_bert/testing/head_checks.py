@@ -9,12 +9,14 @@ import tempfile
 
 import keras
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from keras_bert.answering.explainer import can_explain
 from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
 from keras_bert.exporting.answerer import check_rows, read_rows
+from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.explain_signatures import TOKENS, form_of
 from keras_bert.heads.head import HEAD_DROPOUT, Head, check_inputs, is_same_option
@@ -31,6 +33,7 @@ _CLASSES = 3
 _RANK = 2
 _EQUAL = 1e-5  # Of outputs, relative to the largest one.
 _VERSION = "model/1"
+_TEMPERATURE = 2.0
 
 
 def check_head(head, options=None, *, texts=None, labels=None, keys=(), only=None):
@@ -238,9 +241,12 @@ class HeadChecks:
 
     @promise()
     def explain(self, bert):
-        """`explain` tells what a logit loses without each word, as a loop that replaces the ids of each word does."""
+        """`explain` tells what a logit loses without each word, as a loop that replaces the ids of each word does.
+
+        A head without logits that words explain promises nothing.
+        """
         if not can_explain(bert):
-            raise SkippedError("the head has no logits that words explain")
+            return
         texts = self._texts(bert)
         rows, _ = read_rows(texts, self.head.takes_words)
         if any("words" in row for row in rows):
@@ -257,6 +263,35 @@ class HeadChecks:
             received["scores"] = [word["score"] for word in found["words"]]
             what = f"the explanation of {text!r:.60}, compared with leaving out each word by a loop,"
             promises.expect_equal(received, dataclasses.asdict(expected), what)
+
+    @promise()
+    def confidence(self, bert):
+        """A temperature divides the logits of the classes in the probabilities that are answered.
+
+        A head without the option `confidence` promises nothing.
+        """
+        if not self.head.confidence_fields(describe(bert.model())):
+            return
+        if bert.multi_label:
+            raise SkippedError("each label has a probability of its own")
+        plain = self._class_logits(bert)
+        scaled = self._class_logits(bert, confidence={"temperature": _TEMPERATURE})
+        expected = scipy.special.softmax(plain / _TEMPERATURE, -1)
+        what = f"probabilities with confidence={{'temperature': {_TEMPERATURE}}} to be those of logits divided by it"
+        _expect_close(scipy.special.softmax(scaled, -1), expected, what)
+
+    def _class_logits(self, bert, **options):
+        """Returns what answers tell of the logits of the classes, by a signature with these options."""
+        rows, _ = read_rows(self._texts(bert), self.head.takes_words)
+        names = check_rows(rows, self.head.inputs(bert), "the head")
+        preprocessor = bert.preprocessor(samples.LENGTH, padding="longest")
+        signatures = build_signatures(bert.model(), preprocessor, bert.labels, self.head.requires_pair, **options)
+        answers = signatures["serving_default"](*[tf.constant([row[name] for row in rows]) for name in names])
+        try:
+            logits = self.head.class_logits({name: value.numpy() for name, value in answers.items()})
+        except ValueError as error:
+            raise SkippedError("answers do not tell the probabilities of all classes") from error
+        return np.asarray(logits, "float64")
 
     @promise("shell")
     def predict_at_the_shell(self, answers, bert, saved):

@@ -310,6 +310,9 @@ def test_fit_calibrates_other_tasks(checkpoint, tmp_path, eager, name):
     assert loss(trained.confidence["temperature"]) == pytest.approx(best.fun, abs=1e-6)
     report = (tmp_path / "run" / "report.html").read_text()
     assert "calibration error after" in report[report.index('id="confidence"') :]
+    unit = {"multi_label": "labels of texts", "tagging": "words", "multiple_choice": "texts"}[name]
+    assert f"negative log likelihood of the {unit} on dev" in report
+    assert "the temperature of one half of them" in report
     scores = trained.evaluate(texts, targets, verbose=False)
     assert 0 <= scores["calibration_error"] < 1
     results = json.loads((tmp_path / "run" / "results.json").read_text())

@@ -1,6 +1,7 @@
 """Heads and tasks that are wrong in one thing: `check_head` and `check_task` name the promise that is broken."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ from keras_bert.heads.registry import HEADS  # noqa: E402
 from keras_bert.tasks import setting  # noqa: E402
 from keras_bert.tasks.registry import TASKS  # noqa: E402
 from keras_bert.testing import BrokenPromises, check_head, check_task, promises  # noqa: E402
+from keras_bert.text.signatures import responder  # noqa: E402
 
 OPTIONS = {"num_classes": 3, "num_categories": 2}
 LABELS = ["sport/tennis", "sport/golf", "art/film"]
@@ -110,6 +112,19 @@ def reads_the_padding(user):
     return {"run": run}
 
 
+def ignores_the_temperature(user):
+    """A signature of its own that takes the option."""
+
+    def signature_builder(self, description):
+        def build(model, preprocessor, labels, confidence=None):
+            right = functools.partial(responder, functools.partial(user.Topics.respond, self), "logits")
+            return right(model, preprocessor, labels, False, description)
+
+        return build
+
+    return {"text_options": ("confidence",), "signature_builder": signature_builder}
+
+
 def takes_other_columns(user):
     return {"inputs": lambda self, bert: [("text", "source", "price")]}
 
@@ -135,6 +150,7 @@ WRONG_HEADS = [
         "explain",
         "'a charming film', compared with leaving out each word by a loop, to have",
     ),
+    (ignores_the_temperature, "confidence", "probabilities with confidence={'temperature': 2.0} to be those of logits"),
     (takes_other_columns, "predict", "must be inputs of its signature, of text, pair"),
     (responds_less, "export", "`respond` to return the `outputs` of the head, topic, category"),
     (another_graph, "onnx", "logits"),
