@@ -120,6 +120,8 @@ class FewExamples:
         if setting["method"] == CONTRASTIVE:
             stages.append(self._pair_stage(task))
         split = task.splits["train"][0]
+        # A tuned encoder has seen the rows: on its vectors, cross-validation of the head says nothing.
+        tries_names = setting["method"] == PROBE
         stages.append(
             Stage(
                 name=SentenceClassification.name,
@@ -128,7 +130,7 @@ class FewExamples:
                 examples=split.pair,
                 score=task.report.score,
                 dev=task.dev,
-                solve=functools.partial(HeadTrainer, task=task),
+                solve=functools.partial(HeadTrainer, task=task, tries_names=tries_names),
             )
         )
         return stages

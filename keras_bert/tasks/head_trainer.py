@@ -1,5 +1,6 @@
 """Trains the head of a sentence classifier on vectors that are computed once."""
 
+import dataclasses
 import logging
 
 import keras
@@ -9,6 +10,7 @@ import tensorflow as tf
 from keras_bert.heads.registry import head_named
 from keras_bert.heads.sentence_classification import SentenceClassification
 from keras_bert.models.description import layers_of
+from keras_bert.tasks.class_name_rows import HeadRows, held_out_loss, name_inputs, name_rows
 from keras_bert.tasks.linear_head import fit_head
 from keras_bert.tasks.stages import evaluation_batches
 from keras_bert.training.evaluation import Evaluator
@@ -26,33 +28,54 @@ class HeadTrainer:
     Args:
         model: a model from `build_sentence_classifier`.
         task: the `Task` with the rows.
+        tries_names: bool, whether names of classes are extra texts where cross-validation says so. Defaults to `False`.
 
     Attributes:
         model: the model, trained.
         losses: dict with the loss on the rows to train on.
     """
 
-    def __init__(self, model, task):
+    def __init__(self, model, task, tries_names=False):
         self.model, self._task = model, task
         self._layer = layers_of(model)[head_named(SentenceClassification.name).layer]
         self._vectors = {}  # By the inputs, which are those of all splits that have the same rows.
-        self.losses = self._fit(task.splits["train"][0])
+        self.losses = self._fit(task.splits["train"][0], tries_names)
 
     @property
     def loss_names(self):
         """The names of the losses that are minimized, a list."""
         return [loss.name for loss in self._task.training.losses]
 
-    def _fit(self, split):
+    def _fit(self, split, tries_names):
         """Fits the layer to a split, and returns the loss by its name."""
         vectors, targets = self._vectors_of(split), np.asarray(split.targets)
         count = None
         if self._task.labels is not None and targets.ndim == 1:
             count = len(self._task.labels)
-        head = fit_head(vectors, targets, count, row_weights=self._row_weights(targets))
+        weights = self._row_weights(targets)
+        head = None
+        if tries_names:
+            head = self._fit_with_names(vectors, targets, weights)
+        if head is None:
+            head = fit_head(vectors, targets, count, row_weights=weights)
         self._layer.set_weights([head.kernel, head.bias])
         _LOG.info("    head: %d vectors, penalty %g, loss %.4g", len(vectors), head.penalty, head.loss)
         return {"loss": head.loss}
+
+    def _fit_with_names(self, vectors, targets, weights):
+        """Returns the head of the rows and the names of their classes; `None` if it is no better on held-out rows."""
+        inputs = name_inputs(self._task)
+        if inputs is None:
+            return None
+        count = len(self._task.labels)
+        rows = HeadRows(vectors, targets, np.ones(len(targets)) if weights is None else weights)
+        names = name_rows(head_vectors(self.model, inputs), self._task.training.class_weights())
+        without, held_out = held_out_loss(rows, count), held_out_loss(rows, count, names)
+        if held_out >= without:
+            return None
+        _LOG.info("    class names: extra texts; cross-validated loss %.3g, without them %.3g", held_out, without)
+        head = rows.joined(names).fit(count)
+        return dataclasses.replace(head, loss=rows.loss(head) / len(targets))
 
     def _row_weights(self, targets):
         """Returns the weights of the losses by `class_weight`, in the shape of the targets, or `None`."""

@@ -49,21 +49,52 @@ def assert_same_encoder(one, other):
 
 
 def test_probe_is_logistic_regression_on_the_vectors_of_encode(bert):
-    trained = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+    classes = ["1", "2"] * 4  # Numbers are no texts.
+    trained = bert.fit(TEXTS, classes, method="probe", verbose=False)
     assert_same_encoder(trained, bert)
     vectors = bert.encode(TEXTS)
     scale = ((vectors - vectors.mean(0)) ** 2).sum(1).mean()
     other = LogisticRegression(C=1 / (PENALTY * scale), solver="newton-cholesky", tol=1e-10)
-    other.fit(vectors.astype("float64"), CLASSES)
+    other.fit(vectors.astype("float64"), classes)
     kernel, bias = head_of(trained)
     np.testing.assert_allclose(kernel[:, 1] - kernel[:, 0], other.coef_[0], atol=1e-3 * abs(other.coef_).max())
     np.testing.assert_allclose(bias[1] - bias[0], other.intercept_[0], rtol=1e-3)
-    scores = [[answer["scores"][label] for label in ("x", "y")] for answer in trained.predict(TEXTS)]
+    scores = [[answer["scores"][label] for label in ("1", "2")] for answer in trained.predict(TEXTS)]
     np.testing.assert_allclose(scores, other.predict_proba(vectors), atol=1e-4)
     assert trained.results["setting"] == {"method": "probe", "seed": 1}
-    assert trained.results["scores"]["accuracy"] == trained.evaluate(TEXTS, CLASSES, verbose=False)["accuracy"]
-    again = bert.fit(TEXTS, CLASSES, method="probe", verbose=False)
+    assert trained.results["scores"]["accuracy"] == trained.evaluate(TEXTS, classes, verbose=False)["accuracy"]
+    again = bert.fit(TEXTS, classes, method="probe", verbose=False)
     np.testing.assert_array_equal(head_of(again)[0], kernel)
+
+
+def regression(rows, classes, names=None):
+    """Returns scikit-learn's head of vectors of rows of two classes, and of names, each as four texts."""
+    weights = [1.0] * len(rows)
+    if names is not None:
+        rows, classes, weights = np.concatenate([rows, names]), [*classes, 0, 1], [*weights, 4.0, 4.0]
+    scale = ((rows - rows.mean(0)) ** 2).sum(1).mean()
+    head = LogisticRegression(C=1 / (PENALTY * scale), solver="newton-cholesky", tol=1e-10)
+    return head.fit(rows.astype("float64"), classes, sample_weight=weights)
+
+
+def test_names_of_classes_are_texts_where_they_lower_the_loss_of_held_out_rows(bert, capsys):
+    trained = bert.fit(TEXTS, ["a b", "d e"] * 4, method="probe")
+    rows, names, classes = bert.encode(TEXTS), bert.encode(["a b", "d e"]), np.array([0, 1] * 4)
+    losses = {"without": 0.0, "with": 0.0}
+    for fold in range(4):
+        held = np.arange(8) // 2 == fold
+        for key, extra in (("without", None), ("with", names)):
+            logs = regression(rows[~held], classes[~held], extra).predict_log_proba(rows[held])
+            losses[key] -= (logs[0, 0] + logs[1, 1]) / 8
+    assert losses["with"] < losses["without"]
+    line = f"class names: extra texts; cross-validated loss {losses['with']:.3g}, without them {losses['without']:.3g}"
+    assert line in capsys.readouterr().out
+    kernel = head_of(trained)[0]
+    expected = regression(rows, classes, names).coef_[0]
+    np.testing.assert_allclose(kernel[:, 1] - kernel[:, 0], expected, atol=1e-3 * abs(expected).max())
+    # The same names for the other classes are of no use.
+    bert.fit(TEXTS, ["d e", "a b"] * 4, method="probe")
+    assert "class names" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("targets", [CLASSES, LABELS], ids=["classes", "labels"])
