@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 import keras_bert
+from keras_bert.answering.explainer import can_explain
 from keras_bert.reports.judged import Judged
 from keras_bert.runs import hardest_words
 from keras_bert.tasks.classification.multi_label_task import judge_sets
@@ -94,6 +95,7 @@ def test_choices(saved):
 
 def test_nothing_to_explain(saved):
     assert hardest_words.section(saved("question_answering"), judged(), [None]) == ""
+    assert not can_explain(saved("multiple_choice", long_texts="windows", sequence_length=20))
     bert = saved("classification")
     assert hardest_words.section(bert, None, [None]) == ""
     assert hardest_words.section(bert, Judged(gold=["x"], predicted=["y"], loss=[1.0]), []) == ""
