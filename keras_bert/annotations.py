@@ -72,7 +72,7 @@ class Answer(TypedDict):
     # Pre-training, next sentence, multiple choice, embedding.
     fills: list[list[Fill]]
     probability: float
-    choice: int
+    choice: int | None
     embedding: Any  # A vector of NumPy.
     # All answers have both: how many tokens the text has (of replaced token detection the tokens), how many were read.
     tokens: Any

@@ -1,5 +1,7 @@
 """Sections of several reports: confusions, numbers over targets, errors by length, calibration (Guo et al., 2017)."""
 
+import math
+
 import markupsafe
 import numpy as np
 
@@ -131,8 +133,12 @@ def bins(confidence, right):
 
 
 def expected_error(found):
-    """Returns the expected calibration error: the mean distance of confidence and accuracy, weighted by the counts."""
-    return sum(count * abs(sure - accuracy) for _, _, count, sure, accuracy in found) / sum(row[2] for row in found)
+    """Returns the expected calibration error: the mean distance of confidence and accuracy, weighted by the counts.
+
+    It is NaN without predictions.
+    """
+    total = sum(row[2] for row in found)
+    return sum(count * abs(sure - accuracy) for _, _, count, sure, accuracy in found) / total if total else math.nan
 
 
 def _bias(gap):

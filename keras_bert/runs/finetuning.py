@@ -29,6 +29,7 @@ from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.runs.rehearsal import is_own, rehearse
 from keras_bert.runs.results import Results, indented
 from keras_bert.runs.unchanged_inputs import check_unchanged
+from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import rate_advice
 from keras_bert.tasks.few_examples import FewExamples, few_steps
@@ -366,6 +367,7 @@ class Finetuning:
 
     def __init__(self, plan):
         self.plan, self.task, self.hyperparameters = plan, plan.task, plan.hyperparameters
+        confidence.check_rows(self.task)
         self.strategy, self.output = plan.strategy, pathlib.Path(plan.output)
         self.settings = grid.settings(**self.choices())
         self.grid_runs = self.make_grid_runs()

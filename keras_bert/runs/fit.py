@@ -34,7 +34,7 @@ from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
 from keras_bert.data.splits import Folds, group_values, split_numbers
 from keras_bert.files import check_writable, one_writer
-from keras_bert.heads.registry import NO_HEAD, head_named
+from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
 from keras_bert.runs.cross_validation import CrossValidation, FoldsAlone
@@ -50,7 +50,7 @@ from keras_bert.tasks.methods import FULL, check_method
 from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks.teacher import Teacher
-from keras_bert.text.answer_settings import READING, WINDOWS, Confidence, placeholders
+from keras_bert.text.answer_settings import READING, WINDOWS, Confidence, checked_confidence, placeholders
 from keras_bert.training import loss_names
 from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distillation import check_distillation
@@ -687,7 +687,8 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         training, report = made.training, made.report
         evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
-        sure = None if bert.confidence is None else Confidence.of(bert.confidence)
+        fields = head_named(bert.head).confidence_fields(describe(bert.model()))
+        sure = None if bert.confidence is None else Confidence.of(checked_confidence(bert.confidence, fields))
         judged = outputs
         if bert.multi_label:  # Thresholds are those of the answered probabilities.
             judged = confidence.scaled(outputs, head_named(bert.head).classes, sure)

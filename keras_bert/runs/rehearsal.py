@@ -82,7 +82,7 @@ class Rehearsal:
         with tempfile.TemporaryDirectory() as folder, self._promise("`conclude` reports the outputs", "conclude"):
             kept = report.dev_logits(lambda batches: _evaluator(model).outputs(as_source(batches)).outputs)
             kept = {name: np.asarray(report.combine([values])) for name, values in kept.items()}
-            findings = report.conclude(kept, {}, pathlib.Path(folder))
+            findings = report.with_confidence(report.conclude(kept, {}, pathlib.Path(folder)), kept)
             self._check_scores(findings.measured, "the `measured` scores of `conclude`")
         with self._promise("the model card is written", "card"):
             model_card.text("model", self.task, "dev", {}, findings.measured)
@@ -147,6 +147,9 @@ class Rehearsal:
         bert = self.task.bert
         # Rows of the task are converted already: the model answers as one of no task.
         options = {**self.task.save_options(kept), "task": None}
+        sure = self.task.report.confidence(kept)
+        if sure is not None:
+            options["confidence"] = sure.to_json()
         save(
             model,
             folder / "model",

@@ -8,6 +8,7 @@ import scipy.special
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.tasks.class_names import are_numbers
 from keras_bert.tasks.linear_head import fit_head
+from keras_bert.text.answer_settings import HEAD
 
 _WEIGHT = 4.0  # Of a name, in texts.
 _FOLDS = 4
@@ -51,7 +52,9 @@ def name_inputs(task):
         return None
     if len(split.examples.columns) > 1 or len(split.targets) > _MOST_ROWS * len(task.labels):
         return None
-    return compact_parts(task.preprocessor.ragged_parts(task.labels))
+    # How long texts are read is about texts: a name is never refused.
+    preprocessor = task.bert.preprocessor(task.sequence_length, padding="longest", long_texts=HEAD)
+    return compact_parts(preprocessor.ragged_parts(task.labels))
 
 
 def name_rows(vectors, class_weights=None):

@@ -61,8 +61,8 @@ class Decisions:
         return fitted(self.logits, self.targets, precision)
 
 
-def check(task, rows=None):
-    """Raises if a task calibrates a head without a confidence, or on too few rows of dev to promise its precision."""
+def check(task):
+    """Raises if a task calibrates a head without a confidence, or promises a precision that cannot be."""
     name = "calibrate" if task.precision is None else "answer_at_precision"
     if "confidence" not in head_named(task.head).text_options:
         raise ValueError(
@@ -76,8 +76,14 @@ def check(task, rows=None):
             "`answer_at_precision` must be a share from 0.5 to 0.999, such as 0.95. "
             f"Received: answer_at_precision={task.precision!r}"
         )
-    least = least_rows(task.precision)
-    if rows is not None and rows < least:
+
+
+def check_rows(task):
+    """Raises if the rows of dev, or those of all folds, are too few to promise the precision of a task."""
+    if task.precision is None:
+        return
+    least, rows = least_rows(task.precision), len(task.splits["dev"][0].examples)
+    if rows < least:
         raise ValueError(
             f"`answer_at_precision={task.precision:g}` needs at least {least:,} labelled rows to be promised, even "
             f"if all are predicted correctly. Received: {rows:,} rows of dev"
@@ -93,7 +99,7 @@ def warn_of(found):
             found.precision,
         )
     elif found.temperature == 1.0:
-        _LOG.warning("calibrate: the temperature stays 1, since all rows that it is fitted to are predicted correctly")
+        _LOG.warning("calibrate: the temperature stays 1, since no error is among the predictions that it is fitted to")
 
 
 def scaled(outputs, name, confidence):
@@ -153,6 +159,8 @@ def chosen_threshold(confidence, right, precision):
         precision: float, the share of the answers that must be right, by `lower_bound` with the risk `RISK` for all
             steps of the search.
     """
+    if not len(confidence):
+        return NEVER
     confidence, right = np.asarray(confidence, "float32"), np.asarray(right, bool)  # As a SavedModel has them.
     order = np.argsort(-confidence, kind="stable")
     confidence, hits = confidence[order], np.cumsum(right[order])
@@ -184,7 +192,8 @@ def fitted(logits, targets, precision=None):
         return Confidence(temperature=temperature)
     sure, right = judged(logits, targets, temperature)
     threshold = chosen_threshold(sure, right, precision)
-    return Confidence(temperature, threshold, precision, float(np.mean(sure >= threshold)))
+    answers = float(np.mean(sure >= threshold)) if len(sure) else 0.0
+    return Confidence(temperature, threshold, precision, answers)
 
 
 def judged(logits, targets, temperature=1.0):
@@ -204,7 +213,7 @@ def scores(confidence, decisions):
     found = {"calibration_error": calibration_error(sure, right)}
     if confidence.threshold is not None:
         answered = sure >= confidence.threshold
-        found["answered"] = float(answered.mean())
+        found["answered"] = float(answered.mean()) if len(answered) else math.nan
         found["precision"] = float(right[answered].mean()) if answered.any() else math.nan
     return found
 
@@ -250,6 +259,8 @@ class HeldOut:
 
     def _with_interval(self, confidence):
         """Returns the calibration error and the ends of its interval."""
+        if not len(self.rows):
+            return (math.nan,) * 3
         rng = np.random.default_rng(0)
         order = np.argsort(self.rows, kind="stable")
         sizes = np.bincount(self.rows)

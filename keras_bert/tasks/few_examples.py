@@ -6,13 +6,14 @@ The contrastive method is that of SetFit (Tunstall et al., 2022), with all pairs
 import functools
 import logging
 
+from keras_bert.checks import check_count
 from keras_bert.data.document_batches import DocumentRows
 from keras_bert.data.splits import Folds
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.sentence_classification import SentenceClassification, vector_options
 from keras_bert.models.description import layers_of
 from keras_bert.tasks.head_trainer import HeadTrainer
-from keras_bert.tasks.label_pairs import LabelBatches, label_pair_loss, rows_by_class
+from keras_bert.tasks.label_pairs import LEAST_ROWS, LabelBatches, drawn_classes, label_pair_loss, rows_by_class
 from keras_bert.tasks.methods import AUTO, CONTRASTIVE, FULL, PROBE
 from keras_bert.tasks.stages import Stage
 
@@ -74,6 +75,11 @@ class FewExamples:
         if method == CONTRASTIVE:
             if task.labels is None:
                 raise ValueError("`method`: pairs come from classes. Expected method='probe' for numbers")
+            if len(drawn_classes(split.examples.labels)) < 2:
+                raise ValueError(
+                    "`method`: all rows have the same labels, so that no pair is dissimilar. Expected other rows, or "
+                    "method='probe'"
+                )
             if max(map(len, rows_by_class(split.examples.labels).values()), default=0) < 2:
                 raise ValueError(
                     "`method`: no two rows have a class in common, so there are no pairs to learn from. Expected more "
@@ -110,6 +116,8 @@ class FewExamples:
         if CONTRASTIVE in self.methods:
             choices["learning_rate"] = learning_rate or [_RATE]
             choices["batch_size"] = batch_size or [_BATCH_SIZE]
+            for size in choices["batch_size"]:
+                check_count("batch_size", size, LEAST_ROWS)
             choices["epochs"] = epochs or [1]
         choices["seed"] = seed or [1]
         return choices

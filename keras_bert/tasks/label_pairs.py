@@ -10,6 +10,8 @@ from keras_bert.checks import check_count
 from keras_bert.data.bucketing import Batches, SamplePlan, fit_boundaries
 from keras_bert.training.losses import Loss
 
+LEAST_ROWS = 4  # Of a batch: two similar ones of each of two classes.
+
 
 class LabelBatches(Batches):
     """`Batches` whose rows are drawn by their labels, so that each batch has similar pairs and others.
@@ -20,7 +22,8 @@ class LabelBatches(Batches):
 
     Args:
         inputs, targets, batch_size, seed: see `Batches`.
-        labels: list with the class of each row, or with its classes, a tuple. Rows without a class are not drawn.
+        labels: list with the class of each row, or with its classes, a tuple. Rows without any are like a class,
+            whose rows are not similar.
         steps: int, the number of batches of an epoch.
 
     Example:
@@ -28,8 +31,8 @@ class LabelBatches(Batches):
     """
 
     def __init__(self, inputs, targets, *, labels, batch_size, steps, seed=0):
-        check_count("batch_size", batch_size, 2)
-        self._classes, self._steps = list(rows_by_class(labels).values()), steps
+        check_count("batch_size", batch_size, LEAST_ROWS)
+        self._classes, self._steps = drawn_classes(labels), steps
         super().__init__(inputs, targets, batch_size=batch_size, grouped=False, seed=seed)
         self.tokens = self.tokens * steps * batch_size // self.num_examples
         self.num_examples = steps * batch_size
@@ -52,6 +55,13 @@ class _DrawnPlan(SamplePlan):
         super().__init__(boundaries, group, size)
         self.sizes = np.full(steps, size)
         self.starts = np.cumsum(self.sizes) - self.sizes
+
+
+def drawn_classes(labels):
+    """Returns the rows of each class, lists, and those of no class, if there are any."""
+    classes = list(rows_by_class(labels).values())
+    without = [row for row, label in enumerate(labels) if label == ()]
+    return [*classes, without] if without else classes
 
 
 def rows_by_class(labels):
@@ -98,9 +108,11 @@ class _Turns:
         self._left = []
 
     def take(self, count):
-        """Returns the next values, a list."""
+        """Returns the next values, a list, all different if there are as many."""
         while len(self._left) < count:
-            self._left += self._generator.permutation(self._values).tolist()
+            following = self._generator.permutation(self._values).tolist()
+            again = [value for value in following if value in self._left]
+            self._left += [value for value in following if value not in self._left] + again
         taken = self._left[:count]
         self._left = self._left[count:]
         return taken

@@ -339,7 +339,8 @@ def readable(row, answer):
         case "choice" if len(row.get("choices", ())) == len(answer["scores"]):
             scores = answer["scores"]
             order = sorted(range(len(scores)), key=lambda index: -scores[index])
-            return [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
+            lines = [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
+            return lines if answer["choice"] is not None else ["no answer", *lines]
         case "translation" if "translations" in answer:
             return [f"{one['score']:.4f}\t{one['translation']}" for one in answer["translations"]]
         case "translation":

@@ -25,9 +25,14 @@ def mean(values, row):
 def log_mean_exp(values, row):
     """Returns the logarithms of the means of the exponentials of values over the windows of each text."""
     values = tf.cast(values, tf.float32)
-    highest = tf.math.segment_max(values, row)
+    highest = _finite(tf.math.segment_max(values, row))
     means = tf.math.segment_mean(tf.exp(values - tf.gather(highest, row)), row)
     return highest + tf.math.log(means)
+
+
+def _finite(highest):
+    """Returns the highest logits, 0 where all are infinite: a head may forbid a class."""
+    return tf.where(tf.math.is_finite(highest), highest, tf.zeros_like(highest))
 
 
 class MeanOfLogits:
@@ -61,15 +66,15 @@ class EvidenceOfLogits:
         return log_mean_exp(logits, row)
 
     def weights(self, logits, row):
-        exponentials = tf.exp(logits - tf.gather(tf.math.segment_max(logits, row), row))
-        return exponentials / tf.gather(tf.math.segment_sum(exponentials, row), row)
+        highest = _finite(tf.math.segment_max(logits, row))
+        exponentials = tf.exp(logits - tf.gather(highest, row))
+        return tf.math.divide_no_nan(exponentials, tf.gather(tf.math.segment_sum(exponentials, row), row))
 
     def changed(self, logits, row, change):
         texts = tf.reduce_max(tf.pad(row, [[0, 1]], constant_values=-1)) + 1
         changed_row = tf.gather(change.text, change.copy)
-        highest = tf.maximum(
-            tf.math.segment_max(logits, row), tf.math.unsorted_segment_max(change.logits, changed_row, texts)
-        )
+        of_changes = tf.math.unsorted_segment_max(change.logits, changed_row, texts)
+        highest = _finite(tf.maximum(tf.math.segment_max(logits, row), of_changes))
 
         def exponentials(values, text):  # In float64, for the difference below.
             return tf.exp(tf.cast(values - tf.gather(highest, text), tf.float64))

@@ -232,7 +232,7 @@ class TextPreprocessor(keras.layers.Layer):
     def windows_with_choices(self, text, choices, offsets=False):
         """Same as `windows` for texts `(batch,)` with choices `(batch, choices)`, see `with_choices`."""
         self._check_reads_windows()
-        self._check_pair_windows()
+        self._check_pair_windows(least_taken=1)
         choices = _to_strings(choices, "choices")
         tokens, places = self._with_places(_to_strings(text, "text"), offsets)
         tokens_of_choices = self.tokenizer(tf.reshape(choices, [-1]))
@@ -249,12 +249,15 @@ class TextPreprocessor(keras.layers.Layer):
         if not self.reads_windows:
             raise ValueError(f"`windows` needs long_texts='windows'. Received: long_texts={self.long_texts!r}")
 
-    def _check_pair_windows(self):
-        """Raises if windows of pairs may not fit: half of the room is for the other text, or for a choice."""
+    def _check_pair_windows(self, least_taken=0):
+        """Raises if windows of pairs may not fit: half of the room is for the other text, or for a choice.
+
+        `least_taken` is the number of tokens that this half must have.
+        """
         room = self.packing.room(pair=True)
         least = room - room // 2
-        if least <= 0:
-            expected = 3 + self.vocabulary.pair_separators
+        if least <= 0 or room // 2 < least_taken:
+            expected = 3 + least_taken + self.vocabulary.pair_separators
             raise ValueError(
                 f"`sequence_length` must be at least {expected} for windows of pairs. "
                 f"Received: sequence_length={self.sequence_length}"

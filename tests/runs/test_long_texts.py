@@ -208,12 +208,13 @@ def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
 
 @pytest.mark.slow
 def test_other_tasks_start_from_a_model_that_reads_windows(reader, documents):
-    options = {"sequence_length": 4, "epochs": 1, "verbose": False}  # Shorter than its overlap.
+    options = {"sequence_length": 8, "epochs": 1, "verbose": False}
     questions = [{"text": text, "choices": ["a cat", "a mat"]} for text in documents[:8]]
     chooser = reader.fit(questions, [0] * 8, task="multiple_choice", **options)
-    assert (chooser.long_texts, chooser.predict(questions[0])["tokens_read"]) == (None, 4)
+    answer = chooser.predict(questions[0])
+    assert (chooser.long_texts, chooser.overlap, answer["tokens_read"]) == ("windows", 2, answer["tokens"])
     words = [["a", "cat"]] * 8
-    tagger = reader.fit(words, [["O", "B-ANIMAL"]] * 8, **options)
+    tagger = reader.fit(words, [["O", "B-ANIMAL"]] * 8, **{**options, "sequence_length": 4})  # Less than the overlap.
     assert tagger.long_texts is None
 
 

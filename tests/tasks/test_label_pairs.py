@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_bert.tasks.label_pairs import LabelBatches, draw_rows, label_pair_loss, rows_by_class
+from keras_bert.tasks.label_pairs import LabelBatches, draw_rows, drawn_classes, label_pair_loss, rows_by_class
 
 tf = pytest.importorskip("tensorflow")
 
@@ -41,13 +41,13 @@ def test_each_batch_has_equally_many_rows_of_each_class():
 
 
 def test_batches_are_padded_to_their_longest_row():
-    batches = batches_of(CLASSES, batch_size=2, steps=6)
+    batches = batches_of(CLASSES, batch_size=4, steps=6)
     for rows, (inputs, targets, weights) in zip(batches.row_indices(1), batches.dataset(1), strict=True):
         lengths = [1 + row % 5 for row in rows]
         assert max(lengths) <= inputs["token_ids"].shape[1] <= 5
         np.testing.assert_array_equal(tf.reduce_sum(inputs["token_ids"], 1), lengths)
         np.testing.assert_array_equal(targets, [CLASSES[row] for row in rows])
-        np.testing.assert_array_equal(weights, [1, 1])
+        np.testing.assert_array_equal(weights, [1] * 4)
 
 
 def test_many_classes_take_turns():
@@ -59,13 +59,18 @@ def test_many_classes_take_turns():
         assert list(own.values()) == [2] * 4
         often.update(own)
     assert set(often.values()) == {4}
+    # Never one class alone, also where one round of turns ends and the next begins.
+    three = list(rows_by_class([row % 3 for row in range(30)]).values())
+    drawn = draw_rows(three, steps=500, size=4, seed=0)
+    assert all(len(set((rows % 3).tolist())) == 2 for rows in drawn)
 
 
 def test_rows_of_several_classes_and_of_none():
     labels = [(0,), (0, 1), (1,), (2,), (0, 2), (), (1, 2), (2,), ()]
     assert rows_by_class(labels) == {0: [0, 1, 4], 1: [1, 2, 6], 2: [3, 4, 6, 7]}
-    drawn = draw_rows(list(rows_by_class(labels).values()), steps=20, size=6, seed=1)
-    assert set(drawn.ravel().tolist()) == {0, 1, 2, 3, 4, 6, 7}
+    assert drawn_classes(labels)[3:] == [[5, 8]]  # Similar to no row.
+    drawn = draw_rows(drawn_classes(labels), steps=20, size=8, seed=1)
+    assert set(drawn.ravel().tolist()) == set(range(9))
 
 
 @pytest.mark.parametrize(

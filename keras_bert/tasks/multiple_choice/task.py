@@ -15,7 +15,6 @@ from keras_bert.reports import page
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import share_bar
-from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import appearance
@@ -103,6 +102,9 @@ class ChoiceReport(Report):
         threshold = None if sure is None else sure.threshold
         lines = predictions_table(kept["test"] / self.temperature(dev), data.test.choices, data.keys, threshold)
         choices = [row[best] for row, best in zip(data.test.choices, chosen, strict=True)]
+        if threshold is not None:
+            shares = softmax(kept["test"] / self.temperature(dev)).max(-1)
+            choices = [choice if share >= threshold else "" for choice, share in zip(choices, shares, strict=True)]
         lines = with_columns(lines, {"text": data.test.text, "choice": choices})
         write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
 
@@ -115,8 +117,6 @@ class MultipleChoiceTask(Task):
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
-        if self.calibrates:
-            confidence.check(self, len(data.dev))
         self.files = data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
         self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
