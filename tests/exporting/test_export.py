@@ -513,7 +513,11 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
         ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
         ("encoder", {"pooling": "pooled", "layers": (0,)}, r"`layers` has no meaning for pooling='pooled'. .*\(0,\)"),
         ("encoder", {"pooling": "sum"}, "`pooling` must be one of cls, max, .*. Received: pooling='sum'"),
-        ("multiple_choice", {"top": 2}, "head='multiple_choice' has no option 'top' .* one of: none. Received: top=2$"),
+        (
+            "multiple_choice",
+            {"top": 2},
+            "head='multiple_choice' has no option 'top' .* one of: confidence. Received: top=2$",
+        ),
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],
 )

@@ -348,7 +348,7 @@ def test_windows_of_pairs_and_calls():
         TextPreprocessor(PIECES, 5, long_texts="windows", overlap=3)
     # Whatever the texts, and not only when a first text is long.
     wide = TextPreprocessor(PIECES, 7, long_texts="windows", overlap=2)
-    with pytest.raises(ValueError, match="`overlap` must be less than 2, the tokens .* behind a long first text"):
+    with pytest.raises(ValueError, match="`overlap` must be less than 2, the tokens .* beside a long first text"):
         wide.windows((["a"], ["b"]))
     with pytest.raises(ValueError, match="`sequence_length` must be at least 4 for windows of pairs. Received: .*=3"):
         TextPreprocessor(PIECES, 3, long_texts="windows").windows((["a"], ["b"]))
