@@ -15,7 +15,9 @@ from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
 REPORT = types.SimpleNamespace(metric="f1", combine=mean_logits, can_combine=True, warnings=[], facts={})
-TASK = types.SimpleNamespace(title="Mine", report=REPORT, training=types.SimpleNamespace(rates_width=None))
+TASK = types.SimpleNamespace(
+    title="Mine", report=REPORT, training=types.SimpleNamespace(rates_width=None), precision=None
+)
 TASK.origins, TASK.run_settings, TASK.start = {}, {}, Start("start", None)
 
 
