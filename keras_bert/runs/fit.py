@@ -687,8 +687,10 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         training, report = made.training, made.report
         evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
         outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
-        fields = head_named(bert.head).confidence_fields(describe(bert.model()))
-        sure = None if bert.confidence is None else Confidence.of(checked_confidence(bert.confidence, fields))
+        sure = None
+        if bert.confidence is not None:
+            fields = head_named(bert.head).confidence_fields(describe(bert.model()))
+            sure = Confidence.of(checked_confidence(bert.confidence, fields))
         judged = outputs
         if bert.multi_label:  # Thresholds are those of the answered probabilities.
             judged = confidence.scaled(outputs, head_named(bert.head).classes, sure)
