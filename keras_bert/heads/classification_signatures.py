@@ -34,7 +34,7 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
     confidence = Confidence.of(confidence)
 
     def decide(scores, names):
-        probabilities = tf.nn.softmax(scores if confidence.temperature == 1 else scores / confidence.temperature)
+        probabilities = tf.nn.softmax(confidence.scaled(scores))
         label = tf.gather(names, tf.argmax(probabilities, -1))
         if confidence.threshold is None:
             return {"label": label, "probabilities": probabilities}
@@ -68,13 +68,13 @@ def multi_label_classifier(
     `thresholds` are the lowest probabilities at which a label is predicted: a float for all labels, or one for each.
     The temperature of `confidence` divides the logits before.
     """
-    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
+    sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
     classes = model.output["logits"].shape[-1]
     thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
     lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
 
     def decide(scores, _):
-        scores = scores if temperature == 1 else scores / temperature
+        scores = sure.scaled(scores)
         return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
     scores_of = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_label)

@@ -85,9 +85,7 @@ class MultipleChoice(Head):
             def answer(text, choices):
                 choices = not_empty(choices, "choices")
                 outputs, counts = outputs_of_choices(model, preprocessor, text, choices, self.classes)
-                logits = outputs["logits"]
-                if confidence.temperature != 1:
-                    logits /= confidence.temperature
+                logits = confidence.scaled(outputs["logits"])
                 answers = {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
                 if confidence.threshold is not None:
                     answers["answered"] = tf.reduce_max(answers["probabilities"], -1) >= confidence.threshold

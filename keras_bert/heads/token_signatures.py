@@ -20,15 +20,14 @@ def tagger(model, preprocessor, labels, stride=None, confidence=None):
     that tag; the score of an entity is the mean score of its words. Windows start `stride` pieces apart, by default
     half a window. The temperature of `confidence` divides the logits.
     """
-    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
+    sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
     labels = labels or placeholders(model.output["logits"].shape[-1])
     windows = SlidingWindows(stride=stride)
     outside = labels.index("O") if "O" in labels else 0
 
     @traced_once
     def probabilities_of(pieces):
-        logits = _logits_of_pieces(model, preprocessor, pieces, windows)
-        return tf.nn.softmax(logits if temperature == 1 else logits / temperature)
+        return tf.nn.softmax(sure.scaled(_logits_of_pieces(model, preprocessor, pieces, windows)))
 
     tagged = traced_once(lambda words: _tagged(*words, labels))
 

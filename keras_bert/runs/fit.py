@@ -685,12 +685,12 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = task(task.rows.read(train, dev, settings, labels, task.name), Start(bert.name, bert), settings)
         training, report = made.training, made.report
-        evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
-        outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
         sure = None
         if bert.confidence is not None:
             fields = head_named(bert.head).confidence_fields(describe(bert.model()))
             sure = Confidence.of(checked_confidence(bert.confidence, fields))
+        evaluator = Evaluator(training.own_model(bert), tf.distribute.get_strategy(), training.losses)
+        outputs, golds, results = evaluator.outputs(as_source(made.dev, finite=True), with_losses=True)
         judged = outputs
         if bert.multi_label:  # Thresholds are those of the answered probabilities.
             judged = confidence.scaled(outputs, head_named(bert.head).classes, sure)

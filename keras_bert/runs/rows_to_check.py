@@ -53,8 +53,13 @@ def _notes(checks):
     """Returns the rank, the prediction and the loss by row, the most doubtful first."""
     notes = {}
     for rank, check in enumerate(checks, 1):
-        notes[check.row] = {"rank": rank, "predicted": check.predicted, "loss": float(f"{check.loss:.6g}")}
+        notes[check.row] = _note(rank, check)
     return notes
+
+
+def _note(rank, check):
+    """Returns the rank, the prediction and the loss of a check."""
+    return {"rank": rank, "predicted": check.predicted, "loss": float(f"{check.loss:.6g}")}
 
 
 def _ordered(rows, numbers, checks, typed):
@@ -77,13 +82,11 @@ def _ordered(rows, numbers, checks, typed):
 def _added(names, ranked, typed):
     """Returns the values of the added columns; of a row with several words, those of its doubtful words."""
     rank, first = ranked[0]
-    if first.word is None:
-        values = {"rank": rank, "predicted": first.predicted, "loss": float(f"{first.loss:.6g}")}
-        if not typed and isinstance(first.predicted, list):
-            values["predicted"] = "|".join(map(str, first.predicted))
-    else:
-        doubtful = [check.to_dict() for _, check in ranked if check.label != check.predicted]
-        values = {"rank": rank, "predicted": doubtful, "loss": float(f"{first.loss:.6g}")}
+    values = _note(rank, first)
+    if first.word is not None:
+        values["predicted"] = [check.to_dict() for _, check in ranked if check.label != check.predicted]
+    elif not typed and isinstance(first.predicted, list):
+        values["predicted"] = "|".join(map(str, first.predicted))
     return {names[name]: value for name, value in values.items()}
 
 

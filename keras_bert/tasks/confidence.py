@@ -104,9 +104,9 @@ def warn_of(found):
 
 def scaled(outputs, name, confidence):
     """Returns the outputs of a model with the logits, those of a name, divided by the temperature, if there is any."""
-    if confidence is None or confidence.temperature == 1.0:
+    if confidence is None:
         return outputs
-    return {**outputs, name: np.asarray(outputs[name]) / confidence.temperature}
+    return {**outputs, name: confidence.scaled(np.asarray(outputs[name]))}
 
 
 def fitted_temperature(logits, targets):

@@ -56,6 +56,10 @@ class Confidence:
             )
         return cls(**values)
 
+    def scaled(self, logits):
+        """Returns logits divided by the temperature; with the default they stay as they are."""
+        return logits if self.temperature == 1 else logits / self.temperature
+
     def to_json(self):
         """Returns what a checkpoint keeps, a dict; it has no defaults."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value != getattr(type(self), name)}

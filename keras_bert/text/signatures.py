@@ -75,13 +75,12 @@ def calibrated_responder(
 
     `classes` is the name of the output with the logits.
     """
-    temperature = Confidence.of(checked_confidence(confidence, OF_SEVERAL)).temperature
+    sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
 
     def respond_to_scaled(outputs, labels):
-        return respond({**outputs, classes: outputs[classes] / temperature}, labels)
+        return respond({**outputs, classes: sure.scaled(outputs[classes])}, labels)
 
-    chosen = respond if temperature == 1 else respond_to_scaled
-    return responder(chosen, deciding, model, preprocessor, labels, pair, description)
+    return responder(respond_to_scaled, deciding, model, preprocessor, labels, pair, description)
 
 
 def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):

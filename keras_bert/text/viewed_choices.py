@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from keras_bert.text.packing import cut, unpadded
-from keras_bert.text.token_counts import COUNT, READ, TOKENS
 from keras_bert.text.viewed_texts import ViewedTexts, rooms_behind
 
 
@@ -28,9 +27,9 @@ class ViewedChoices(ViewedTexts):
         self._count = count
         room = self._packing.room(pair=True)
         lengths = tf.cast(tokens.row_lengths(), tf.int32)
-        self._longest = self._most(choices)
         self._choices = cut(choices, tf.repeat(tf.maximum(room // 2, room - lengths), count))
         self._taken = self._most(self._choices)
+        self._left_out = self._most(choices) - self._taken
         self.views = reading.views(lengths, rooms_behind(lengths, self._taken, room))
         self.offset = tf.ones_like(self.views.start)
 
@@ -57,10 +56,6 @@ class ViewedChoices(ViewedTexts):
             packed = self.packed(begin, end)
             yield unpadded({name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()})
 
-    def token_counts(self):
-        """Returns how many tokens each text has with its longest choice, how many are read, and in how many views."""
-        lengths = tf.cast(self._tokens.row_lengths(), tf.int32)
-        others = self._packing.sequence_length - self._packing.room(pair=True)  # [CLS] and each [SEP].
-        read = tf.math.segment_max(self.views.limits(), self.views.row)
-        count = tf.math.segment_sum(tf.ones_like(self.views.row), self.views.row)
-        return {TOKENS: lengths + self._longest + others, READ: read + self._taken + others, COUNT: count}
+    def _others(self):
+        """Returns the number of tokens beside those of the text: [CLS], each [SEP], and the longest choice."""
+        return self._taken + self._packing.sequence_length - self._packing.room(pair=True)

@@ -66,10 +66,14 @@ class ViewedTexts:
         if self._text is not None:
             lengths = tf.gather(lengths, self._text)
         lengths = tf.cast(lengths, tf.int32)
-        others = tf.math.segment_min(self.offset, self.views.row) + 1  # [CLS], each [SEP] and what precedes the text.
+        others = self._others()
         read = tf.math.segment_max(self.views.limits(), self.views.row)
         count = tf.math.segment_sum(tf.ones_like(self.views.row), self.views.row)
         return {TOKENS: lengths + others + self._left_out, READ: read + others, COUNT: count}
+
+    def _others(self):
+        """Returns the number of tokens beside those of the text of each row: [CLS], each [SEP], what precedes it."""
+        return tf.math.segment_min(self.offset, self.views.row) + 1
 
     def packed(self, first=0, last=None):
         """Returns the model inputs of a range of views, `(views, length)`."""

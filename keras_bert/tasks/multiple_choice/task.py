@@ -97,14 +97,14 @@ class ChoiceReport(Report):
         data = self.task.data
         if data.test is None:
             return
-        chosen = predict(kept["test"])
+        logits = kept["test"] / self.temperature(dev)
         sure = self.confidence(dev)
         threshold = None if sure is None else sure.threshold
-        lines = predictions_table(kept["test"] / self.temperature(dev), data.test.choices, data.keys, threshold)
-        choices = [row[best] for row, best in zip(data.test.choices, chosen, strict=True)]
-        if threshold is not None:
-            shares = softmax(kept["test"] / self.temperature(dev)).max(-1)
-            choices = [choice if share >= threshold else "" for choice, share in zip(choices, shares, strict=True)]
+        lines = predictions_table(logits, data.test.choices, data.keys, threshold)
+        answered = are_answered(softmax(logits), threshold)
+        choices = []
+        for row, best, is_answered in zip(data.test.choices, predict(logits), answered, strict=True):
+            choices.append(row[best] if is_answered else "")
         lines = with_columns(lines, {"text": data.test.text, "choice": choices})
         write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
 
@@ -232,6 +232,11 @@ def score(labels, logits):
     return {"accuracy": accuracy(labels, predict(logits))}
 
 
+def are_answered(probabilities, threshold):
+    """Returns whether rows have a choice: their highest probability reaches the threshold, `None` for all."""
+    return [threshold is None or shares.max() >= threshold for shares in probabilities]
+
+
 def predictions_table(logits, choices, keys, threshold=None):
     """Returns tab-separated lines with a header: predicted label, and the probability of each choice.
 
@@ -240,10 +245,11 @@ def predictions_table(logits, choices, keys, threshold=None):
     """
     keys = keys[: np.shape(logits)[1]]
     lines = ["\t".join(["label", *keys])]
-    for best, shares, row in zip(predict(logits), softmax(logits), choices, strict=True):
+    probabilities = softmax(logits)
+    answered = are_answered(probabilities, threshold)
+    for best, shares, is_answered, row in zip(predict(logits), probabilities, answered, choices, strict=True):
         present = [bool(choice) for choice in row] + [False] * (len(keys) - len(row))
         cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
-        is_answered = threshold is None or shares.max() >= threshold
         lines.append("\t".join([keys[best] if is_answered else "", *cells]))
     return lines
 
