@@ -81,10 +81,64 @@ class DocumentRows(CompactRows):
         # Windows that a row lacks have no token, so that nothing reads them.
         return tf.where(is_there, values, tf.cast(padding, values.dtype))
 
+    def uniform(self, count):
+        """Returns the documents `(rows * count, ...)` as `DocumentLists`, `(rows, count, ...)`."""
+        return DocumentLists(self, count)
+
     @classmethod
     def joined(cls, parts):
         """Returns the rows of several `DocumentRows` one after another."""
         return cls(joined(part.sequences for part in parts), np.concatenate([part.counts for part in parts]))
+
+
+class DocumentLists(CompactRows):
+    """A feature of rows with equally many documents, `(rows, documents, windows, length)`.
+
+    Args:
+        documents: `DocumentRows` of all documents, those of a row one after another.
+        count: int, the documents of a row.
+    """
+
+    def __init__(self, documents: DocumentRows, count: int):
+        self._documents, self._count = documents, count
+        self.dtype = documents.dtype
+        self.shape = tf.TensorShape([documents.shape[0] // count, count, *documents.shape[1:]])
+
+    @property
+    def counts(self):
+        """The largest number of windows of a document of each row, `(rows,)`."""
+        return self._documents.counts.reshape(-1, self._count).max(1)
+
+    def row_lengths(self):
+        """Returns the number of tokens of all windows of each document, `(rows, documents)`."""
+        return tf.reshape(self._documents.row_lengths(), [-1, self._count])
+
+    def longest(self):
+        """Returns the length of the longest window of each document, `(rows, documents)`."""
+        return self._documents.longest().reshape(-1, self._count)
+
+    def take(self, rows):
+        return DocumentLists(self._documents.take(self._numbers(rows).numpy()), self._count)
+
+    def ragged(self, rows=None):
+        documents = self._documents.ragged(None if rows is None else self._numbers(rows).numpy())
+        return tf.RaggedTensor.from_uniform_row_length(documents, self._count)
+
+    def padded(self, rows, length, padding=0):
+        """Returns the feature of some rows, dense; `length` has the number of windows and the length of each."""
+        values = self._documents.padded(self._numbers(rows), length, padding)
+        return tf.reshape(values, tf.concat([[-1, self._count], tf.shape(values)[1:]], 0))
+
+    def _numbers(self, rows):
+        """Returns the numbers of the documents of some rows, one after another."""
+        first = tf.convert_to_tensor(rows)[:, tf.newaxis] * self._count
+        return tf.reshape(first + tf.range(self._count, dtype=first.dtype), [-1])
+
+
+def window_sizes(feature):
+    """Returns the number of windows of each row of a feature of documents, and the length of the longest, arrays."""
+    longest = feature.longest()
+    return feature.counts, longest.reshape(len(longest), -1).max(1)
 
 
 class DocumentBatches(Batches):
@@ -108,7 +162,7 @@ class DocumentBatches(Batches):
     def __init__(self, inputs: Any, targets: Any = None, *, most_tokens: int | None = None, **options):
         rows = next(iter(inputs.values()))
         self._most_tokens = most_tokens
-        self._counts, self._longest = rows.counts, rows.longest().reshape(len(rows.counts), -1).max(1)
+        self._counts, self._longest = window_sizes(rows)
         self._sequences_of_window = rows.sequences_of_window
         super().__init__(inputs, targets, **options)
         if most_tokens is not None:

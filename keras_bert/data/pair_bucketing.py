@@ -1,6 +1,7 @@
 """Batches of pairs of sequences and of several towers, each side padded to lengths of its own."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from keras_bert.data.bucketing import (
     pad_rows,
     to_tensors,
 )
+from keras_bert.data.document_batches import DocumentLists, DocumentRows, window_sizes
 
 _MOST_SOURCE, _MOST_TARGET = 12, 6
 _PADDING_RATIO = 1.15  # Target ratio of computed to real tokens.
@@ -128,7 +130,8 @@ class TowerBatches(Batches):
     """`Batches` whose features are those of several towers: the part of a name before the first `_` is the tower.
 
     The features of a tower are padded to the longest row of the batch in this tower, rounded up to one of at most 24
-    lengths: questions are not padded to the length of passages.
+    lengths: questions are not padded to the length of passages. Documents are padded in the same way to a number of
+    windows, and their windows to a length.
 
     Example:
         batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)
@@ -136,29 +139,49 @@ class TowerBatches(Batches):
 
     def __init__(self, inputs: Any, targets: Any = None, *, batch_size: int = 32, **options):
         super().__init__(inputs, targets, batch_size=batch_size, **options)
-        self._tower_lengths = {}
+        sizes = {}  # Of the features of each tower.
         for name, feature in self._features[0].items():
-            tower = _tower(name)
-            self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), longest_sequences(feature))
-        self._tower_boundaries = {
-            tower: fit_boundaries(values, _LENGTHS) for tower, values in self._tower_lengths.items()
-        }
+            sizes.setdefault(_tower(name), []).append(_sizes(feature))
+        self._towers = {tower: _TowerSizes(np.max(of_features, axis=0)) for tower, of_features in sizes.items()}
 
     def longest(self, name):
-        return int(self._tower_boundaries[_tower(name)][-1])
+        return self._towers[_tower(name)].longest
 
     def _fit(self, lengths):
         return self._planned(fit_boundaries(lengths, _GROUPS), lengths)
 
     def _inputs(self, rows, length):
-        lengths = {tower: self._length(tower, rows) for tower in self._tower_lengths}
+        lengths = {tower: sizes.padded(rows) for tower, sizes in self._towers.items()}
         return {name: pad_rows(feature, rows, lengths[_tower(name)]) for name, feature in self._features[0].items()}
 
-    def _length(self, tower, rows):
-        """Returns the length to pad some rows of a tower to."""
-        longest = tf.reduce_max(tf.gather(self._tower_lengths[tower].astype("int32"), rows))
-        boundaries = tf.constant(self._tower_boundaries[tower], tf.int32)
-        return tf.gather(boundaries, tf.searchsorted(boundaries, longest[None])[0])
+
+class _TowerSizes:
+    """The sizes of the rows of a tower, an array `(rows, 1)` of lengths, or `(rows, 2)` of numbers of windows, too."""
+
+    def __init__(self, sizes):
+        self._sizes = np.maximum(sizes, 1).astype("int32")
+        self._boundaries = [fit_boundaries(values, _LENGTHS) for values in self._sizes.T]
+
+    @property
+    def longest(self):
+        """The largest number of tokens of a row, with padding."""
+        return math.prod(int(boundaries[-1]) for boundaries in self._boundaries)
+
+    def padded(self, rows):
+        """Returns the length to pad some rows to, a scalar, or the number of windows and the length of each."""
+        largest = tf.reduce_max(tf.gather(self._sizes, rows), axis=0)
+        rounded = []
+        for size, boundaries in zip(tf.unstack(largest, len(self._boundaries)), self._boundaries, strict=True):
+            boundaries = tf.constant(boundaries, tf.int32)
+            rounded.append(tf.gather(boundaries, tf.searchsorted(boundaries, size[None])[0]))
+        return rounded[0] if len(rounded) == 1 else tf.stack(rounded)
+
+
+def _sizes(feature):
+    """Returns the sizes of the rows of a feature, see `_TowerSizes`."""
+    if isinstance(feature, DocumentRows | DocumentLists):
+        return np.stack(window_sizes(feature), axis=1)
+    return longest_sequences(feature)[:, np.newaxis]
 
 
 def _tower(name):

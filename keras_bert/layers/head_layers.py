@@ -185,17 +185,17 @@ class Discriminator(Composite):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(Unquantized, keras.layers.Layer):
-    """Reshapes `(batch, choices, length)` to `(batch * choices, length)`.
+    """Reshapes `(batch, choices, length)` to `(batch * choices, length)`, also with axes between the last two.
 
     Example:
         rows = FoldChoices()(token_ids)
     """
 
     def call(self, inputs):
-        return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
+        return ops.reshape(inputs, (-1, *ops.shape(inputs)[2:]))
 
     def compute_output_shape(self, inputs_shape):
-        return (None, inputs_shape[2])
+        return (None, *inputs_shape[2:])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -232,7 +232,7 @@ class UnfoldPassages(Unquantized, keras.layers.Layer):
 
     Call arguments:
         vectors: `(batch * passages, width)`.
-        padding_mask: the mask before folding, `(batch, passages, length)`.
+        padding_mask: the mask before folding, `(batch, passages, ..., length)`.
 
     Returns:
         `(batch, passages, width)`.
@@ -242,7 +242,7 @@ class UnfoldPassages(Unquantized, keras.layers.Layer):
     """
 
     def call(self, vectors, padding_mask):
-        batch, passages, _ = ops.shape(padding_mask)
+        batch, passages = ops.shape(padding_mask)[:2]
         return ops.reshape(vectors, (batch, passages, vectors.shape[-1]))
 
     def compute_output_shape(self, vectors_shape, padding_mask_shape):

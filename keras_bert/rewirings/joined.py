@@ -11,6 +11,7 @@ from keras_bert.heads.registry import describe, head_named
 from keras_bert.layers import FoldChoices, UnfoldPassages
 from keras_bert.models.encoder import build_encoder, describe_encoder
 from keras_bert.models.tuning import check_no_lora
+from keras_bert.rewirings.windowed import build_windowed
 
 _TEACHER = "teacher_"  # Prefix of the teacher's outputs.
 
@@ -134,33 +135,46 @@ def without_language_model_loss(model):
     return keras.Model(model.input, {"logits": model.output["logits"]}, name="bert_classifier")
 
 
-def build_bi_encoder(embedder: keras.Model) -> keras.Model:
+def build_bi_encoder(embedder: keras.Model, *, windows: bool = False) -> keras.Model:
     """Embeds queries and their passages with the same embedder, for training; save the embedder, not this model.
 
     Args:
         embedder: a model from `build_embedder`.
+        windows: bool, whether texts are read in windows, as by `build_windowed`. Defaults to `False`.
 
     Returns:
         A `keras.Model`. Inputs: those of the embedder for queries, such as `query_token_ids`, `(batch, length)`, and
-        for passages, such as `passage_token_ids`, `(batch, passages, length)`. Outputs: `query_embedding`,
-        `(batch, width)`, and `passage_embedding`, `(batch, passages, width)`, float32.
+        for passages, such as `passage_token_ids`, `(batch, passages, length)`; with windows, the axis of the windows
+        of a text stands before that of the tokens. Outputs: `query_embedding`, `(batch, width)`, and
+        `passage_embedding`, `(batch, passages, width)`, float32.
 
     Example:
         model = build_bi_encoder(build_embedder(build_encoder(named_config("tiny"))))
     """
-    if not describe(embedder).embedding:
+    description = describe(embedder)
+    if not description.embedding:
         raise ValueError(f"`embedder` must be a model from build_embedder. Received: {embedder.name!r}")
 
     # Layers
+    tower = build_windowed(embedder) if windows else embedder
     fold, unfold = FoldChoices(name="fold_passages"), UnfoldPassages(dtype="float32", name="unfold_passages")
+    # The mean of the windows' vectors of length 1 is shorter.
+    scales = windows and description.options["normalize"]
+    scale = keras.layers.UnitNormalization(dtype="float32", name="unit_length") if scales else None
 
     # Wiring
-    queries = {name: keras.Input((None,), dtype="int32", name=f"query_{name}") for name in embedder.input}
-    passages = {name: keras.Input((None, None), dtype="int32", name=f"passage_{name}") for name in embedder.input}
-    rows = embedder({name: fold(tensor) for name, tensor in passages.items()})
+    queries, passages = {}, {}
+    for name, tensor in tower.input.items():
+        text = tensor.shape[1:]  # (length,) or (windows, length)
+        queries[name] = keras.Input(text, dtype="int32", name=f"query_{name}")
+        passages[name] = keras.Input((None, *text), dtype="int32", name=f"passage_{name}")
+    query_vectors = tower(queries)["embedding"]
+    passage_vectors = tower({name: fold(tensor) for name, tensor in passages.items()})["embedding"]
+    if scale is not None:
+        query_vectors, passage_vectors = scale(query_vectors), scale(passage_vectors)
     outputs = {
-        "query_embedding": embedder(queries)["embedding"],
-        "passage_embedding": unfold(rows["embedding"], passages["padding_mask"]),
+        "query_embedding": query_vectors,
+        "passage_embedding": unfold(passage_vectors, passages["padding_mask"]),
     }
 
     # Model

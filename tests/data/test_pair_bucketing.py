@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.data.document_batches import DocumentRows
 from keras_bert.data.pair_bucketing import PairBatches, TowerBatches
 
 RNG = np.random.default_rng(0)
@@ -88,3 +89,40 @@ def test_rows_are_padded_to_the_lengths_of_their_towers(grouped):
         seen.extend(targets.numpy()[weights.numpy() > 0])
     assert sorted(seen) == list(range(1000))
     assert not grouped or computed < 1.2 * sum(values.sum() for values in lengths.values())
+
+
+def test_documents_are_padded_to_the_windows_of_their_tower():
+    """Ids are the number of the document times 10 plus that of the window; two passages a row, one of them absent."""
+    counts = {"query": np.array([1, 4, 2, 1]), "passage": np.array([3, 1, 1, 2, 1, 1, 6, 1])}
+    lengths = {"query": 3, "passage": 2}
+    inputs, expected = {}, {}
+    for tower, windows in counts.items():
+        values = np.concatenate([10 * number + np.arange(1, count + 1) for number, count in enumerate(windows)])
+        sizes = np.full(len(values), lengths[tower])
+        if tower == "passage":
+            sizes[3] = 0  # The second passage of the first row.
+        ids = tf.RaggedTensor.from_row_lengths(np.repeat(values, sizes).astype("int32"), sizes)
+        rows = DocumentRows(ids, windows)
+        inputs[f"{tower}_token_ids"] = rows if tower == "query" else rows.uniform(2)
+        expected[tower] = rows.ragged().to_list()
+    batches = TowerBatches(inputs, np.arange(4), batch_size=2, shuffle=False)
+    seen = []
+    for features, targets, _ in batches.dataset():
+        rows = targets.numpy()
+        seen.extend(rows)
+        queries, passages = features["query_token_ids"].numpy(), features["passage_token_ids"].numpy()
+        assert queries.shape[1:] == (counts["query"][rows].max(), 3)
+        assert passages.shape[1:] == (2, counts["passage"].reshape(4, 2)[rows].max(), 2)
+        for place, row in enumerate(rows):
+            assert _real(queries[place]) == expected["query"][row]
+            for number in range(2):
+                document = [window for window in expected["passage"][2 * row + number] if window]
+                assert _real(passages[place, number]) == document
+    assert sorted(seen) == [0, 1, 2, 3]
+    taken = inputs["passage_token_ids"].take(np.array([2, 0]))
+    assert taken.ragged().to_list() == [expected["passage"][4:6], expected["passage"][0:2]]
+
+
+def _real(windows):
+    """Returns the windows that have tokens, lists of their ids."""
+    return [window[window > 0].tolist() for window in windows if window.any()]

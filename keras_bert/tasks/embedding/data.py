@@ -20,7 +20,7 @@ from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_numb
 from keras_bert.data.splits import connected
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import RowFormat
-from keras_bert.tasks.settings import LongTextSettings, setting
+from keras_bert.tasks.settings import WindowSettings, setting
 
 # Default names of the columns, the first one that a file has; those of texts are `QUERIES` and `PASSAGES`.
 _SCORE, _LABELS = "score", ("label", "gold_label")
@@ -61,7 +61,7 @@ class EmbeddingExamples(Rows):
 
 
 @dataclasses.dataclass(frozen=True)
-class EmbeddingSettings(LongTextSettings):
+class EmbeddingSettings(WindowSettings):
     """What is trained, and how: `prompts` are texts by "query" and "passage", put before these."""
 
     text_column: str = setting(

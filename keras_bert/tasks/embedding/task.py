@@ -4,15 +4,17 @@ import dataclasses
 import functools
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.document_batches import DocumentRows, document_features
 from keras_bert.data.pair_bucketing import TowerBatches
-from keras_bert.data.token_rows import compact_parts, sequence_lengths, take, uniform
+from keras_bert.data.token_rows import compact, compact_parts, joined, sequence_lengths, take, uniform
 from keras_bert.heads.embedding import build_embedder
+from keras_bert.models.description import nested_encoder
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
+from keras_bert.rewirings.trimmed import build_trimmed
 from keras_bert.similarity import paired, similarity
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
@@ -49,15 +51,23 @@ class EmbeddingTraining(Training):
     def keeps_head(self, bert):
         return self.task.keeps_own_head
 
+    @property
+    def rewire(self):
+        return build_trimmed  # Of the bi-encoder, which leaves it as it is: its towers read all positions.
+
     def own_model(self, bert):
-        return build_bi_encoder(bert.model())
+        return build_bi_encoder(bert.model(), windows=self.task.reads_windows)
 
     def new_model(self, bert):
         options = self.task.head_options()
-        return build_bi_encoder(build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **options))
+        embedder = build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **options)
+        return build_bi_encoder(embedder, windows=self.task.reads_windows)
+
+    def of_documents(self, model):
+        return model  # Its towers do.
 
     def complete(self, model):
-        return next(layer for layer in model.layers if isinstance(layer, keras.Model))
+        return super().complete(nested_encoder(model))
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
@@ -337,8 +347,8 @@ def tower_inputs(queries, passages, preprocessor):
     Shorter lists of `passages`, a list of lists, get absent passages, which have no tokens.
     """
     flat, count = _rectangle(passages)
-    inputs = {f"query_{name}": ids for name, ids in _ragged(queries, preprocessor).items()}
-    for name, ids in _ragged(flat, preprocessor).items():
+    inputs = {f"query_{name}": ids for name, ids in _features(queries, preprocessor).items()}
+    for name, ids in _features(flat, preprocessor).items():
         inputs[f"passage_{name}"] = uniform(ids, count)
     return inputs
 
@@ -381,20 +391,23 @@ def _rectangle(passages):
     return [text for row in passages for text in [*row, *[None] * (count - len(row))]], count
 
 
-def _ragged(texts, preprocessor):
-    """Returns the inputs of texts, without tokens for `None`."""
+def _features(texts, preprocessor):
+    """Returns the inputs of texts, without tokens for `None`; long texts may be read in windows."""
     numbers = text_ids(texts)
     distinct = [text for text in dict.fromkeys(texts) if text is not None]
-    inputs = compact_parts(_with_empty_row(preprocessor.ragged_parts(distinct)))
+    if preprocessor.reads_windows:
+        features = document_features(preprocessor, distinct)
+    else:
+        features = compact_parts(preprocessor.ragged_parts(distinct))
     rows = np.where(numbers < 0, len(distinct), numbers)
-    return {name: take(ids, rows) for name, ids in inputs.items()}
+    return {name: take(joined([feature, _no_tokens(feature)]), rows) for name, feature in features.items()}
 
 
-def _with_empty_row(parts):
-    """Yields dicts of ragged tensors, and then one of a row without tokens."""
-    for part in parts:
-        yield part
-    yield {name: tf.RaggedTensor.from_row_lengths(tf.zeros([0], ids.dtype), [0]) for name, ids in part.items()}
+def _no_tokens(feature):
+    """Returns a feature like another one, of one row without tokens."""
+    if isinstance(feature, DocumentRows):
+        return DocumentRows(_no_tokens(feature.sequences), [1])
+    return compact(tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0]))
 
 
 def similarity_scores(similarities, scores):
