@@ -23,7 +23,7 @@ from keras_bert.heads.registry import answering, describe
 from keras_bert.metadata import answer_length
 from keras_bert.rewirings.from_vectors import build_from_vectors
 from keras_bert.text import words
-from keras_bert.text.answer_settings import HEAD, REFUSE, WINDOWS
+from keras_bert.text.answer_settings import HEAD, REFUSE
 from keras_bert.text.word_effects import LeaveOneOut
 from keras_bert.training.progress import quiet_tensorflow
 
@@ -47,10 +47,8 @@ def can_explain(bert):
     """Whether the words of texts explain the answers of a loaded model, by the defaults of `LoadedBert.explain`."""
     try:
         head = answering(bert.head)
-        form = form_of(bert.model(), head)
+        form_of(bert.model(), head)
     except ValueError:
-        return False
-    if form == CHOICES and bert.long_texts == WINDOWS:
         return False
     return MASK in bert.vocabulary and all(names in _INPUTS for names in head.inputs(bert))
 

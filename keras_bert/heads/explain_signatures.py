@@ -189,26 +189,37 @@ class WordScores:
         return sequences, number, tf.range(tf.size(inputs["text"])), counts
 
     def _choices(self, inputs, target):
-        """Reads texts with choices."""
-        if self._preprocessor.reads_windows:
-            raise ValueError(
-                "`explain` reads one sequence of a text with choices. Expected another `long_texts`, such as 'head'. "
-                "Received: long_texts='windows'"
-            )
+        """Reads texts with choices, each with every choice in one sequence, or in windows of the text."""
         tokenizer = self._preprocessor.tokenizer
         text = words.words_of(tokenizer, inputs["text"])
         choices = words.words_of(tokenizer, tf.reshape(inputs["choices"], [-1]))
+        read = self._choices_in_windows if self._preprocessor.reads_windows else self._whole_choices
+        subject, chosen, counts = read(inputs, text, choices, target)
+        row = tf.range(tf.size(chosen)) * tf.shape(inputs["choices"])[1] + chosen
+        choice = words.Words(*(tf.gather(part, row) for part in choices))
+        string = tf.gather(inputs["choices"], chosen, batch_dims=1)
+        if counts is None:
+            counts = _counts(self._preprocessor, text, choice)
+        return subject, Target(chosen, target.word), _table(inputs["text"], text, string, choice, "choice"), counts
+
+    def _whole_choices(self, inputs, text, choices, target):
+        """Returns the `Subject`, the number of the choice to explain, and no counts."""
         first = tf.zeros([tf.size(inputs["text"])], tf.int32)
         sequences, _ = words.packed_choices(self._preprocessor, text, choices, first)
         predicted = tf.argmax(self._run(sequences), -1, tf.int32)
         chosen = tf.where(target.number == PREDICTED, predicted, target.number)
         sequences, number = words.packed_choices(self._preprocessor, text, choices, chosen)
-        subject = Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None])
-        row = tf.range(tf.size(chosen)) * tf.shape(inputs["choices"])[1] + chosen
-        choice = words.Words(*(tf.gather(part, row) for part in choices))
-        string = tf.gather(inputs["choices"], chosen, batch_dims=1)
-        counts = _counts(self._preprocessor, text, choice)
-        return subject, Target(chosen, target.word), _table(inputs["text"], text, string, choice, "choice"), counts
+        return Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None]), chosen, None
+
+    def _choices_in_windows(self, inputs, text, choices, target):
+        """Returns the same for texts in windows, and the numbers of tokens."""
+        viewed = self._preprocessor.windows_with_choices(inputs["text"], inputs["choices"])
+        row = viewed.views.row
+        logits = tf.cast(viewed.outputs(self._model)[self._head.classes], tf.float32)
+        predicted = tf.argmax(self._join.joined(logits, row), -1, tf.int32)
+        chosen = tf.where(target.number == PREDICTED, predicted, target.number)
+        number = words.of_choice_views(viewed, text, choices, chosen)
+        return Subject(viewed.packed(), number, row, tf.gather(chosen, row)[:, None]), chosen, _of(viewed)
 
     def _tokens(self, inputs, target):
         """Reads texts of any length, for the logit of one of their words, in the window with most of its context."""

@@ -27,7 +27,8 @@ class ViewedChoices(ViewedTexts):
         self._count = count
         room = self._packing.room(pair=True)
         lengths = tf.cast(tokens.row_lengths(), tf.int32)
-        self._choices = cut(choices, tf.repeat(tf.maximum(room // 2, room - lengths), count))
+        self._limits = tf.repeat(tf.maximum(room // 2, room - lengths), count)
+        self._choices = cut(choices, self._limits)
         self._taken = self._most(self._choices)
         self._left_out = self._most(choices) - self._taken
         self.views = reading.views(lengths, rooms_behind(lengths, self._taken, room))
@@ -39,10 +40,19 @@ class ViewedChoices(ViewedTexts):
 
     def packed(self, first=0, last=None):
         """Returns the model inputs of a range of views, `(views, choices, length)`."""
-        views = self._part(first, last)
-        tokens = views.take(self._tokens)
+        return self._packed(self._part(first, last), self._tokens, self._choices)
+
+    def packed_values(self, of_texts, of_choices):
+        """Packs other numbers than the ids of the tokens, ragged ones of the texts and of the choices, in their places.
+
+        Returns the numbers, int32 `(views, choices, length)`, with the ids of special tokens between them.
+        """
+        return self._packed(self.views, of_texts, cut(of_choices, self._limits))["token_ids"]
+
+    def _packed(self, views, of_texts, of_choices):
+        tokens = views.take(of_texts)
         numbers = views.row[:, tf.newaxis] * self._count + tf.range(self._count)
-        choices = tf.gather(self._choices, tf.reshape(numbers, [-1]))
+        choices = tf.gather(of_choices, tf.reshape(numbers, [-1]))
         each = tf.repeat(tf.range(tf.size(views.row)), self._count)
         packed = self._packing.pack(tf.gather(tokens, each), choices)
         is_there = choices.row_lengths() > 0

@@ -70,18 +70,22 @@ def packed_choices(preprocessor, text, choices, chosen):
 
     Only the words of the choices with the numbers `chosen`, int32 `(texts,)`, are numbered, behind those of their text.
     """
-    count = tf.size(choices.count()) // tf.maximum(tf.size(chosen), 1)
-    row = tf.repeat(tf.range(tf.size(chosen)), count)
-    repeated = Words(*(tf.gather(part, row) for part in text))
-    is_chosen = tf.reshape(tf.one_hot(chosen, count, True, False, dtype=tf.bool), [-1])
-    codes = _codes(behind(repeated, choices))
-    codes = codes.with_values(tf.where(tf.gather(is_chosen, codes.value_rowids()), codes.values, 0))
+    count = _choices_of_text(choices, chosen)
+    repeated = _repeated(text, count)
     inputs = preprocessor.pack(repeated.tokens, choices.tokens)
+    codes = _codes_of_chosen(repeated, choices, chosen)
     numbers = _decoded(preprocessor.pack(_codes(repeated.number), codes)["token_ids"])
     is_there = choices.tokens.row_lengths() > 0
     inputs["padding_mask"] = tf.where(is_there[:, None], inputs["padding_mask"], 0)
     shape = tf.stack([tf.size(chosen), count, tf.shape(numbers)[1]])
     return {name: tf.reshape(ids, shape) for name, ids in inputs.items()}, tf.reshape(numbers, shape)
+
+
+def of_choice_views(viewed, text, choices, chosen):
+    """Returns the number of the word at each position of the sequences of `ViewedChoices`, numbered as above."""
+    repeated = _repeated(text, _choices_of_text(choices, chosen))
+    codes = _codes_of_chosen(repeated, choices, chosen)
+    return _decoded(viewed.packed_values(_codes(text.number), codes))
 
 
 def of_views(preprocessor, viewed, first, second=None):
@@ -109,6 +113,25 @@ def behind(first, second):
 
 def _codes(number):
     return number.with_values(-1 - number.values)
+
+
+def _choices_of_text(choices, chosen):
+    """Returns the number of the choices of each text."""
+    return tf.size(choices.count()) // tf.maximum(tf.size(chosen), 1)
+
+
+def _repeated(text, count):
+    """Returns the `Words` of texts, each of them a number of times."""
+    row = tf.repeat(tf.range(tf.size(text.count())), count)
+    return Words(*(tf.gather(part, row) for part in text))
+
+
+def _codes_of_chosen(repeated, choices, chosen):
+    """Returns the codes of the words of the chosen choices, and zeros for the words of the others."""
+    is_chosen = tf.one_hot(chosen, _choices_of_text(choices, chosen), True, False, dtype=tf.bool)
+    is_chosen = tf.reshape(is_chosen, [-1])
+    codes = _codes(behind(repeated, choices))
+    return codes.with_values(tf.where(tf.gather(is_chosen, codes.value_rowids()), codes.values, 0))
 
 
 def _decoded(codes):

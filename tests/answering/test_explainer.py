@@ -214,6 +214,50 @@ def test_choices(loaded):
         bert.explain(row, 2)
 
 
+def test_choices_in_windows(loaded):
+    """Each window of the text has every choice; a word that is in two windows is replaced in both."""
+    bert = loaded(keras_bert.build_multiple_choice)
+    rows = [{"text": LONG, "choices": ["b", "c d"]}, {"text": "ab", "choices": ["c", ""]}]
+    options = {"sequence_length": 10, "long_texts": "windows", "overlap": 2}
+    explanation, short = bert.explain(rows, [1, 0], **options)
+    # Ten tokens of the text, five in a window beside the longest choice: from 0, 3 and 6 on.
+    letters = LONG.replace(" ", "")
+    parts = [letters[first : first + 5] for first in (0, 3, 6)]
+    encode = bert.preprocessor(10, padding="longest")
+    ids = [encode(([" ".join(part)], ["c d"]))["token_ids"].numpy()[0] for part in parts]
+
+    def joined(without=(), without_choice=()):
+        """Returns the logit of the text without the letters and the words of the choice at some places."""
+        logits = []
+        for first, row in zip((0, 3, 6), ids, strict=True):
+            size = min(5, len(letters) - first)
+            row = row.copy()
+            row[[1 + place - first for place in without if first <= place < first + size]] = MASK
+            row[[2 + size + place for place in without_choice]] = MASK
+            inputs = encode(([" ".join(letters[first : first + size])], ["c d"]))
+            inputs = {name: value[:, None] for name, value in inputs.items()}
+            logits.append(logits_of(bert, {**inputs, "token_ids": row[None, None]})[0, 0])
+        return np.log(np.mean(np.exp(logits)))
+
+    value = joined()
+    expected = [value - joined(without=places) for places in word_places(LONG)]
+    expected += [value - joined(without_choice=[place]) for place in (0, 1)]
+    np.testing.assert_allclose(explanation["value"], value, atol=1e-6)
+    np.testing.assert_allclose(scores_of(explanation), expected, atol=1e-6)
+    np.testing.assert_allclose(explanation["baseline"], joined(range(10), range(2)), atol=1e-6)
+    assert (explanation["windows"], short["windows"]) == (3, 1)
+    assert explanation["tokens_read"] == explanation["tokens"] == 15
+    assert [word["input"] for word in short["words"]] == ["text", "choice"]
+    chosen = bert.explain(rows[0], **options)
+    assert chosen["target"] == bert.predict(rows[0], **options)["choice"]
+
+
+def word_places(text):
+    """Returns the places of the letters of each word."""
+    ends = np.cumsum([len(word) for word in text.split()])
+    return [range(end - len(word), end) for word, end in zip(text.split(), ends, strict=True)]
+
+
 @pytest.mark.parametrize("head", ["classes", "pairs", "windows", "labels", "value", "tags", "choices"])
 @pytest.mark.slow
 def test_integrated_gradients_are_complete(loaded, classifier, head):
