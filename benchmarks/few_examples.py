@@ -12,7 +12,7 @@ has the most similar vector.
 `label<TAB>text`, `glue/SST-2`, and `corpus/books`, of which the set "books" has the sentences of four books; by default
 `$KERAS_BERT_DATA`. setfit runs in a process of its own, in an
 environment with torch==2.13.0 and setfit==1.2.0, such as that of `make peers`, whose Python is `--setfit_python`;
-without it, setfit is left out. "setfit" has its defaults, one epoch of all pairs with
+without it, setfit is left out. Hours of measurement go on where they stopped, with `--output`. "setfit" has its defaults, one epoch of all pairs with
 oversampling, "setfit_20" the `num_iterations=20` of its published results.
 """
 
@@ -44,7 +44,7 @@ _METHODS = flags.DEFINE_list(
 )
 _SETFIT = flags.DEFINE_string("setfit_python", None, "Python of an environment with setfit.")
 _OPTIONS = flags.DEFINE_string("fit_options", "{}", "JSON, more arguments of `fit` for contrastive and auto.")
-_OUTPUT = flags.DEFINE_string("output", None, "File to append the results of each draw to, lines of JSON.")
+_OUTPUT = flags.DEFINE_string("output", None, "Lines of JSON, one of each result, which is then not measured again.")
 
 _BOOKS = ("Black Beauty", "Dracula", "On the Origin of Species", "The Moon Pool")
 _SENTIMENTS = {"0": "negative", "1": "positive"}
@@ -192,27 +192,19 @@ def main(_):
 def _compare(bert, saved, name, train, test, per_class):
     """Prints the results of all methods on the draws of a data set."""
     test_labels, test_texts = (list(column) for column in zip(*test, strict=True))
-    found = {}
+    known, found = _known(), {}
     for seed in range(_DRAWS.value):
         texts, labels = draw(train, per_class, seed)
         for method in _METHODS.value:
-            if method == "logistic":
-                result = fit_logistic(bert, texts, labels, test_texts)
-            elif method == "zero_shot":
-                result = zero_shot(bert, labels, test_texts)
-            elif method.startswith("setfit"):
-                if _SETFIT.value is None:
-                    continue
-                result = fit_setfit(saved, method, texts, labels, test_texts, seed)
-            else:
-                result = fit_ours(bert, method, texts, labels, test_texts, seed)
-            seconds, predicted, kept = result
-            accuracy = float(np.mean(np.array(predicted) == np.array(test_labels)))
-            found.setdefault(method, []).append((accuracy, seconds, kept))
-            _log(
-                {"set": name, "per_class": per_class, "seed": seed, "method": method, "kept": kept}
-                | {"accuracy": accuracy, "seconds": seconds}
-            )
+            if method.startswith("setfit") and _SETFIT.value is None:
+                continue
+            key = (name, per_class, seed, method)
+            if key not in known:
+                seconds, predicted, kept = _measured(bert, saved, method, texts, labels, test_texts, seed)
+                accuracy = float(np.mean(np.array(predicted) == np.array(test_labels)))
+                known[key] = (accuracy, seconds, kept)
+                _log(key, known[key])
+            found.setdefault(method, []).append(known[key])
     print(f"\n{name}, {per_class} a class, {_DRAWS.value} draws, {len(test_texts)} rows to score on")
     for method, results in found.items():
         accuracies = [100 * accuracy for accuracy, _, _ in results]
@@ -222,8 +214,31 @@ def _compare(bert, saved, name, train, test, per_class):
         print(f"{method:12} {statistics.fmean(accuracies):5.1f} ± {error:.1f} %  {seconds:6.1f} s  {kept}", flush=True)
 
 
-def _log(line):
+def _measured(bert, saved, method, texts, labels, test_texts, seed):
+    """Returns the seconds, the predictions and the method that was kept."""
+    if method == "logistic":
+        return fit_logistic(bert, texts, labels, test_texts)
+    if method == "zero_shot":
+        return zero_shot(bert, labels, test_texts)
+    if method.startswith("setfit"):
+        return fit_setfit(saved, method, texts, labels, test_texts, seed)
+    return fit_ours(bert, method, texts, labels, test_texts, seed)
+
+
+_KEY, _RESULT = ("set", "per_class", "seed", "method"), ("accuracy", "seconds", "kept")
+
+
+def _known():
+    """Returns the results in the file of `--output`, by set, rows of a class, seed and method."""
+    if not _OUTPUT.value or not os.path.exists(_OUTPUT.value):
+        return {}
+    lines = map(json.loads, pathlib.Path(_OUTPUT.value).read_text().splitlines())
+    return {tuple(line[name] for name in _KEY): tuple(line[name] for name in _RESULT) for line in lines}
+
+
+def _log(key, result):
     if _OUTPUT.value:
+        line = dict(zip((*_KEY, *_RESULT), (*key, *result), strict=True))
         with open(_OUTPUT.value, "a") as file:
             file.write(json.dumps(line) + "\n")
 
