@@ -10,10 +10,10 @@ has the most similar vector.
 
 `--data_dir` has the folders `few`, with `cr.tsv`, `sst5_{train,test}.tsv` and `trec_{train,test}.tsv`, lines of
 `label<TAB>text`, `glue/SST-2`, and `corpus/books`, of which the set "books" has the sentences of four books; by default
-`$KERAS_BERT_DATA`. setfit runs in a process of its own, in an
-environment with torch==2.13.0 and setfit==1.2.0, such as that of `make peers`, whose Python is `--setfit_python`;
-without it, setfit is left out. Hours of measurement go on where they stopped, with `--output`. "setfit" has its defaults, one epoch of all pairs with
-oversampling, "setfit_20" the `num_iterations=20` of its published results.
+`$KERAS_BERT_DATA`. setfit runs in a process of its own, in an environment with torch==2.13.0 and setfit==1.2.0, such as
+that of `make peers`, whose Python is `--setfit_python`; without it, setfit is left out. "setfit" has its defaults, one
+epoch of all pairs with oversampling, "setfit_20" the `num_iterations=20` of its published results. Hours of measurement
+go on where they stopped, with `--output`.
 """
 
 import csv
