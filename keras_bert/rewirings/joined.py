@@ -8,7 +8,7 @@ import keras
 from keras_bert.checks import is_count
 from keras_bert.heads.pretraining import predict_tokens
 from keras_bert.heads.registry import describe, head_named
-from keras_bert.layers import FoldChoices, UnfoldPassages
+from keras_bert.layers import FoldChoices, UnfoldPassages, UnitLength
 from keras_bert.models.encoder import build_encoder, describe_encoder
 from keras_bert.models.tuning import check_no_lora
 from keras_bert.rewirings.windowed import build_windowed
@@ -160,7 +160,7 @@ def build_bi_encoder(embedder: keras.Model, *, windows: bool = False) -> keras.M
     fold, unfold = FoldChoices(name="fold_passages"), UnfoldPassages(dtype="float32", name="unfold_passages")
     # The mean of the windows' vectors of length 1 is shorter.
     scales = windows and description.options["normalize"]
-    scale = keras.layers.UnitNormalization(dtype="float32", name="unit_length") if scales else None
+    scale = UnitLength(dtype="float32", name="unit_length") if scales else None
 
     # Wiring
     queries, passages = {}, {}
