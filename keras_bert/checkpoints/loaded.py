@@ -250,18 +250,20 @@ class LoadedModels:
         tensors = {slot.name: Tensor(slot.name, slot.shape, slot.value) for slot in held}
         # `num_layers` may have left out layers.
         others = {name: tensor for name, tensor in self._checkpoint.tensors.items() if ".layer." not in name}
-        return Checkpoint(self.name, self.config, {**others, **tensors}, self.metadata)
+        drawn = self._checkpoint.drawn if self.has_pooler else frozenset(POOLER_TENSORS)
+        return Checkpoint(self.name, self.config, {**others, **tensors}, self.metadata, drawn)
 
     def keep_in_memory(self, name):
-        """Makes the object independent of the files that it was loaded from, and names it."""
+        """Makes the object independent of the files that it was loaded from, and names it: it is trained now."""
         self.model()
-        self._checkpoint = self.checkpoint().replace(name=name)
+        self._checkpoint = self.checkpoint().replace(name=name, drawn=frozenset())
 
     @property
     def identity(self):
         """What training from the checkpoint depends on, see `model_identity`; that of the first time."""
         if self._identity is None:
-            arrays = (tensor.read() for _, tensor in sorted(self._checkpoint.tensors.items()))
+            known = sorted(self._checkpoint.tensors.keys() - self._checkpoint.drawn)  # Others differ each time.
+            arrays = (self._checkpoint.tensors[name].read() for name in known)
             self._identity = model_identity(self.metadata, self._checkpoint.config, arrays)
         return self._identity
 

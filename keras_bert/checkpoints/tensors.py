@@ -47,12 +47,16 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """An open checkpoint of any format, whose tensors are read on demand."""
+    """An open checkpoint of any format, whose tensors are read on demand.
+
+    `drawn` has the names of the tensors that no file has: new weights, those of a pooler, that nothing was trained of.
+    """
 
     name: str
     config: BertConfig
     tensors: dict
     metadata: Metadata
+    drawn: frozenset = frozenset()
 
     def replace(self, **changes):
         """Returns a checkpoint with changed values."""

@@ -16,7 +16,8 @@ class BatchSource:
     Attributes:
         steps: int, batches per epoch.
         batch_size: int, rows per batch.
-        sequence_length: int, maximum length of a row.
+        sequence_length: int, maximum length of a row, or of a window of a document.
+        windows: int, maximum number of windows of a row. Defaults to 1.
         num_examples: int, examples per epoch.
         tokens: int, tokens per epoch, without padding.
         seed: int, shuffle seed.
@@ -25,6 +26,7 @@ class BatchSource:
     steps: Any = None
     batch_size: Any = None
     sequence_length: Any = None
+    windows: int = 1
     num_examples: Any = None
     tokens: Any = None
     seed: Any = None
@@ -35,8 +37,12 @@ class BatchSource:
         return [self]
 
     def longest(self, name):
-        """Returns the maximum length of a row of an input."""
+        """Returns the maximum length of a row of an input, or of a window of a document."""
         return self.sequence_length
+
+    def most_windows(self, name):
+        """Returns the maximum number of windows of a row of an input."""
+        return self.windows
 
     def dataset(self, epoch=0, start=0):
         """Returns the batches of an epoch, starting at step `start`.

@@ -127,7 +127,8 @@ class DocumentLists(CompactRows):
     def padded(self, rows, length, padding=0):
         """Returns the feature of some rows, dense; `length` has the number of windows and the length of each."""
         values = self._documents.padded(self._numbers(rows), length, padding)
-        return tf.reshape(values, tf.concat([[-1, self._count], tf.shape(values)[1:]], 0))
+        values = tf.reshape(values, tf.concat([[-1, self._count], tf.shape(values)[1:]], 0))
+        return tf.ensure_shape(values, [rows.shape[0], *self.shape[1:]])
 
     def _numbers(self, rows):
         """Returns the numbers of the documents of some rows, one after another."""

@@ -1,7 +1,6 @@
 """Batches of pairs of sequences and of several towers, each side padded to lengths of its own."""
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -147,6 +146,9 @@ class TowerBatches(Batches):
     def longest(self, name):
         return self._towers[_tower(name)].longest
 
+    def most_windows(self, name):
+        return self._towers[_tower(name)].windows
+
     def _fit(self, lengths):
         return self._planned(fit_boundaries(lengths, _GROUPS), lengths)
 
@@ -156,16 +158,20 @@ class TowerBatches(Batches):
 
 
 class _TowerSizes:
-    """The sizes of the rows of a tower, an array `(rows, 1)` of lengths, or `(rows, 2)` of numbers of windows, too."""
+    """The sizes of the rows of a tower, an array `(rows, 1)` of lengths, or `(rows, 2)` of numbers of windows, too.
+
+    Attributes:
+        longest: int, the largest length.
+        windows: int, the largest number of windows.
+    """
 
     def __init__(self, sizes):
         self._sizes = np.maximum(sizes, 1).astype("int32")
         self._boundaries = [fit_boundaries(values, _LENGTHS) for values in self._sizes.T]
 
-    @property
-    def longest(self):
-        """The largest number of tokens of a row, with padding."""
-        return math.prod(int(boundaries[-1]) for boundaries in self._boundaries)
+        *windows, longest = [int(boundaries[-1]) for boundaries in self._boundaries]
+        self.longest = longest  # With padding.
+        self.windows = windows[0] if windows else 1
 
     def padded(self, rows):
         """Returns the length to pad some rows to, a scalar, or the number of windows and the length of each."""

@@ -519,7 +519,11 @@ def test_the_present_weights_include_a_pooler_that_the_head_does_not_read(saved)
     bert = keras_bert.load(saved("token_classification"))
     bert.model()
     start = LoadedBert(bert.checkpoint())
-    assert start.identity == LoadedBert(start.checkpoint()).identity
+    again = LoadedBert(start.checkpoint())
+    assert start.identity == again.identity
+    np.testing.assert_array_equal(start.encoder.get_weights()[-1], again.encoder.get_weights()[-1])
+    # A new pooler is no other model to resume from, as a new head is none.
+    assert LoadedBert(keras_bert.load(saved("token_classification")).checkpoint()).identity == start.identity
 
 
 def test_a_left_to_right_classifier_of_transformers(config, pieces, tmp_path):

@@ -6,6 +6,8 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.batch_source import Phases
+from keras_bert.data.document_batches import DocumentRows
+from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.training import memory_estimate
 from tests.pipelines.programs import cut_if
 from tests.training import small_run, small_towers
@@ -73,9 +75,19 @@ def ragged(*lengths):
     return tf.RaggedTensor.from_row_lengths(np.ones(sum(lengths), "int32"), lengths)
 
 
+def documents(passages):
+    """Towers of two rows: queries of 3 and 1 windows, and lists of passages of one window."""
+    ids = np.ones([4, 7], "int32")
+    queries = DocumentRows(tf.RaggedTensor.from_tensor(ids), [3, 1])
+    lists = DocumentRows(tf.RaggedTensor.from_tensor(np.ones([2 * passages, 5], "int32")), [1] * 2 * passages)
+    inputs = {"query_token_ids": queries, "passage_token_ids": lists.uniform(passages)}
+    return TowerBatches(inputs, np.zeros(2), batch_size=2)
+
+
 SOURCES = {
     "masked": (small_run.data(8), ([(8, 12)], 4)),
     "towers": (small_towers.data(4), ([(4, 5), (4 * small_towers.PASSAGES, 12)], None)),
+    "documents": (documents(4), ([(2 * 3, 7), (2 * 4, 5)], None)),
     "tokens": (keras_bert.data.Batches({"token_ids": ragged(2, 9, 9)}, tokens_per_batch=40), ([(4, 9)], None)),
     "pairs": (keras_bert.data.PairBatches(ragged(3, 8), ragged(4, 5), tokens_per_batch=64), ([(8, 8)], None)),
     "no texts": (small_run.numbered(3), ([], None)),
