@@ -113,7 +113,10 @@ def check_folds(groups, folds, what="groups"):
     """Raises an error if there are not as many different groups as folds; messages call them `what`."""
     count = len(set(groups))
     if count < folds or folds < 2:
-        raise ValueError(f"`folds` must be from 2 to the number of different {what}, {count}. Received: folds={folds}")
+        raise ValueError(
+            f"`folds` must be from 2 to the number of different {what}, {count}: expected fewer folds, or more rows. "
+            f"Received: folds={folds}"
+        )
 
 
 def connected(rows):

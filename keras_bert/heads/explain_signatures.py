@@ -37,8 +37,8 @@ def form_of(model, head):
     output = model.output.get(head.classes) if isinstance(model.output, dict) else None
     if output is None or isinstance(output, list):
         raise ValueError(
-            "`explain` needs logits of classes, labels, tags or choices, or a number, for each text: the output "
-            f"{head.classes!r} of the model, see `classes` of keras_bert.Head. Received: a model with "
+            "`explain` needs logits of classes, labels, tags or choices, or a number, for each text, as a model from "
+            f"`fit` has: the output {head.classes!r}, see `classes` of keras_bert.Head. Received: a model with "
             f"head={head.name!r}, which has the outputs {', '.join(model.output)}"
         )
     if set(model.input) != set(_READ):

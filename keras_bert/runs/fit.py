@@ -360,6 +360,12 @@ def fit(bert, given):
 
 def check_labels(bert, given):
     """Returns the labels as dicts, the most doubtful first, see `LoadedBert.check_labels`."""
+    for name in ("validation", "validation_split", "patience"):
+        if name in given.options:
+            raise ValueError(
+                f"`{name}`: `check_labels` predicts each text by a model that was trained on others of the texts. "
+                f"Expected no `{name}`; `folds` is the number of parts"
+            )
     with _prepared(bert, given, FoldsAlone) as finetuning:
         finetuning.run()
         _tell_scores_of_folds(finetuning)

@@ -16,11 +16,10 @@ from keras_bert.heads.registry import head_named
 from keras_bert.reports import page
 from keras_bert.reports.sections import bins, expected_error
 from keras_bert.tasks.logits import softmax
-from keras_bert.text.answer_settings import Confidence
+from keras_bert.text.answer_settings import NEVER, Confidence
 
 _LOG = logging.getLogger("keras_bert")
 RISK = 0.05  # Probability with which the precision may be lower than promised.
-NEVER = 2.0  # A threshold that no probability reaches.
 _TEMPERATURES = (0.05, 20.0)
 _DRAWS = 200  # Of the bootstrap.
 _DIGITS = 6

@@ -19,6 +19,7 @@ QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
 
 # What a `Confidence` may have where each text has one answer, and where it has several: tags, labels.
 OF_ONE_ANSWER, OF_SEVERAL = ("temperature", "threshold", "precision", "answers"), ("temperature",)
+NEVER = 2.0  # A threshold that no probability reaches.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Confidence:
 
     Args:
         temperature: float, the divisor of the logits in probabilities. Defaults to 1.
-        threshold: float, the lowest probability at which a label or a choice is answered; above 1, none is. Defaults to
-            `None`: all are.
+        threshold: float, the lowest probability at which a label or a choice is answered; with `NEVER`, 2, none is.
+            Defaults to `None`: all are.
         precision: float, the share of right labels that the threshold was chosen for. Defaults to `None`.
         answers: float, the share of the texts that were answered where the threshold was chosen. Defaults to `None`.
 
@@ -49,10 +50,12 @@ class Confidence:
         names = [field.name for field in dataclasses.fields(cls)]
         valid = isinstance(values, dict) and set(values) <= set(names)
         valid = valid and all(value is None or is_finite(value) for value in values.values())
-        if not valid or not (values.get("temperature", 1.0) or 0) > 0 or (values.get("threshold") or 0) < 0:
+        threshold = values.get("threshold") or 0 if valid else 0
+        valid = valid and (0 <= threshold <= 1 or threshold == NEVER) and (values.get("temperature", 1.0) or 0) > 0
+        if not valid:
             raise ValueError(
-                f"`confidence` must be a dict of {', '.join(names)}: finite numbers, the temperature above 0. "
-                f"Received: confidence={values!r:.200}"
+                f"`confidence` must be a dict of {', '.join(names)}: finite numbers, the temperature above 0, the "
+                f"threshold a probability, or {NEVER:g} for no answer. Received: confidence={values!r:.200}"
             )
         return cls(**values)
 

@@ -83,6 +83,7 @@ class CutTexts:
     def __init__(self, unit="texts", most=None, refuses=False):
         self.unit, self.most, self._refuses = unit, most, refuses
         self.texts, self.cut, self.longest, self.limits = 0, 0, 0, set()
+        self._in_windows = False
 
     def add(self, outputs, numbers=None):
         """Adds the texts of a call of a signature, given its outputs, arrays; `numbers` are those of the texts."""
@@ -97,6 +98,7 @@ class CutTexts:
         self.cut += int(is_cut.sum())
         self.longest = max(self.longest, int(tokens.max(initial=0)))
         self.limits |= set(read[is_cut].tolist())
+        self._in_windows |= COUNT in counts
 
     def tell(self):
         """Logs a line if texts were cut; within `told_once`, at the end of its block."""
@@ -113,6 +115,7 @@ class CutTexts:
         self.cut += other.cut
         self.longest = max(self.longest, other.longest)
         self.limits |= other.limits
+        self._in_windows |= other._in_windows
 
     def __str__(self):
         which = f"{self.cut:,} of {self.texts:,} {self.unit} {'was' if self.cut == 1 else 'were'}"
@@ -122,6 +125,8 @@ class CutTexts:
         limit = max(self.limits)
         line = f"{which} longer than the {limit:,} tokens that the model reads; the rest of each was left out"
         line += f". The longest has {self.longest:,}"
+        if self._in_windows:
+            return f"{line}; `max_windows` limits the windows, and half of a window the first text of a pair"
         if self.most is not None and self.most > limit:
             line += f"; `sequence_length` may be up to {self.most:,}"
         return line

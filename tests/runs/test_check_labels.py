@@ -106,7 +106,7 @@ def test_other_tasks_rank_their_labels(name, checkpoint, finished, tmp_path):
         (TEXTS, ["x", None] * 6, {}, r"targets\[1\] is missing"),
         (TEXTS[:5], ["x", "y", "x", "y", "x"], {"folds": 9}, "`folds` must be from 2 to"),
         (TEXTS, ["x", "y"] * 6, {"pred_probs": []}, "makes its own predictions"),
-        (TEXTS, ["x", "y"] * 6, {"validation_split": 0.5}, "validation_split"),
+        (TEXTS, ["x", "y"] * 6, {"validation_split": 0.5}, "Expected no `validation_split`"),
     ],
 )
 def test_bad_input_gets_one_line(texts, targets, options, message, checkpoint):

@@ -156,7 +156,7 @@ def test_groups_that_cannot_be(checkpoint):
             "`groups` must be a column of `texts`, or a list. Received: groups='writer'",
         ),
         ({"folds": 2, "groups": [1, 2]}, "`groups` must have a value for each of 12 rows. Received: 2 values"),
-        ({"folds": 13}, "`folds` must be from 2 to the number of different texts, 12. Received: folds=13"),
+        ({"folds": 13}, "`folds` must be from 2 to the number of different texts, 12: expected fewer"),
         ({"folds": 2, "validation_split": 0.5}, "`folds` and `validation` exclude each other. Received: both"),
     ):
         with pytest.raises(ValueError) as error:

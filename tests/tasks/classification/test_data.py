@@ -391,7 +391,7 @@ def test_folds_are_stratified():
     together = Folds(3).assign(twice, 1)
     assert len(set(together[[0, 2, 4]])) == 1
     assert set(together) == {1, 2, 3}
-    with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3. Received"):
+    with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3: expected fewer"):
         Folds(4).assign(twice, 1)
     with pytest.raises(ValueError, match="`folds` must be an integer of at least 2. Received: folds=1"):
         Folds(1)
