@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("tensorflow")
 import keras_bert
-from keras_bert.answering.explainer import can_explain
 from keras_bert.reports.judged import Judged
 from keras_bert.runs import hardest_words
 from keras_bert.tasks.classification.multi_label_task import judge_sets
@@ -89,13 +88,13 @@ def test_choices(saved):
     examples = type("Examples", (), {"text": ["a b"], "choices": [["c", "", "d e"]]})()
     fields = {"gold": ["A"], "predicted": ["B"], "loss": [1.0], "names": ["A", "B", "C"]}
     found = JudgedChoices(**fields, examples=examples, shares=np.ones([1, 3]) / 3, length=[6])
-    bert = saved("multiple_choice", sequence_length=20)
-    assert len(scores_of(hardest_words.section(bert, found, []))) in (3, 4)
+    for reading in ({}, {"long_texts": "windows"}):
+        bert = saved("multiple_choice", sequence_length=20, **reading)
+        assert len(scores_of(hardest_words.section(bert, found, []))) in (3, 4)
 
 
 def test_nothing_to_explain(saved):
     assert hardest_words.section(saved("question_answering"), judged(), [None]) == ""
-    assert not can_explain(saved("multiple_choice", long_texts="windows", sequence_length=20))
     bert = saved("classification")
     assert hardest_words.section(bert, None, [None]) == ""
     assert hardest_words.section(bert, Judged(gold=["x"], predicted=["y"], loss=[1.0]), []) == ""

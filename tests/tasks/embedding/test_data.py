@@ -93,7 +93,7 @@ def test_rows_that_share_a_text_are_in_one_fold():
     folds = Folds(3).assign(rows, 1)
     assert folds[0] == folds[3]
     assert folds[1] == folds[2]
-    with pytest.raises(ValueError, match="different groups of rows that share a text, 4. Received: folds=5"):
+    with pytest.raises(ValueError, match="different groups of rows that share a text, 4: expected fewer folds"):
         Folds(5).assign(rows, 1)
     scored = EmbeddingExamples("scored", list("abc"), [["d"], ["e"], ["f"]], [0.0, 0.5, 1.0])
     with pytest.raises(ValueError, match="a fold of one row has no correlation"):

@@ -12,6 +12,8 @@ from keras_bert.tasks.base import Start  # noqa: E402
 from keras_bert.tasks.embedding.data import Data, EmbeddingExamples, EmbeddingSettings  # noqa: E402
 from keras_bert.tasks.embedding.task import EmbeddingTask  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 LENGTH, OVERLAP = 8, 2
 QUERIES = ["a b c d e f g h i j", "k l", "m n o p q r s t", "u"]
 PASSAGES = [["b c", "d e f g h i j k l m n o"], ["a b c d e f g h i j k l m n"], ["q", "r s"], ["t u v w x y z a"]]
