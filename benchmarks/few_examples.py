@@ -47,6 +47,8 @@ _OPTIONS = flags.DEFINE_string("fit_options", "{}", "JSON, more arguments of `fi
 _OUTPUT = flags.DEFINE_string("output", None, "Lines of JSON, one of each result, which is then not measured again.")
 
 _BOOKS = ("Black Beauty", "Dracula", "On the Origin of Species", "The Moon Pool")
+_KEY = ("set", "per_class", "seed", "method")  # Of a line of results.
+_RESULT = ("accuracy", "seconds", "kept")
 _SENTIMENTS = {"0": "negative", "1": "positive"}
 _WORDS = 6  # Of a sentence, at least.
 
@@ -223,9 +225,6 @@ def _measured(bert, saved, method, texts, labels, test_texts, seed):
     if method.startswith("setfit"):
         return fit_setfit(saved, method, texts, labels, test_texts, seed)
     return fit_ours(bert, method, texts, labels, test_texts, seed)
-
-
-_KEY, _RESULT = ("set", "per_class", "seed", "method"), ("accuracy", "seconds", "kept")
 
 
 def _known():

@@ -254,7 +254,7 @@ class LoadedModels:
         return Checkpoint(self.name, self.config, {**others, **tensors}, self.metadata, drawn)
 
     def keep_in_memory(self, name):
-        """Makes the object independent of the files that it was loaded from, and names it: it is trained now."""
+        """Makes the object independent of the files that it was loaded from, and names it; no weight counts as new."""
         self.model()
         self._checkpoint = self.checkpoint().replace(name=name, drawn=frozenset())
 
@@ -262,7 +262,7 @@ class LoadedModels:
     def identity(self):
         """What training from the checkpoint depends on, see `model_identity`; that of the first time."""
         if self._identity is None:
-            known = sorted(self._checkpoint.tensors.keys() - self._checkpoint.drawn)  # Others differ each time.
+            known = sorted(self._checkpoint.tensors.keys() - self._checkpoint.drawn)  # Others are new at each load.
             arrays = (self._checkpoint.tensors[name].read() for name in known)
             self._identity = model_identity(self.metadata, self._checkpoint.config, arrays)
         return self._identity

@@ -49,7 +49,7 @@ class Tensor:
 class Checkpoint:
     """An open checkpoint of any format, whose tensors are read on demand.
 
-    `drawn` has the names of the tensors that no file has: new weights, those of a pooler, that nothing was trained of.
+    `drawn` has the names of the tensors that no file has: the new weights of a pooler, which nothing has trained yet.
     """
 
     name: str

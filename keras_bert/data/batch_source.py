@@ -40,7 +40,7 @@ class BatchSource:
         """Returns the maximum length of a row of an input, or of a window of a document."""
         return self.sequence_length
 
-    def most_windows(self, name):
+    def windows_of(self, name):
         """Returns the maximum number of windows of a row of an input."""
         return self.windows
 

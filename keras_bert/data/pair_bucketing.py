@@ -146,7 +146,7 @@ class TowerBatches(Batches):
     def longest(self, name):
         return self._towers[_tower(name)].longest
 
-    def most_windows(self, name):
+    def windows_of(self, name):
         return self._towers[_tower(name)].windows
 
     def _fit(self, lengths):

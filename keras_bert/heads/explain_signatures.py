@@ -195,24 +195,22 @@ class WordScores:
         choices = words.words_of(tokenizer, tf.reshape(inputs["choices"], [-1]))
         read = self._choices_in_windows if self._preprocessor.reads_windows else self._whole_choices
         subject, chosen, counts = read(inputs, text, choices, target)
-        row = tf.range(tf.size(chosen)) * tf.shape(inputs["choices"])[1] + chosen
-        choice = words.Words(*(tf.gather(part, row) for part in choices))
+        choice = words.of_chosen(choices, chosen)
         string = tf.gather(inputs["choices"], chosen, batch_dims=1)
-        if counts is None:
-            counts = _counts(self._preprocessor, text, choice)
         return subject, Target(chosen, target.word), _table(inputs["text"], text, string, choice, "choice"), counts
 
     def _whole_choices(self, inputs, text, choices, target):
-        """Returns the `Subject`, the number of the choice to explain, and no counts."""
+        """Returns the `Subject`, the number of the choice to explain, and the numbers of tokens."""
         first = tf.zeros([tf.size(inputs["text"])], tf.int32)
         sequences, _ = words.packed_choices(self._preprocessor, text, choices, first)
         predicted = tf.argmax(self._run(sequences), -1, tf.int32)
         chosen = tf.where(target.number == PREDICTED, predicted, target.number)
         sequences, number = words.packed_choices(self._preprocessor, text, choices, chosen)
-        return Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None]), chosen, None
+        counts = _counts(self._preprocessor, text, words.of_chosen(choices, chosen))
+        return Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None]), chosen, counts
 
     def _choices_in_windows(self, inputs, text, choices, target):
-        """Returns the same for texts in windows, and the numbers of tokens."""
+        """Returns the same for texts in windows."""
         viewed = self._preprocessor.windows_with_choices(inputs["text"], inputs["choices"])
         row = viewed.views.row
         logits = tf.cast(viewed.outputs(self._model)[self._head.classes], tf.float32)

@@ -50,8 +50,10 @@ class Confidence:
         names = [field.name for field in dataclasses.fields(cls)]
         valid = isinstance(values, dict) and set(values) <= set(names)
         valid = valid and all(value is None or is_finite(value) for value in values.values())
-        threshold = values.get("threshold") or 0 if valid else 0
-        valid = valid and (0 <= threshold <= 1 or threshold == NEVER) and (values.get("temperature", 1.0) or 0) > 0
+        if valid:
+            threshold = values.get("threshold") or 0
+            is_probability = 0 <= threshold <= 1
+            valid = (is_probability or threshold == NEVER) and (values.get("temperature", 1.0) or 0) > 0
         if not valid:
             raise ValueError(
                 f"`confidence` must be a dict of {', '.join(names)}: finite numbers, the temperature above 0, the "

@@ -126,7 +126,7 @@ class CutTexts:
         line = f"{which} longer than the {limit:,} tokens that the model reads; the rest of each was left out"
         line += f". The longest has {self.longest:,}"
         if self._in_windows:
-            return f"{line}; `max_windows` limits the windows, and half of a window the first text of a pair"
+            return f"{line}; windows are limited by `max_windows`, and what stands beside them by half of a window"
         if self.most is not None and self.most > limit:
             line += f"; `sequence_length` may be up to {self.most:,}"
         return line

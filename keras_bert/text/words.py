@@ -81,6 +81,12 @@ def packed_choices(preprocessor, text, choices, chosen):
     return {name: tf.reshape(ids, shape) for name, ids in inputs.items()}, tf.reshape(numbers, shape)
 
 
+def of_chosen(choices, chosen):
+    """Returns the `Words` of the chosen choice of each text, given those of all choices of all texts."""
+    row = tf.range(tf.size(chosen)) * _choices_of_text(choices, chosen) + chosen
+    return Words(*(tf.gather(part, row) for part in choices))
+
+
 def of_choice_views(viewed, text, choices, chosen):
     """Returns the number of the word at each position of the sequences of `ViewedChoices`, numbered as above."""
     repeated = _repeated(text, _choices_of_text(choices, chosen))

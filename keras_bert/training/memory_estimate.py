@@ -84,7 +84,7 @@ def _rows_and_length(shape, source, name):
     length, rows = shape[-1] or source.longest(name), shape[0] or source.batch_size
     if not rows and length and hasattr(source, "tokens_per_batch"):
         rows = max(1, source.tokens_per_batch // length)
-    sequences = math.prod(size or source.most_windows(name) for size in shape[1:-1])
+    sequences = math.prod(size or source.windows_of(name) for size in shape[1:-1])
     return (rows * sequences, length) if rows and length else None
 
 

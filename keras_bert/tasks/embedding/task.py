@@ -55,16 +55,12 @@ class EmbeddingTraining(Training):
     def rewire(self):
         return build_trimmed  # Of the bi-encoder, which leaves it as it is: its towers read all positions.
 
-    def own_model(self, bert):
-        return build_bi_encoder(bert.model(), windows=self.task.reads_windows)
-
     def new_model(self, bert):
-        options = self.task.head_options()
-        embedder = build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **options)
-        return build_bi_encoder(embedder, windows=self.task.reads_windows)
+        return build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **self.task.head_options())
 
     def of_documents(self, model):
-        return model  # Its towers do.
+        """Returns the bi-encoder of an embedder, whose towers read the texts."""
+        return build_bi_encoder(model, windows=self.task.reads_windows)
 
     def complete(self, model):
         return super().complete(nested_encoder(model))
@@ -399,8 +395,10 @@ def _features(texts, preprocessor):
         features = document_features(preprocessor, distinct)
     else:
         features = compact_parts(preprocessor.ragged_parts(distinct))
-    rows = np.where(numbers < 0, len(distinct), numbers)
-    return {name: take(joined([feature, _no_tokens(feature)]), rows) for name, feature in features.items()}
+    if (numbers < 0).any():
+        features = {name: joined([feature, _no_tokens(feature)]) for name, feature in features.items()}
+        numbers = np.where(numbers < 0, len(distinct), numbers)
+    return {name: take(feature, numbers) for name, feature in features.items()}
 
 
 def _no_tokens(feature):
