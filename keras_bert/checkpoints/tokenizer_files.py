@@ -33,6 +33,7 @@ from keras_bert.text.tokenizer_config import (
     SEGMENTS,
     SETTINGS,
     SIDE,
+    TRIM,
     TokenizerConfig,
     entries,
 )
@@ -169,10 +170,11 @@ def write(vocabulary, lowercase, max_length, directory):
     }
     values = {
         # `BertTokenizer` of transformers ignores other steps, `PreTrainedTokenizerFast` has all from `tokenizer.json`.
-        "tokenizer_class": "PreTrainedTokenizerFast" if vocabulary.has_steps else "BertTokenizer",
-        **({} if vocabulary.has_steps else settings),
+        "tokenizer_class": "BertTokenizer" if vocabulary.is_berts else "PreTrainedTokenizerFast",
+        **(settings if vocabulary.is_berts else {}),
         "model_max_length": max_length,
         **({SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
+        **({TRIM: True} if vocabulary.trim_offsets else {}),
         EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         INPUTS: ["input_ids", *([SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{key: vocabulary.special_tokens.get(role, role) for key, role in ROLES.items() if role in vocabulary},

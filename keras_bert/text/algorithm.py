@@ -4,6 +4,7 @@ An algorithm is one file with a subclass of `Algorithm`, a line in `registry`, a
 inside the graph. All other code calls these methods.
 """
 
+from keras_bert.text.tokenizer_json import template_of, template_processor
 from keras_bert.text.tokenizer_steps import changes_case
 
 
@@ -21,6 +22,7 @@ class Algorithm:
     files: tuple[str, ...] = ()  # What a folder may have in place of `tokenizer.json`.
     written: tuple[str, ...] = ()  # Those of them that `write_files` writes.
     classes: frozenset[str] = frozenset()  # Tokenizer classes of transformers, without the endings that do not matter.
+    bert_classes: frozenset[str] = frozenset()  # Those of them that have BERT's steps where the file has none.
     # Pairs: the `model_type` of a config, and the class if no file names one.
     class_of_model: tuple[tuple[str, str], ...] = ()
     bert_steps = False  # Whether BERT's normalizer stands in the place of none.
@@ -49,9 +51,9 @@ class Algorithm:
     def write_files(self, vocabulary, directory):
         """Writes `written` to a folder, beside `tokenizer.json`."""
 
-    def json_template(self, vocabulary):
-        """Returns start, end, the number of separators in a pair, and whether pairs have segments."""
-        raise NotImplementedError
+    def json_processor(self, vocabulary):
+        """Returns the post-processor in a `tokenizer.json`."""
+        return template_processor(vocabulary, template_of(vocabulary))
 
     def json_tokens(self, vocabulary):
         """Returns the added tokens in a `tokenizer.json` by content, a dict of `AddedToken`s."""
@@ -94,14 +96,6 @@ class Algorithm:
         if vocabulary.normalizer is None:
             return None
         return changes_case(vocabulary.normalizer)
-
-    def special_tokens(self, vocabulary):
-        """Returns the pieces in the place of BERT's special tokens, a dict."""
-        return self.settings(vocabulary).get("special_tokens", {})
-
-    def pair_separators(self, vocabulary):
-        """Returns the number of `[SEP]` between the texts of a pair."""
-        return self.settings(vocabulary).get("pair_separators", 1)
 
     def is_continuation(self, vocabulary):
         """Returns by id whether a piece continues a word."""

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_bert.text import normalization
 from keras_bert.text.literals import Parts
 from keras_bert.text.normalization import normalizer_model, ranges
-from keras_bert.text.tokenizer_steps import CHINESE, FORMS, normalizer_steps, pre_tokenizer_steps
+from keras_bert.text.tokenizer_steps import CHINESE, FORMS, WHITE_SPACE, normalizer_steps, pre_tokenizer_steps
 
 _WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
@@ -27,7 +27,6 @@ _ORDER, _COMPOSE = "order", "compose"
 _PAIR = 2**21  # Above every code point.
 
 # Of pre-tokenizers: character classes without brackets.
-_SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 _WORD = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉"
 _BEHAVIORS = {
@@ -332,11 +331,11 @@ def _patterns(step):
     """Returns the regular expressions of what ends a word, and of what is then a word itself."""
     kind = step["type"]
     if kind == "BertPreTokenizer":
-        return rf"[{_SPACE}]+|[{_PUNCTUATION}]", rf"[{_PUNCTUATION}]"
+        return rf"[{WHITE_SPACE}]+|[{_PUNCTUATION}]", rf"[{_PUNCTUATION}]"
     if kind == "WhitespaceSplit":
-        return rf"[{_SPACE}]+", ""
+        return rf"[{WHITE_SPACE}]+", ""
     if kind == "Whitespace":
-        return rf"[{_SPACE}]+|[^{_WORD}{_SPACE}]+", rf"[^{_WORD}{_SPACE}]+"
+        return rf"[{WHITE_SPACE}]+|[^{_WORD}{WHITE_SPACE}]+", rf"[^{_WORD}{WHITE_SPACE}]+"
     if kind == "Digits":
         return (r"\p{N}" if step.get("individual_digits") else r"\p{N}+",) * 2
     behavior = step.get("behavior", "Isolated")

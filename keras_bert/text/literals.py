@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.packing import select
-from keras_bert.text.tokenizer_steps import CHINESE
+from keras_bert.text.tokenizer_steps import CHINESE, WHITE_SPACE
 
 _LARGEST = 2**63 - 1
 # A letter, mark, digit or connector, as `\w` of the tokenizers library.
@@ -27,11 +27,11 @@ class Parts(NamedTuple):
 class Literals:
     """Finds strings in texts from left to right, longest match first. A text takes 15 us with 100 strings.
 
-    `ids` maps strings to ids; those of `single` count as single words only, without a letter or digit before or after;
-    Chinese characters beside them are words of their own if `spaced`.
+    `ids` maps strings to ids, `tokens` are the `AddedToken`s by id: how some of them are matched. Chinese characters
+    beside a token that is a single word are words of their own if `spaced`.
     """
 
-    def __init__(self, ids, single=(), spaced=False):
+    def __init__(self, ids, tokens, spaced=False):
         longest_first = sorted(ids, key=lambda string: (-len(string), string))
         self._pattern = "|".join(map(re.escape, longest_first))
         self._spaced = spaced
@@ -40,8 +40,10 @@ class Literals:
             order = tf.argsort(hashes)
             self._hashes = tf.gather(hashes, order)
             self._ids = tf.gather(tf.constant(list(ids.values()), tf.int32), order)
-            is_single = [index in single for index in ids.values()]
-            self._is_single = tf.gather(tf.constant(is_single), order) if any(is_single) else None
+            matched = [tokens.get(index) for index in ids.values()]
+            self._is_single = _flags("single_word", matched, order)
+            self._strips_before = _flags("lstrip", matched, order)
+            self._strips_after = _flags("rstrip", matched, order)
 
     def split(self, texts):
         """Splits strings `(texts,)` into `Parts`."""
@@ -56,7 +58,13 @@ class Literals:
             parts, starts, ends, is_token, place = self._without_parts_of_words(texts, starts, ends, is_token, place)
         rest = tf.where(is_token, "", parts.values)
         ids = tf.gather(self._ids, tf.boolean_mask(place, is_token))
-        return Parts(parts.row_splits, rest, is_token, ids, starts.values, ends.values)
+        found = Parts(parts.row_splits, rest, is_token, ids, starts.values, ends.values)
+        rows = parts.value_rowids()
+        if self._strips_after is not None:
+            found = _with_space_after(found, rows, is_token & tf.gather(self._strips_after, place))
+        if self._strips_before is not None:
+            found = _with_space_before(found, rows, is_token & tf.gather(self._strips_before, place))
+        return found
 
     def _has_letter(self, strings, pattern):
         """Returns whether strings have a letter at the place in a pattern."""
@@ -77,6 +85,37 @@ class Literals:
         (starts,), (ends,) = select(first, starts), select(last, ends)
         parts = tf.strings.substr(tf.boolean_mask(texts, first), starts.values, ends.values - starts.values)
         return starts.with_values(parts), starts, ends, tf.boolean_mask(is_token, first), tf.boolean_mask(place, first)
+
+
+def _flags(name, tokens, order):
+    """Returns in this order which tokens have a flag of `AddedToken`, `None` if none has it."""
+    has_flag = [token is not None and getattr(token, name) for token in tokens]
+    if not any(has_flag):
+        return None
+    return tf.gather(tf.constant(has_flag), order)
+
+
+def _with_space_before(parts, rows, strips):
+    """Returns `Parts` in which the tokens of `strips` have the white space at the end of the part before them."""
+    follows = tf.concat([strips[1:] & (rows[1:] == rows[:-1]), tf.zeros_like(strips[:1])], 0)
+    rest = tf.where(follows, tf.strings.regex_replace(parts.rest, f"[{WHITE_SPACE}]+$", ""), parts.rest)
+    space = _shorter(parts, rest)
+    starts = parts.starts - tf.concat([tf.zeros_like(space[:1]), space[:-1]], 0)
+    return parts._replace(rest=rest, starts=starts, ends=parts.ends - space)
+
+
+def _with_space_after(parts, rows, strips):
+    """Returns `Parts` in which the tokens of `strips` have the white space at the start of the part after them."""
+    follows = tf.concat([tf.zeros_like(strips[:1]), strips[:-1] & (rows[1:] == rows[:-1])], 0)
+    rest = tf.where(follows, tf.strings.regex_replace(parts.rest, f"^[{WHITE_SPACE}]+", ""), parts.rest)
+    space = _shorter(parts, rest)
+    ends = parts.ends + tf.concat([space[1:], tf.zeros_like(space[:1])], 0)
+    return parts._replace(rest=rest, starts=parts.starts + space, ends=ends)
+
+
+def _shorter(parts, rest):
+    """Returns by how many bytes the parts are longer than `rest`."""
+    return tf.cast(tf.strings.length(parts.rest) - tf.strings.length(rest), parts.starts.dtype)
 
 
 def join(parts, ids, *offsets):

@@ -4,7 +4,7 @@ import json
 
 from keras_bert.checks import explaining
 from keras_bert.text.algorithm import Algorithm
-from keras_bert.text.tokenizer_config import SIDE
+from keras_bert.text.tokenizer_config import SIDE, TRIM
 from keras_bert.text.tokenizer_json import FILE, truncation_side
 from keras_bert.text.unigram import Unigram
 from keras_bert.text.wordpiece import WordPiece
@@ -26,13 +26,15 @@ def read_folder(config) -> dict:
     names, completed with the settings there."""
     path = config.path
     if path.name == FILE:
-        bert_defaults = config.class_name in ALGORITHMS[0].classes
+        bert_defaults = config.class_name in ALGORITHMS[0].bert_classes
         values = read_json(path, path.read_text(encoding="utf-8"), bert_defaults)
     else:
         algorithm = next(each for each in ALGORITHMS if path.name in each.files)
         values = algorithm.read_file(path, config.class_name)
     if config.settings.get(SIDE):
         values[SIDE] = config.settings[SIDE]
+    if TRIM in config.settings:
+        values[TRIM] = bool(config.settings[TRIM])
     return algorithm_of(values).complete(values, config)
 
 

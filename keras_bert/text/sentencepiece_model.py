@@ -6,7 +6,6 @@ import struct
 
 import numpy as np
 
-from keras_bert.checks import check_count
 from keras_bert.text.tokenizer_steps import unigram_steps
 from keras_bert.wire_format import fields, message
 
@@ -136,9 +135,8 @@ def _has_key(units, offsets, key):
 def check(vocabulary):
     """Raises if a Unigram vocabulary is none that SentencePiece's op takes."""
     scores, pieces = vocabulary.unigram.get("scores"), vocabulary.pieces
-    if unknown := set(vocabulary.unigram) - {"scores", "special_tokens", "pair_separators"}:
+    if unknown := set(vocabulary.unigram) - {"scores"}:
         raise ValueError(f"{vocabulary.source}: `unigram` has no key {min(unknown)!r}")
-    check_count("pair_separators", vocabulary.pair_separators)
     numbers = isinstance(scores, list | tuple) and all(
         type(score) is float and abs(score) <= _LARGEST for score in scores
     )

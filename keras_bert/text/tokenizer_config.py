@@ -10,6 +10,7 @@ SETTINGS, ADDED = "tokenizer_config.json", "added_tokens.json"
 DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 EXTRA = "extra_special_tokens"  # In the settings: special tokens.
 SIDE = "truncation_side"
+TRIM = "trim_offsets"
 INPUTS, SEGMENTS = "model_input_names", "token_type_ids"
 ROLES = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By key.
 # Settings that change the ids, with the values of BERT.
@@ -38,9 +39,18 @@ class TokenizerConfig:
         """Whether the settings have all added tokens, so that older files are ignored."""
         return DECODER in self.settings
 
-    def special_token(self, role):
-        """Returns the token in the place of one of BERT's, such as "[PAD]", or `None`."""
-        return content_of(next(self.settings.get(key) for key, other in ROLES.items() if other == role))
+    def special_tokens(self, values):
+        """Returns the pieces in the place of BERT's special tokens: those of the vocabulary's file, `values`.
+
+        The settings decide on padding and mask, which no template has.
+        """
+        special = dict(values["special_tokens"])
+        for key in ("pad_token", "mask_token"):
+            token = content_of(self.settings.get(key))
+            if token in values["pieces"]:
+                special[ROLES[key]] = token
+        special = {role: token for role, token in special.items() if role != token}
+        return special
 
     def has_segments(self, default):
         """Returns whether the model gets segment ids; `default` is what the class does."""

@@ -10,6 +10,10 @@ from typing import NamedTuple
 FILE = "tokenizer.json"
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEMPLATE = ("[CLS]", "[SEP]", 1, True)  # BERT's, see `read_template`.
+ROBERTA_TEMPLATE = (2, False)  # The last two of `TEMPLATE`, of a processor of this type.
+_ROBERTAS = "RobertaProcessing"
+# Of tokens that no template has, as the files of transformers and of SentencePiece call them.
+_NAMES = {"[PAD]": ("<pad>", "[PAD]"), "[MASK]": ("<mask>", "[MASK]")}
 
 
 class AddedToken(NamedTuple):
@@ -22,6 +26,8 @@ class AddedToken(NamedTuple):
         wordpiece: bool, whether it is also a WordPiece piece. Defaults to `False`.
         single_word: bool, whether to match it only between characters that are no letters, digits or `_`. Defaults to
             `False`.
+        lstrip: bool, whether the white space before it belongs to it. Defaults to `False`.
+        rstrip: bool, whether the white space after it belongs to it. Defaults to `False`.
     """
 
     content: str
@@ -29,6 +35,8 @@ class AddedToken(NamedTuple):
     special: bool = False
     wordpiece: bool = False
     single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
 
 
 def check_added_ids(path, ids: dict, added: dict):
@@ -67,8 +75,28 @@ def added_token(values, vocabulary):
     """Creates the `AddedToken` of an entry in the file."""
     special = bool(values.get("special", False))
     normalized = bool(values.get("normalized", not special))
-    content, single_word = values["content"], bool(values.get("single_word", False))
-    return AddedToken(content, normalized, special, content in vocabulary, single_word)
+    content = values["content"]
+    return AddedToken(
+        content,
+        normalized,
+        special,
+        wordpiece=content in vocabulary,
+        single_word=bool(values.get("single_word", False)),
+        lstrip=bool(values.get("lstrip", False)),
+        rstrip=bool(values.get("rstrip", False)),
+    )
+
+
+def special_tokens(template, pieces, unknown="[UNK]"):
+    """Returns the pieces in the place of BERT's special tokens, a dict of those with other names.
+
+    `template` is that of `read_template`, `unknown` the piece of unknown words.
+    """
+    start, end, *_ = template
+    names = {"[UNK]": unknown, "[CLS]": start, "[SEP]": end}
+    for role, candidates in _NAMES.items():
+        names[role] = next((name for name in candidates if name in pieces), role)
+    return {role: name for role, name in names.items() if role != name}
 
 
 def read_template(processor, ids):
@@ -78,7 +106,7 @@ def read_template(processor, ids):
     segments. `processor` may be `None`, `ids` are by piece.
     """
     processor = processor or {}
-    if processor.get("type") in ("RobertaProcessing", "BertProcessing"):
+    if processor.get("type") in (_ROBERTAS, "BertProcessing"):
         template, given = _template_of_class(processor)
     else:
         template, given = _template_of_sequences(processor)
@@ -95,7 +123,7 @@ def _template_of_class(processor):
     ends = (processor.get("cls"), processor.get("sep"))
     if None in ends:
         return None, {}
-    is_roberta = processor["type"] == "RobertaProcessing"
+    is_roberta = processor["type"] == _ROBERTAS
     template = ends[0][0], ends[1][0], 1 + is_roberta, not is_roberta
     return template, {name: [index] for name, index in ends}
 
@@ -140,9 +168,7 @@ def truncation_side(content):
 def to_json(vocabulary, lowercase):
     """Returns the content of the `tokenizer.json` of a `Vocabulary`, a string."""
     algorithm = vocabulary.algorithm
-    template = algorithm.json_template(vocabulary)
     tokens = algorithm.json_tokens(vocabulary)
-    single, pair = sequences(template)
     values = {
         "version": "1.0",
         "truncation": None,
@@ -152,23 +178,59 @@ def to_json(vocabulary, lowercase):
         ],
         "normalizer": algorithm.json_normalizer(vocabulary, lowercase),
         "pre_tokenizer": vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": _parts(single),
-            "pair": _parts(pair),
-            "special_tokens": {
-                name: {"id": name, "ids": [vocabulary.id(name)], "tokens": [name]} for name in template[:2]
-            },
-        },
+        "post_processor": algorithm.json_processor(vocabulary),
         **algorithm.json_model(vocabulary, lowercase),
     }
     return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def template_of(vocabulary):
+    """Returns the template of a `Vocabulary`, see `read_template`."""
+    start = vocabulary.pieces[vocabulary.id("[CLS]")]
+    end = vocabulary.pieces[vocabulary.id("[SEP]")]
+    return start, end, vocabulary.pair_separators, vocabulary.pair_segments
+
+
+def trims_offsets(processor):
+    """Returns whether a post-processor trims the places of tokens, see `Vocabulary`."""
+    is_robertas = bool(processor) and processor.get("type") == _ROBERTAS
+    return is_robertas and bool(processor.get("trim_offsets", True))
+
+
+def roberta_processor(vocabulary, add_prefix_space=False):
+    """Returns RoBERTa's post-processor for a vocabulary without segments and with two separators."""
+    start, end, *_ = template_of(vocabulary)
+    return {
+        "type": _ROBERTAS,
+        "sep": [end, vocabulary.id(end)],
+        "cls": [start, vocabulary.id(start)],
+        "trim_offsets": vocabulary.trim_offsets,
+        "add_prefix_space": add_prefix_space,
+    }
+
+
+def template_processor(vocabulary, template):
+    """Returns the post-processor with a template, as it stands in the file."""
+    single, pair = sequences(template)
+    return {
+        "type": "TemplateProcessing",
+        "single": _parts(single),
+        "pair": _parts(pair),
+        "special_tokens": {name: {"id": name, "ids": [vocabulary.id(name)], "tokens": [name]} for name in template[:2]},
+    }
+
+
 def _entry(index, token):
     """Returns the entry of an `AddedToken` in the file."""
-    flags = {"single_word": token.single_word, "lstrip": False, "rstrip": False}
-    return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}
+    return {
+        "id": index,
+        "content": token.content,
+        "single_word": token.single_word,
+        "lstrip": token.lstrip,
+        "rstrip": token.rstrip,
+        "normalized": token.normalized,
+        "special": token.special,
+    }
 
 
 def _parts(sequence):

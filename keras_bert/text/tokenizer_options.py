@@ -54,6 +54,9 @@ VOCABULARY_OPTIONS = (
     TokenizerOption("normalizer", None, is_large=True),
     TokenizerOption("pre_tokenizer", None, is_large=True),
     TokenizerOption("truncation_side", "right"),
+    TokenizerOption("special_tokens", {}),
+    TokenizerOption("pair_separators", 1),
+    TokenizerOption("trim_offsets", False, google="lost"),
     TokenizerOption("unigram", None, is_large=True),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)
@@ -69,4 +72,7 @@ class VocabularySettings(TypedDict, total=False):
     normalizer: dict | None
     pre_tokenizer: dict | None
     truncation_side: Literal["right", "left"] | None
+    special_tokens: dict | None
+    pair_separators: int | None
+    trim_offsets: bool | None
     unigram: dict | None

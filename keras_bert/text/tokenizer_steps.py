@@ -23,6 +23,8 @@ CHINESE = (
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
     "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
 )
+# White space in Unicode, as a class of regular expressions without brackets.
+WHITE_SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _RESERVED = "\0\1\ufdd0"  # The tokenizer replaces the first two by the third.
 
 

@@ -10,11 +10,10 @@ from keras_bert.text.tokenizer_json import (
     no_piece,
     read_template,
     refused_processor,
+    special_tokens,
 )
 from keras_bert.text.tokenizer_steps import changes_case, unigram_steps
 
-# Of tokens that no template has, as the files of transformers and of SentencePiece call them.
-_NAMES = {"[PAD]": ("<pad>", "[PAD]"), "[MASK]": ("<mask>", "[MASK]")}
 _TEMPLATES = (
     "the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP], or [SEP] [SEP] between A and B, with the ids of the "
     "vocabulary"
@@ -24,7 +23,7 @@ _TEMPLATES = (
 class Unigram(Algorithm):
     """Unigram of SentencePiece: each piece has a probability, and the most probable pieces of a word are taken.
 
-    `Vocabulary.unigram` has `scores`, `special_tokens` and `pair_separators`.
+    `Vocabulary.unigram` has `scores`.
     """
 
     name = "Unigram"
@@ -55,17 +54,12 @@ class Unigram(Algorithm):
         template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})
         if template is None:
             raise refused_processor(path, _TEMPLATES, processor)
-        start, end, separators, segments = template
-        names = {"[UNK]": pieces[unknown], "[CLS]": start, "[SEP]": end}
-        for role, candidates in _NAMES.items():
-            names[role] = next((name for name in candidates if name in pieces), role)
+        *_, separators, segments = template
         return {
             "pieces": pieces,
-            "unigram": {
-                "scores": scores,
-                "special_tokens": {role: name for role, name in names.items() if role != name},
-                "pair_separators": separators,
-            },
+            "unigram": {"scores": scores},
+            "special_tokens": special_tokens(template, pieces, pieces[unknown]),
+            "pair_separators": separators,
             "added_tokens": [added_token(token, known) for token in added],
             "normalizer": content["normalizer"],
             "pre_tokenizer": content["pre_tokenizer"],
@@ -77,11 +71,7 @@ class Unigram(Algorithm):
         return self.read_json(path, sentencepiece_model.to_tokenizer_json(path, class_name), bert_defaults=False)
 
     def complete(self, values, config):
-        special = dict(values["unigram"]["special_tokens"])
-        for role in ("[PAD]", "[MASK]"):
-            token = config.special_token(role)
-            if token in values["pieces"]:
-                special[role] = token
+        special = config.special_tokens(values)
         config.check(special)
         pieces, tokens = config.with_added_tokens(values["pieces"], values["added_tokens"])
         further = len(pieces) - len(values["pieces"])
@@ -92,17 +82,9 @@ class Unigram(Algorithm):
             "pieces": pieces,
             "added_tokens": tokens,
             "pair_segments": has_segments,
-            "unigram": {
-                **values["unigram"],
-                "scores": values["unigram"]["scores"] + [0.0] * further,
-                "special_tokens": special,
-            },
+            "unigram": {"scores": values["unigram"]["scores"] + [0.0] * further},
+            "special_tokens": special,
         }
-
-    def json_template(self, vocabulary):
-        start = vocabulary.pieces[vocabulary.id("[CLS]")]
-        end = vocabulary.pieces[vocabulary.id("[SEP]")]
-        return start, end, vocabulary.pair_separators, vocabulary.pair_segments
 
     def json_model(self, vocabulary, lowercase):
         scores = vocabulary.unigram["scores"]

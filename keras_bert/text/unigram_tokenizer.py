@@ -51,10 +51,9 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         self._is_punctuation, self._is_bare = tf.strings.regex_full_match(bare, _PUNCTUATION), bare == ""
 
     def _literals(self):
-        added = self.vocabulary.added_tokens
-        names = (*self.keep_special_tokens, *(token.content for token in added))
-        single = [self.vocabulary.id(token.content) for token in added if token.single_word]
-        return names and Literals({name: self.vocabulary.id(name) for name in names}, single), None
+        names = (*self.keep_special_tokens, *(token.content for token in self.vocabulary.added_tokens))
+        ids = {name: self.vocabulary.id(name) for name in names}
+        return names and Literals(ids, self.vocabulary.added_by_id), None
 
     def _pieces_of_rest(self, texts, offsets):
         if self._normalizer:

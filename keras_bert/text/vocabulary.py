@@ -14,6 +14,7 @@ from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
 _DEFAULTS = {option.name: option.default for option in VOCABULARY_OPTIONS}
+_ALWAYS_STORED = 4  # Values of an `AddedToken`.
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -34,10 +35,13 @@ class Vocabulary:
         pre_tokenizer: dict, a pre-tokenizer as in `tokenizer.json`. Defaults to `None`: BERT's.
         truncation_side: str, "right" or "left": the side at which texts that are too long lose tokens. Defaults to
             "right".
+        special_tokens: dict, the pieces in the place of BERT's special tokens, such as `{"[CLS]": "<s>"}`. BERT's names
+            work in `id`, and so everywhere. Defaults to `{}`.
+        pair_separators: int, how many `[SEP]` are between the texts of a pair. Defaults to 1.
+        trim_offsets: bool, whether the place of a token is that of its characters alone, as in RoBERTa: without the
+            white space that belongs to it, and without accents after it that were removed. Defaults to `False`.
         unigram: dict, for the pieces of a Unigram model of SentencePiece: `scores`, the logarithms of their
-            probabilities; `special_tokens`, a dict that maps BERT's special tokens to the pieces in their place, such
-            as `{"[CLS]": "<s>"}`, while BERT's names work in `id`, and so everywhere; `pair_separators`, how many
-            `[SEP]` are between the texts of a pair. Defaults to `None`: WordPiece.
+            probabilities. Defaults to `None`: WordPiece.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -61,6 +65,9 @@ class Vocabulary:
         self.truncation_side = values["truncation_side"]
         self.normalizer = values["normalizer"]
         self.pre_tokenizer = values["pre_tokenizer"]
+        self.special_tokens = dict(values["special_tokens"])
+        self.pair_separators = values["pair_separators"]
+        self.trim_offsets = values["trim_offsets"]
         self.max_word_length = values["max_word_length"]
         self.unigram = values["unigram"]
         if is_count(self.max_word_length):
@@ -84,6 +91,7 @@ class Vocabulary:
         for token in self.added_tokens:
             self.id(token.content)
         check_count("max_word_length", self.max_word_length)
+        check_count("pair_separators", self.pair_separators)
         check_choice("truncation_side", self.truncation_side, ("right", "left"))
         if self.normalizer is not None:
             for name in ("strip_accents", "tokenize_chinese_chars"):
@@ -134,14 +142,9 @@ class Vocabulary:
         return algorithm_of(vars(self))
 
     @property
-    def special_tokens(self):
-        """The pieces in the place of BERT's special tokens, a dict, if they have other names."""
-        return self.algorithm.special_tokens(self)
-
-    @property
-    def pair_separators(self):
-        """The number of `[SEP]` between the texts of a pair."""
-        return self.algorithm.pair_separators(self)
+    def added_by_id(self):
+        """The added tokens, a dict by id."""
+        return {self.id(token.content): token for token in self.added_tokens}
 
     @property
     def is_continuation(self):
@@ -158,6 +161,16 @@ class Vocabulary:
     def has_steps(self):
         """Whether the normalizer or the pre-tokenizer is another than BERT's."""
         return self.normalizer is not None or self.pre_tokenizer is not None
+
+    @property
+    def is_berts(self):
+        """Whether the tokenizer is BERT's but for options: its algorithm, steps and special tokens."""
+        return self.algorithm.bert_steps and self.has_bert_template and not self.has_steps
+
+    @property
+    def has_bert_template(self):
+        """Whether sequences are packed with BERT's special tokens and separators."""
+        return not self.special_tokens and self.pair_separators == 1
 
     @property
     def has_bert_normalizer(self):
@@ -189,12 +202,20 @@ class Vocabulary:
         settings = {name: getattr(self, name) for name in _DEFAULTS}
         settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
         if self.added_tokens:
-            settings["added_tokens"] = [list(token[: 4 + token.single_word]) for token in self.added_tokens]
+            settings["added_tokens"] = [_stored(token) for token in self.added_tokens]
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):
         """Writes a `vocab.txt`, as a whole or not at all: one piece per line, UTF-8."""
         wordpiece.write_lines(self.pieces, path)
+
+
+def _stored(token):
+    """Returns the values of an `AddedToken` without the last ones that are defaults."""
+    values = list(token)
+    while len(values) > _ALWAYS_STORED and not values[-1]:
+        values.pop()
+    return values
 
 
 def _open(pieces):

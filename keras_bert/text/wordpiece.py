@@ -9,6 +9,7 @@ from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.pieces import CONTINUATION, check_any, check_special_tokens, check_string, place_of, utf8_text
 from keras_bert.text.tokenizer_config import SETTINGS
 from keras_bert.text.tokenizer_json import (
+    ROBERTA_TEMPLATE,
     STANDARD,
     TEMPLATE,
     AddedToken,
@@ -18,6 +19,11 @@ from keras_bert.text.tokenizer_json import (
     no_piece,
     read_template,
     refused_processor,
+    roberta_processor,
+    special_tokens,
+    template_of,
+    template_processor,
+    trims_offsets,
 )
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
 from keras_bert.text.tokenizer_steps import changes_case, normalizer_steps, pre_tokenizer_steps
@@ -44,7 +50,10 @@ _IGNORED = (
     "; transformers 5 ignores it with BertTokenizer: to apply it, write "
     '"tokenizer_class": "PreTrainedTokenizerFast" into tokenizer_config.json'
 )
-_TEMPLATES = "the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with the ids of the vocabulary"
+_TEMPLATES = (
+    "the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP], or [SEP] [SEP] between A and B, with the ids of the "
+    "vocabulary"
+)
 
 
 class WordPiece(Algorithm):
@@ -56,6 +65,7 @@ class WordPiece(Algorithm):
     files = (VOCABULARY_FILE,)
     written = (VOCABULARY_FILE,)
     classes = _BERT_CLASSES
+    bert_classes = _BERT_CLASSES
     bert_steps = True
 
     def read_json(self, path, content, bert_defaults):
@@ -69,15 +79,16 @@ class WordPiece(Algorithm):
         vocabulary, added = model["vocab"], content.get("added_tokens") or []
         places = _places(path, vocabulary, added)
         _check_strips(path, added)
-        processor = content.get("post_processor")
-        ids = {piece: index for index, piece in places.items()}
-        is_default = bert_defaults and processor is None
-        if not is_default and read_template(processor, ids) != TEMPLATE:
-            raise refused_processor(path, _TEMPLATES, processor)
+        template = _template(path, content.get("post_processor"), places, bert_defaults)
+        # An unassigned id is that of the first of two equal lines of a vocab.txt.
+        pieces = [places.get(index, no_piece(index)) for index in range(max(places) + 1)]
+        if template == TEMPLATE:  # BERT's special tokens are only recognized in texts on request.
+            added = [token for token in added if token["content"] not in STANDARD]
         values = {
-            # An unassigned id is that of the first of two equal lines of a vocab.txt.
-            "pieces": [places.get(index, no_piece(index)) for index in range(max(places) + 1)],
-            "added_tokens": [added_token(token, vocabulary) for token in added if token["content"] not in STANDARD],
+            "pieces": pieces,
+            "added_tokens": [added_token(token, vocabulary) for token in added],
+            **_values_of(template, pieces),
+            "trim_offsets": trims_offsets(content.get("post_processor")),
             **_stored_options(content),
             **steps,
         }
@@ -88,8 +99,11 @@ class WordPiece(Algorithm):
     def read_file(self, path, class_name):
         pieces = read_lines(path)
         check_any(pieces, str(path))
-        check_special_tokens({piece: index for index, piece in enumerate(pieces)}, pieces, str(path))
-        return {"pieces": pieces, "added_tokens": []}
+        values = _values_of(TEMPLATE, pieces)
+        names = {role: name for name, role in values["special_tokens"].items()}
+        ids = {names.get(piece, piece): index for index, piece in enumerate(pieces)}
+        check_special_tokens(ids, pieces, str(path))
+        return {"pieces": pieces, "added_tokens": [], **values}
 
     def word_class(self, class_name, settings):
         by_dictionary = class_name == _JAPANESE and settings.get("word_tokenizer_type") in _DICTIONARIES
@@ -100,25 +114,39 @@ class WordPiece(Algorithm):
         has_tokens_of_settings = config.class_name in _BERT_CLASSES and config.has_added_tokens
         added = [] if has_tokens_of_settings else values["added_tokens"]
         pieces, tokens = config.with_added_tokens(values["pieces"], added)
-        config.check()
-        tokens += [AddedToken(content, False, True, True) for content in config.kept_special_tokens]
+        special = config.special_tokens(values)
+        config.check(special)
+        recognized = {token.content for token in tokens}
+        kept = [content for content in config.kept_special_tokens if content not in recognized]
+        tokens += [AddedToken(content, False, True, True) for content in kept]
+        has_segments = values["pair_segments"] and config.has_segments(config.class_name in _WITH_SEGMENTS)
         return {
             **values,
             **options,
             "pieces": pieces,
             "added_tokens": tokens,
-            "pair_segments": config.has_segments(config.class_name in _WITH_SEGMENTS),
+            "special_tokens": special,
+            "pair_segments": has_segments,
         }
 
     def write_files(self, vocabulary, directory):
         vocabulary.save(directory / VOCABULARY_FILE)
 
-    def json_template(self, vocabulary):
-        return TEMPLATE
+    def json_processor(self, vocabulary):
+        template = template_of(vocabulary)
+        if template[:3] == TEMPLATE[:3]:
+            # That a model gets no segments, such as DistilBERT, is a setting of tokenizer_config.json.
+            template = TEMPLATE
+        if vocabulary.trim_offsets and template[2:] == ROBERTA_TEMPLATE:
+            return roberta_processor(vocabulary)
+        return template_processor(vocabulary, template)
 
     def json_tokens(self, vocabulary):
+        tokens = super().json_tokens(vocabulary)
+        if not vocabulary.has_bert_template:  # All tokens of such a file are recognized in texts.
+            return tokens
         standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
-        return {**super().json_tokens(vocabulary), **standard}
+        return {**tokens, **standard}
 
     def json_normalizer(self, vocabulary, lowercase):
         if vocabulary.normalizer is not None:
@@ -213,6 +241,26 @@ def matched_pieces(vocabulary):
     return matched
 
 
+def _template(path, processor, places, bert_defaults):
+    """Returns the template of a `tokenizer.json`; that of a class with BERT's is no other one."""
+    if bert_defaults and processor is None:
+        return TEMPLATE
+    template = read_template(processor, {piece: index for index, piece in places.items()})
+    if template is None or (bert_defaults and template != TEMPLATE):
+        raise refused_processor(path, _TEMPLATES, processor)
+    return template
+
+
+def _values_of(template, pieces):
+    """Returns the arguments of `Vocabulary` that follow from a template."""
+    *_, separators, segments = template
+    return {
+        "special_tokens": special_tokens(template, pieces),
+        "pair_separators": separators,
+        "pair_segments": segments,
+    }
+
+
 def _stored_options(content):
     """Returns the options in a `tokenizer.json`."""
     values = {}
@@ -278,9 +326,10 @@ def _applied_options(values, config):
     changed = [name for name in unnamed if values[name] not in (applied[name], None)]
     if changed:
         _LOG.warning(
-            "%s and the tokenizer's class, BertTokenizer, disagree on %s. The class decides, as in transformers; "
+            "%s and the tokenizer's class, %sTokenizer, disagree on %s. The class decides, as in transformers; "
             'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
             config.path,
+            config.class_name,
             ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in changed),
             SETTINGS,
         )

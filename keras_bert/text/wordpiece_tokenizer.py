@@ -13,7 +13,7 @@ from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.literals import Parts, join
 from keras_bert.text.packing import select
 from keras_bert.text.pieces import CONTINUATION
-from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets
+from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets, trimmed_offsets
 
 # Characters that end a word in any context.
 _ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
@@ -83,6 +83,7 @@ class WordPieceTokenizer(Tokenizer):
             return [form.decode() for form in self._normalizer.normalize(forms).numpy()]
 
     def _pieces_of_rest(self, texts, offsets):
+        original = texts
         texts, short = (texts, None) if self._has_steps else self._prepare(texts)
         if offsets:
             texts, origins = self._normalizer.normalize_with_offsets(texts)
@@ -93,7 +94,12 @@ class WordPieceTokenizer(Tokenizer):
             pieces = join(parts, *self._pieces_of_words(parts.rest, short, offsets))
         else:
             pieces = self._pieces_of_words(texts, short, offsets)
-        return (pieces[0], *original_offsets(origins, *pieces[1:])) if offsets else pieces
+        if not offsets:
+            return pieces
+        ids, starts, ends = pieces
+        if self.vocabulary.trim_offsets:
+            return ids, *trimmed_offsets(original, origins, starts, ends)
+        return ids, *original_offsets(origins, starts, ends)
 
     def _prepare(self, texts):
         """Replaces final sigmas, without changing byte counts, and checks that no word is too long."""

@@ -35,6 +35,9 @@ CHANGED = {
     "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "StripAccents"}]},
     "pre_tokenizer": {"type": "Whitespace"},
     "truncation_side": "left",
+    "special_tokens": {"[MASK]": "<x>"},
+    "pair_separators": 2,
+    "trim_offsets": True,
 }
 LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
@@ -93,7 +96,7 @@ def test_no_option_is_lost(config, pieces, tmp_path, option):
     vocabulary = keras_bert.Vocabulary([*pieces, "new word", "<x>"], **{option.name: CHANGED[option.name]})
     assert vocabulary != keras_bert.Vocabulary(vocabulary.pieces)
     tokenizer_files.write(vocabulary, lowercase=False, max_length=16, directory=tmp_path)
-    for name in ("BertTokenizer", "PreTrainedTokenizerFast")[vocabulary.has_steps :]:
+    for name in ("BertTokenizer", "PreTrainedTokenizerFast")[not vocabulary.is_berts :]:
         edit(tmp_path / "tokenizer_config.json", tokenizer_class=name)
         metadata = tokenizer_files.read(Folder(tmp_path), Metadata(), LONGEST_WORD)
         assert (metadata.vocabulary, metadata.lowercase) == (vocabulary, False)

@@ -42,10 +42,14 @@ def table(units):
 
 def unigram(pieces, **options):
     pieces = dict.fromkeys(SPECIAL.values(), 0.0) | pieces
-    values = {"scores": list(pieces.values()), "special_tokens": SPECIAL, "pair_separators": 2}
-    return keras_bert.Vocabulary(
-        list(pieces), **{"unigram": values, "pair_segments": False, "added_tokens": [MASK], **STEPS, **options}
-    )
+    values = {
+        "unigram": {"scores": list(pieces.values())},
+        "special_tokens": SPECIAL,
+        "pair_separators": 2,
+        "pair_segments": False,
+        "added_tokens": [MASK],
+    }
+    return keras_bert.Vocabulary(list(pieces), **{**values, **STEPS, **options})
 
 
 @pytest.fixture(scope="module")
