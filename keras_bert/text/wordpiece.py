@@ -36,6 +36,9 @@ _UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts 
 _BERT_CLASSES = frozenset({"Bert", "DistilBert", "Electra", "MobileBert"})
 _JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
 _WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
+_MPNET = "MPNet"  # Has the special tokens of RoBERTa.
+_MPNET_TEMPLATE = ("<s>", "</s>", *ROBERTA_TEMPLATE)
+_MPNET_TOKENS = ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")
 _DICTIONARIES = ("mecab", "sudachi", "jumanpp")
 # Values that a `tokenizer.json` must have; missing keys default to BERT's.
 _FIXED = {
@@ -64,8 +67,9 @@ class WordPiece(Algorithm):
     json_type = "WordPiece"
     files = (VOCABULARY_FILE,)
     written = (VOCABULARY_FILE,)
-    classes = _BERT_CLASSES
+    classes = _BERT_CLASSES | {_MPNET}
     bert_classes = _BERT_CLASSES
+    class_of_model = (("mpnet", f"{_MPNET}Tokenizer"),)
     bert_steps = True
 
     def read_json(self, path, content, bert_defaults):
@@ -99,11 +103,17 @@ class WordPiece(Algorithm):
     def read_file(self, path, class_name):
         pieces = read_lines(path)
         check_any(pieces, str(path))
-        values = _values_of(TEMPLATE, pieces)
+        template = TEMPLATE
+        tokens = []
+        if class_name == _MPNET:
+            template = _MPNET_TEMPLATE
+            tokens = [AddedToken(name, False, True, lstrip=name == "<mask>") for name in _MPNET_TOKENS]
+        values = _values_of(template, pieces)
         names = {role: name for name, role in values["special_tokens"].items()}
         ids = {names.get(piece, piece): index for index, piece in enumerate(pieces)}
         check_special_tokens(ids, pieces, str(path))
-        return {"pieces": pieces, "added_tokens": [], **values}
+        known = [token for token in tokens if token.content in pieces]
+        return {"pieces": pieces, "added_tokens": known, "trim_offsets": class_name == _MPNET, **values}
 
     def word_class(self, class_name, settings):
         by_dictionary = class_name == _JAPANESE and settings.get("word_tokenizer_type") in _DICTIONARIES
@@ -317,7 +327,7 @@ def _applied_options(values, config):
         if config.longest_word is not None:
             applied["max_word_length"] = config.longest_word
         return {name: value for name, value in applied.items() if value is not None}
-    if config.class_name not in _BERT_CLASSES:
+    if config.class_name not in _BERT_CLASSES | {_MPNET}:
         return {}
     # The class always has its own maximum word length, but not in a folder that was not made for transformers.
     options = [option for option in FILE_OPTIONS if config.longest_word is None or option.name != "max_word_length"]
