@@ -16,7 +16,9 @@ _UNKNOWN_ID, _NO_IDS = 40, (41, 42, 43)
 _TABLE, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE = 2, 3, 4, 5  # Of `NormalizerSpec`.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
-_UNIGRAM, _NOBODY = 1, 2**64 - 1  # -1
+_UNIGRAM, _MERGES = 1, 2  # Types of models.
+_NOBODY = 2**64 - 1  # -1
+_UNKNOWN_TEXT = "\U0010fffd"
 _LEAF = 1 << 31
 _LARGEST = float(np.finfo(np.float32).max)
 _MOST_PREFIXES, _LONGEST_KEY = 32, 1024  # Of a table: keys that start a text, bytes.
@@ -96,23 +98,34 @@ def serialized(vocabulary):
     unknown = vocabulary.id("[UNK]")
     hidden = {token.content for token in vocabulary.added_tokens if not token.wordpiece}
     _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
-    pieces = (
+    pieces = []
+    for index, text in enumerate(vocabulary.pieces):
         # A normalized text has no space, so that these match nothing: pieces are parts of words.
-        (f" {index}" if text in hidden or " " in text or "▁" in text[1:] else text, score, index == unknown)
-        for index, (text, score) in enumerate(zip(vocabulary.pieces, vocabulary.unigram["scores"], strict=True))
-    )
-    trainer = [(_MODEL_TYPE, _UNIGRAM), (_UNKNOWN_ID, unknown), *((field, _NOBODY) for field in _NO_IDS)]
-    options = [(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
-    return message(
-        [
-            *(
-                (_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, 1 + is_unknown)]))
-                for text, score, is_unknown in pieces
-            ),
-            (_TRAINER, message(trainer)),
-            (_NORMALIZER, message([(_TABLE, base64.b64decode(table)), *options])),
-        ]
-    )
+        is_no_part = text in hidden or " " in text or "▁" in text[1:]
+        pieces.append(f" {index}" if is_no_part else text)
+    normalizer = [(_TABLE, base64.b64decode(table))]
+    normalizer += [(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
+    return _model(pieces, vocabulary.unigram["scores"], unknown, _UNIGRAM, normalizer)
+
+
+def serialized_merges(pieces, scores):
+    """Returns a model that joins the two neighbors in a text whose string is the piece with the highest score.
+
+    Texts are not normalized. Nothing has the id after the pieces, which is that of unknown characters.
+    """
+    normalizer = [(field, 0) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
+    return _model([*pieces, _UNKNOWN_TEXT], [*scores, 0.0], len(pieces), _MERGES, normalizer)
+
+
+def _model(pieces, scores, unknown, model_type, normalizer):
+    """Returns a `ModelProto`; `normalizer` are the fields of its `NormalizerSpec`."""
+    content = []
+    for index, (text, score) in enumerate(zip(pieces, scores, strict=True)):
+        kind = _UNKNOWN if index == unknown else _NORMAL
+        content.append((_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, kind)])))
+    trainer = [(_MODEL_TYPE, model_type), (_UNKNOWN_ID, unknown)]
+    trainer += [(field, _NOBODY) for field in _NO_IDS]
+    return message([*content, (_TRAINER, message(trainer)), (_NORMALIZER, message(normalizer))])
 
 
 def unchanged(vocabulary, characters):

@@ -13,7 +13,7 @@ TEMPLATE = ("[CLS]", "[SEP]", 1, True)  # BERT's, see `read_template`.
 ROBERTA_TEMPLATE = (2, False)  # The last two of `TEMPLATE`, of a processor of this type.
 _ROBERTAS = "RobertaProcessing"
 # Of tokens that no template has, as the files of transformers and of SentencePiece call them.
-_NAMES = {"[PAD]": ("<pad>", "[PAD]"), "[MASK]": ("<mask>", "[MASK]")}
+_NAMES = {"[PAD]": "<pad>", "[MASK]": "<mask>"}
 
 
 class AddedToken(NamedTuple):
@@ -94,8 +94,11 @@ def special_tokens(template, pieces, unknown="[UNK]"):
     """
     start, end, *_ = template
     names = {"[UNK]": unknown, "[CLS]": start, "[SEP]": end}
-    for role, candidates in _NAMES.items():
-        names[role] = next((name for name in candidates if name in pieces), role)
+    for role, other in _NAMES.items():
+        # A vocabulary may have both, such as MPNet's, which has all pieces of BERT's.
+        is_berts = role in pieces and (start == TEMPLATE[0] or other not in pieces)
+        if other in pieces and not is_berts:
+            names[role] = other
     return {role: name for role, name in names.items() if role != name}
 
 

@@ -4,7 +4,6 @@ One op of TF-Text normalizes texts, splits them into words and finds the most pr
 """
 
 import functools
-import hashlib
 
 import tensorflow as tf
 
@@ -12,6 +11,7 @@ from keras_bert.text import sentencepiece_model, tokenizer_steps
 from keras_bert.text.graph_steps import sequence_normalizer
 from keras_bert.text.literals import Literals
 from keras_bert.text.pieces import WORD_START
+from keras_bert.text.sentencepiece_kernel import SentencePieceKernel
 from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets
 
 _WHITE = r"^[\s\p{Z}\x{85}▁]+"
@@ -22,7 +22,6 @@ _SPACES = {
     2: "\x85\xa0",
     3: "▁\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))),
 }
-_OPTIONS = 0, 1.0, False, False, False, tf.int32  # No samples, no tokens at the ends, not reversed.
 
 
 class UnigramTokenizer(Tokenizer, tf.Module):
@@ -100,39 +99,8 @@ def _first_length(texts, starts):
     return tf.strings.length(tf.strings.substr(following, zero, zero + 1, unit="UTF8_CHAR"))
 
 
-# TF-Text's class owns its model through a kernel in TensorFlow's eager cache, which `keras.utils.clear_session`
-# empties: every tokenizer would fail after it. A model with a name of its own lives as long as the process. This class
-# can go when TF-Text's own does that.
-class _Kernel(tf.saved_model.experimental.TrackableResource):
-    """SentencePiece's op, for the bytes of a model, see `sentencepiece_model`."""
-
-    def __init__(self, model):
-        from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
-
-        super().__init__()
-        self._model, self._ops = model, gen_sentencepiece_tokenizer
-        _ = self.resource_handle  # Creates it, outside of any graph.
-
-    def _create_resource(self):
-        name = hashlib.sha256(self._model).hexdigest()
-        return self._ops.sentencepiece_op(model=self._model, shared_name=name)
-
-    def tokenize(self, texts):
-        """Returns ragged ids of strings `(texts,)`."""
-        ids, splits = self._ops.sentencepiece_tokenize_op(self.resource_handle, texts, *_OPTIONS, return_nbest=False)
-        return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
-
-    def tokenize_with_offsets(self, texts):
-        """Returns ragged ids, and the byte offsets where they start and end."""
-        ids, splits, *offsets = self._ops.sentencepiece_tokenize_with_offsets_op(
-            self.resource_handle, texts, *_OPTIONS, return_nbest=False
-        )
-        values = ids, *(tf.cast(places, tf.int32) for places in offsets)
-        return tuple(tf.RaggedTensor.from_row_splits(each, splits, validate=False) for each in values)
-
-
 @functools.lru_cache(maxsize=2)
 def _kernel(vocabulary):
     """Returns the op of a vocabulary, which its tokenizers share."""
     with tf.init_scope(), tf.device("cpu"):
-        return _Kernel(sentencepiece_model.serialized(vocabulary))
+        return SentencePieceKernel(sentencepiece_model.serialized(vocabulary))
