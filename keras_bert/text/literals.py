@@ -28,13 +28,15 @@ class Literals:
     """Finds strings in texts from left to right, longest match first. A text takes 15 us with 100 strings.
 
     `ids` maps strings to ids, `tokens` are the `AddedToken`s by id: how some of them are matched. Chinese characters
-    beside a token that is a single word are words of their own if `spaced`.
+    beside a token that is a single word are words of their own if `spaced`. The place of a token includes the white
+    space that belongs to it, unless `trim`.
     """
 
-    def __init__(self, ids, tokens, spaced=False):
+    def __init__(self, ids, tokens, spaced=False, trim=False):
         longest_first = sorted(ids, key=lambda string: (-len(string), string))
         self._pattern = "|".join(map(re.escape, longest_first))
         self._spaced = spaced
+        self._trim = trim
         with tf.init_scope(), tf.device("cpu"):
             hashes = _hash(tf.constant(list(ids), tf.string))
             order = tf.argsort(hashes)
@@ -64,6 +66,10 @@ class Literals:
             found = _with_space_after(found, rows, is_token & tf.gather(self._strips_after, place))
         if self._strips_before is not None:
             found = _with_space_before(found, rows, is_token & tf.gather(self._strips_before, place))
+        if self._trim:
+            starts = tf.where(is_token, starts.values, found.starts)
+            ends = tf.where(is_token, ends.values, found.ends)
+            return found._replace(starts=starts, ends=ends)
         return found
 
     def _has_letter(self, strings, pattern):

@@ -18,6 +18,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
 _UNIGRAM, _MERGES = 1, 2  # Types of models.
 _NOBODY = 2**64 - 1  # -1
+_NO_CHANGES = struct.pack("<I", 1024) + bytes(1024) + b"\0"  # A table of 256 units and an empty string.
 _UNKNOWN_TEXT = "\U0010fffd"
 _LEAF = 1 << 31
 _LARGEST = float(np.finfo(np.float32).max)
@@ -113,7 +114,8 @@ def serialized_merges(pieces, scores):
 
     Texts are not normalized. Nothing has the id after the pieces, which is that of unknown characters.
     """
-    normalizer = [(field, 0) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
+    normalizer = [(_TABLE, _NO_CHANGES)]  # Without a table, the op writes a line to the standard error.
+    normalizer += [(field, 0) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
     return _model([*pieces, _UNKNOWN_TEXT], [*scores, 0.0], len(pieces), _MERGES, normalizer)
 
 

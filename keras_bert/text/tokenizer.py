@@ -53,7 +53,7 @@ class Tokenizer:
 
     def __call__(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        return _reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
+        return reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
 
     def of_words(self, words):
         """Same as a call, for words of a text: an algorithm whose words begin with a space adds it here."""
@@ -61,7 +61,7 @@ class Tokenizer:
 
     def with_offsets(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
+        return tuple(reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
 
     def __reduce__(self):
         options = {"strip_accents": self._strip_accents, "keep_special_tokens": self.keep_special_tokens}
@@ -79,7 +79,8 @@ class Tokenizer:
             forms = self._normalized(token.content)
             # If two tokens normalize to the same string, the token equal to that string wins.
             normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
-        return exact and Literals(exact, tokens), normal and Literals(normal, tokens, self.spaced)
+        trim = self.vocabulary.trim_offsets
+        return exact and Literals(exact, tokens, trim=trim), normal and Literals(normal, tokens, self.spaced, trim)
 
     def _tokenize(self, texts):
         return self._pieces(texts, offsets=False)[0]
@@ -159,7 +160,7 @@ def _character_ends(texts, places):
     return tf.gather(in_line, following) - tf.gather(before, rows)
 
 
-def _reshaped(values, texts):
+def reshaped(values, texts):
     """Reshapes ragged `(texts, tokens)` to the shape of the texts plus one axis."""
     shape = texts.shape
     if shape.rank == 0:
