@@ -4,13 +4,14 @@ import json
 
 from keras_bert.checks import explaining
 from keras_bert.text.algorithm import Algorithm
+from keras_bert.text.byte_level_bpe import ByteLevelBPE
 from keras_bert.text.tokenizer_config import SIDE, TRIM
 from keras_bert.text.tokenizer_json import FILE, truncation_side
 from keras_bert.text.unigram import Unigram
 from keras_bert.text.wordpiece import WordPiece
 
 # The first one is that of vocabularies which say nothing else.
-ALGORITHMS: list[Algorithm] = [WordPiece(), Unigram()]
+ALGORITHMS: list[Algorithm] = [WordPiece(), Unigram(), ByteLevelBPE()]
 
 
 def algorithm_of(values: dict) -> Algorithm:

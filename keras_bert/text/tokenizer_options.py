@@ -58,6 +58,7 @@ VOCABULARY_OPTIONS = (
     TokenizerOption("pair_separators", 1),
     TokenizerOption("trim_offsets", False, google="lost"),
     TokenizerOption("unigram", None, is_large=True),
+    TokenizerOption("merges", None, is_large=True),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)
 
@@ -76,3 +77,4 @@ class VocabularySettings(TypedDict, total=False):
     pair_separators: int | None
     trim_offsets: bool | None
     unigram: dict | None
+    merges: list | None

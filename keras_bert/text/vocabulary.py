@@ -42,6 +42,8 @@ class Vocabulary:
             white space that belongs to it, and without accents after it that were removed. Defaults to `False`.
         unigram: dict, for the pieces of a Unigram model of SentencePiece: `scores`, the logarithms of their
             probabilities. Defaults to `None`: WordPiece.
+        merges: list of str, the merges of a byte-level BPE in the order of their ranks, such as "Ġ t". Defaults to
+            `None`: WordPiece.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -70,6 +72,7 @@ class Vocabulary:
         self.trim_offsets = values["trim_offsets"]
         self.max_word_length = values["max_word_length"]
         self.unigram = values["unigram"]
+        self.merges = values["merges"]
         if is_count(self.max_word_length):
             self.max_word_length = int(self.max_word_length)
         if isinstance(pieces, Vocabulary) and not given:  # Checking 250,000 pieces takes half a second.

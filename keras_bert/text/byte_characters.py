@@ -1,0 +1,22 @@
+"""The characters in which GPT-2's vocabularies write bytes, so that each piece is a string without white space.
+
+Printable characters of Latin-1 stand for their own byte, the others follow from U+0100 on: a space is "Ġ".
+"""
+
+_OWN = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1))
+_OTHERS = [byte for byte in range(256) if byte not in _OWN]
+CHARACTERS = [chr(byte) if byte in _OWN else chr(256 + _OTHERS.index(byte)) for byte in range(256)]  # By byte.
+SPACE = CHARACTERS[ord(" ")]
+_BYTES = {character: byte for byte, character in enumerate(CHARACTERS)}
+
+
+def written(content: bytes):
+    """Returns the piece that stands for some bytes."""
+    return "".join(CHARACTERS[byte] for byte in content)
+
+
+def content(piece: str):
+    """Returns the bytes of a piece; a string with other characters, such as an added token, stands for itself."""
+    if not _BYTES.keys() >= set(piece):
+        return piece.encode()
+    return bytes(_BYTES[character] for character in piece)

@@ -1,0 +1,176 @@
+"""The tokenizer of byte-level BPE inside the graph: from strings to ids and byte offsets.
+
+`byte_level_words` splits texts into words. Each distinct word of a batch is split into pieces once: by SentencePiece's
+op where it does the same merges, or else by a loop.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from keras_bert.text import byte_characters, byte_level_words, merges, sentencepiece_model
+from keras_bert.text.byte_level_bpe import adds_prefix_space
+from keras_bert.text.literals import join
+from keras_bert.text.merge_loop import MergeLoop
+from keras_bert.text.sentencepiece_kernel import SentencePieceKernel
+from keras_bert.text.tokenizer import Tokenizer, constant, reshaped
+
+_PUNCTUATION = r" ?[!-/:-@\[-`{-~\p{P}\p{S}]+"
+
+
+class ByteLevelTokenizer(Tokenizer, tf.Module):
+    """Splits texts into the pieces of a vocabulary of byte-level BPE.
+
+    Malformed UTF-8 is read as U+FFFD, as by Python's `bytes.decode(errors="replace")`.
+    """
+
+    def __init__(self, *arguments, **options):
+        tf.Module.__init__(self)
+        super().__init__(*arguments, **options)
+        of_words = functools.partial(self._pieces, offsets=False, prefix=True)
+        self._tokenize_words = tf.function(
+            lambda words: of_words(words)[0],
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
+        )
+
+    def _create_kernels(self, lowercase, strip_accents):
+        self.vocabulary.check_casing(lowercase)
+        self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
+        self._loop = MergeLoop(self.vocabulary) if self.tables is None else None
+        self._prefix = adds_prefix_space(self.vocabulary)
+        contents = [byte_characters.content(piece) for piece in self.vocabulary.pieces]
+        self._sizes = constant([len(content) for content in contents], tf.int32)
+        self._leading = constant([len(content) - len(content.lstrip(b" ")) for content in contents], tf.int32)
+        self._trailing = constant([len(content) - len(content.rstrip(b" ")) for content in contents], tf.int32)
+        pieces = constant(contents, tf.string)
+        self._continues = constant(self.vocabulary.is_continuation, tf.bool)
+        self._is_punctuation = tf.strings.regex_full_match(pieces, _PUNCTUATION)
+        self._is_space = pieces == " "
+
+    def word_starts(self, ids):
+        """Returns whether tokens, a vector of ids, start a word; punctuation is a word, as for BERT."""
+        follows_punctuation = tf.concat([[False], tf.gather(self._is_punctuation, ids)[:-1]], 0)
+        follows_space = tf.concat([[False], tf.gather(self._is_space, ids)[:-1]], 0)
+        return (~tf.gather(self._continues, ids) | follows_punctuation) & ~follows_space
+
+    def of_words(self, words):
+        """Same as a call, for words of a text: each gets a space before it, as in a text."""
+        words = tf.convert_to_tensor(words, tf.string)
+        return reshaped(self._tokenize_words(tf.reshape(words, [-1])), words)
+
+    def _normalized(self, content):
+        return [content]
+
+    def _pieces(self, texts, offsets, prefix=False):
+        """Returns `(ids,)`, or `(ids, starts, ends)`; with `prefix`, texts get a space before them."""
+        prefix = prefix or self._prefix
+        pieces = self._pieces_between(self._exact, texts, offsets, prefix, self._pieces_between_others)
+        if not offsets or not self.vocabulary.trim_offsets:
+            return pieces
+        ids, starts, ends = pieces
+        return ids, *self._trimmed(ids, starts, ends)
+
+    def _pieces_between_others(self, texts, offsets, prefix):
+        return self._pieces_between(self._normal, texts, offsets, prefix, self._pieces_of_text)
+
+    def _pieces_between(self, literals, texts, offsets, prefix, pieces_of_rest):
+        """Returns the tokens of `Literals` with the pieces of the texts between them."""
+        if not literals:
+            return pieces_of_rest(texts, offsets, prefix)
+        parts = _split(literals, texts)
+        return join(parts, *pieces_of_rest(parts.rest, offsets, prefix))
+
+    def _pieces_of_text(self, texts, offsets, prefix):
+        added = tf.zeros_like(texts, tf.bool)
+        if prefix:
+            added = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
+            texts = tf.where(added, " " + texts, texts)
+        words = byte_level_words.split(texts)
+        distinct, place = tf.unique(words.words)
+        of_words = tf.gather(self._pieces_of_words(distinct), place)
+        splits = tf.gather(of_words.row_splits, words.row_splits)
+        ids = tf.RaggedTensor.from_row_splits(of_words.values, splits, validate=False)
+        if not offsets:
+            return (ids,)
+        return ids, *self._places(ids, words, texts, tf.cast(added, tf.int32))
+
+    def _pieces_of_words(self, words):
+        """Returns ragged ids of words `(words,)`."""
+        if self.tables is None:
+            return self._loop.tokenize(words)
+        # Each byte becomes a character.
+        return self.tables.tokenize(tf.strings.unicode_transcode(words, "ISO-8859-1", "UTF-8"))
+
+    def _places(self, ids, words, texts, added):
+        """Returns where pieces start and end in the texts, from the number of bytes of each.
+
+        A piece that has a part of a character has the place of the whole one. `added` is the number of spaces that were
+        added before each text.
+        """
+        limits = tf.cumsum(tf.gather(self._sizes, ids.values))  # In the bytes of all texts, in one line.
+        first = limits - tf.gather(self._sizes, ids.values)
+        number = tf.range(tf.size(words.points.values))
+        character = tf.repeat(number, _utf8_sizes(words.points.values))  # By byte.
+        begins = tf.cast(words.begins.values, tf.int32)
+        sizes = tf.strings.length(texts)
+        row_ends = tf.gather(sizes, words.begins.value_rowids())
+        is_last = words.begins.row_limits() - 1
+        following = tf.concat([begins[1:], row_ends[-1:]], 0)
+        has_words = words.begins.row_lengths() > 0
+        last = tf.boolean_mask(is_last, has_words)
+        ends = tf.tensor_scatter_nd_update(following, last[:, tf.newaxis], tf.boolean_mask(sizes, has_words))
+        shift = tf.gather(added, ids.value_rowids())
+        start = tf.gather(begins, tf.gather(character, first)) - shift
+        end = tf.gather(ends, tf.gather(character, limits - 1)) - shift
+        return ids.with_values(tf.maximum(start, 0)), ids.with_values(end)
+
+    def _trimmed(self, ids, starts, ends):
+        """Returns the places of pieces without spaces, as RoBERTa's post-processor trims them."""
+        leading = tf.gather(self._leading, ids.values)
+        trailing = tf.gather(self._trailing, ids.values)
+        start = tf.minimum(starts.values + leading, ends.values)
+        if self._prefix:
+            # The space at the start of a text may be the one that was added, so that none is trimmed there.
+            is_first = (tf.ragged.range(ids.row_lengths()).values == 0) | (starts.values == 0)
+            start = tf.where(is_first, 0, start)
+        end = tf.maximum(ends.values - trailing, start)
+        return ids.with_values(start), ids.with_values(end)
+
+
+def _split(literals, texts):
+    """Returns the `Parts` of texts."""
+    # The splitting kernel ends a text at NUL.
+    parts = literals.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
+    has_nul = tf.reduce_any(tf.strings.regex_full_match(texts, r"(?s)\C*\x00\C*"))
+    rows = tf.RaggedTensor.from_row_splits(parts.starts, parts.row_splits, validate=False).value_rowids()
+
+    def of_original():
+        strings = tf.strings.substr(tf.gather(texts, rows), parts.starts, parts.ends - parts.starts)
+        return tf.where(parts.is_token, "", strings)
+
+    return parts._replace(rest=tf.cond(has_nul, of_original, lambda: parts.rest))
+
+
+def _utf8_sizes(points):
+    """Returns the number of bytes of characters."""
+    limits = tf.constant([0x7F, 0x7FF, 0xFFFF])
+    return 1 + tf.reduce_sum(tf.cast(points[:, tf.newaxis] > limits, tf.int32), 1)
+
+
+@functools.lru_cache(maxsize=2)
+def _kernel(vocabulary):
+    """Returns SentencePiece's op for a vocabulary, `None` if it does not do the same merges."""
+    listed = merges.parsed(vocabulary.merges)
+    if not merges.are_those_of_pieces(listed):
+        return None
+    made = {merge.whole: merge.rank for merge in listed}
+    is_byte = set(byte_characters.CHARACTERS)
+    pieces, scores = [], []
+    for index, piece in enumerate(vocabulary.pieces):
+        is_part = piece in is_byte or piece in made
+        # A text of bytes has no other characters than those of Latin-1, so that other pieces match nothing.
+        pieces.append(byte_characters.content(piece).decode("latin-1") if is_part else f"\ufffd{index}")
+        scores.append(-float(made.get(piece, 0)))
+    with tf.init_scope(), tf.device("cpu"):
+        return SentencePieceKernel(sentencepiece_model.serialized_merges(pieces, scores))
