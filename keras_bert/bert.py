@@ -492,7 +492,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         layers = describe(self.encoder).layers
         _, scores = run_encoder(layers, inputs, return_attention_scores=True)
         scores = keras.ops.cast(keras.ops.concatenate(scores), "float32")
-        tokens = [self.vocabulary.pieces[index] for index in inputs["token_ids"][0]]
+        shown = self.vocabulary.shown_pieces
+        tokens = [shown[index] for index in inputs["token_ids"][0]]
         return tokens, keras.ops.convert_to_numpy(scores)
 
     @overload

@@ -5,7 +5,6 @@ import tensorflow as tf
 from keras_bert.checks import check_count
 from keras_bert.text.answer_settings import OF_SEVERAL, Confidence, checked_confidence, placeholders
 from keras_bert.text.entities import entities, entity_spans
-from keras_bert.text.packing import select
 from keras_bert.text.signatures import readable, texts, traced_once
 from keras_bert.text.token_counts import READ, TOKENS, with_counts
 from keras_bert.text.viewed_texts import ViewedTexts
@@ -36,9 +35,9 @@ def tagger(model, preprocessor, labels, stride=None, confidence=None):
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
         probabilities = probabilities_of(ids)
-        first = preprocessor.tokenizer.word_starts(ids.values)
-        last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
-        words = tagged((text, *select(first, starts), *select(last, ends), tf.boolean_mask(probabilities, first)))
+        first = preprocessor.tokenizer.word_starts(ids)
+        places = preprocessor.tokenizer.word_places(ids, starts, ends)
+        words = tagged((text, *places, tf.boolean_mask(probabilities, first)))
         return with_counts(words, _all_read(preprocessor, ids))
 
     def answer_words(inputs):
@@ -148,7 +147,8 @@ def mask_filler(model, preprocessor, top=5):
     """
     check_count("top", top)
     top = min(top, len(preprocessor.vocabulary))
-    pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
+    pieces = tf.constant(preprocessor.vocabulary.shown_pieces)
+    mask = preprocessor.vocabulary.id("[MASK]")
 
     def fill(inputs):
         inputs, counts = preprocessor.counted(inputs)

@@ -101,6 +101,10 @@ class Algorithm:
         """Returns by id whether a piece continues a word."""
         raise NotImplementedError
 
+    def shown(self, piece):
+        """Returns a piece as answers show it."""
+        return piece
+
     def text(self, pieces):
         """Returns the text of pieces."""
         raise NotImplementedError

@@ -130,6 +130,13 @@ def select(keep, *ragged):
     )
 
 
+def first_of_rows(ragged):
+    """Returns which values of a ragged tensor `(batch, tokens)` are the first ones of their rows, a bool vector."""
+    count = tf.size(ragged.values, ragged.row_splits.dtype)
+    first = tf.boolean_mask(ragged.row_starts(), ragged.row_lengths() > 0)
+    return tf.scatter_nd(first[:, tf.newaxis], tf.ones_like(first, tf.bool), count[tf.newaxis])
+
+
 def cut(ragged, lengths, side="right"):
     """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`, at a side."""
     starts, ends = ragged.row_starts(), ragged.row_limits()

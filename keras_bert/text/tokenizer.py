@@ -5,6 +5,7 @@ import functools
 import tensorflow as tf
 
 from keras_bert.text.literals import Literals, join
+from keras_bert.text.packing import first_of_rows, select
 
 _TEXTS = 512  # Texts to tokenize at a time.
 
@@ -25,7 +26,9 @@ def _shared(vocabulary, lowercase, strip_accents, kept):
 
 
 class Tokenizer:
-    """Extracts added tokens and kept special tokens; a subclass splits the rest: `_create_kernels`, `_pieces_of_rest`.
+    """Extracts added tokens and kept special tokens; a subclass splits the rest.
+
+    It has `_create_kernels`, `_pieces_of_rest` and `_starts_words`.
 
     A call returns ragged int32 ids with the shape of the texts plus one axis; `with_offsets` `(ids, starts, ends)`.
     `vocabulary` is a `Vocabulary`; for the other arguments see `BertTokenizer`.
@@ -58,6 +61,20 @@ class Tokenizer:
     def of_words(self, words):
         """Same as a call, for words of a text: an algorithm whose words begin with a space adds it here."""
         return self(words)
+
+    def word_starts(self, ids):
+        """Returns which tokens start a word, a bool vector, given ragged ids `(texts, tokens)`: also the first ones."""
+        return self._starts_words(ids.values) | first_of_rows(ids)
+
+    def _starts_words(self, ids):
+        """Returns which tokens, a vector of ids, start a word, but for the first ones of texts."""
+        raise NotImplementedError
+
+    def word_places(self, ids, starts, ends):
+        """Returns where words start and end in the texts, given ragged ids, and where tokens do: ragged offsets."""
+        is_first = self.word_starts(ids)
+        is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], 0)
+        return *select(is_first, starts), *select(is_last, ends)
 
     def with_offsets(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)

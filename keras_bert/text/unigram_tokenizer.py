@@ -72,8 +72,8 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         ends += ends.with_values(tf.where(is_part, _first_length(rows, starts.values), 0))
         return ids, *(original_offsets(origins, starts, ends) if self._normalizer else (starts, ends))
 
-    def word_starts(self, ids):
-        """Returns whether tokens, a vector of ids, start a word; punctuation is a word, as for BERT."""
+    def _starts_words(self, ids):
+        """Those without a mark of continuation; punctuation is a word, as for BERT."""
         punctuation = tf.gather(self._is_punctuation, ids)
         after_bare, after_punctuation = (
             tf.concat([[False], values[:-1]], 0) for values in (tf.gather(self._is_bare, ids), punctuation)

@@ -73,8 +73,8 @@ class WordPieceTokenizer(Tokenizer):
         self._is_continuation = constant([piece.startswith(CONTINUATION) for piece in pieces], tf.bool)
         self._characters = constant([len(piece.removeprefix(CONTINUATION)) for piece in pieces], tf.int32)
 
-    def word_starts(self, ids):
-        """Returns whether tokens, a vector of ids, start a word: they have no `##`."""
+    def _starts_words(self, ids):
+        """Those without `##`."""
         return ~tf.gather(self._is_continuation, ids)
 
     def _normalized(self, content):

@@ -25,14 +25,10 @@ class Words(NamedTuple):
 def words_of(tokenizer, texts):
     """Returns the `Words` of strings `(texts,)`, which white space and punctuation separate."""
     tokens, starts, ends = tokenizer.with_offsets(texts)
-    row = tokens.value_rowids()
-    is_first_of_text = tf.range(tf.size(row, row.dtype), dtype=row.dtype) == tf.gather(tokens.row_starts(), row)
-    is_first = tokenizer.word_starts(tokens.values) | is_first_of_text
-    is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], 0)
+    is_first = tokenizer.word_starts(tokens)
     counted = tf.cumsum(tf.cast(is_first, tf.int32))
-    number = counted - tf.gather(counted, tf.gather(tokens.row_starts(), row))
-    (starts,) = packing.select(is_first, starts)
-    (ends,) = packing.select(is_last, ends)
+    number = counted - tf.gather(counted, tf.gather(tokens.row_starts(), tokens.value_rowids()))
+    starts, ends = tokenizer.word_places(tokens, starts, ends)
     return Words(tokens, tokens.with_values(number), _int32(starts), _int32(ends))
 
 

@@ -55,7 +55,7 @@ def _words_of_lists(sentences, tokenizer):
         counts=np.array([len(words) for words in sentences]),
         first_token=np.where(sizes > 0, first_token, _NO_TOKEN),
         word=np.repeat(np.arange(len(sizes)), sizes),
-        starts_part=tokenizer.word_starts(ids.values).numpy(),
+        starts_part=tokenizer.word_starts(ids).numpy(),
         bytes=None,
     )
 
@@ -75,20 +75,17 @@ def _tokens_of_words(sentences, tokenizer):
 def _words_of_texts(texts, tokenizer):
     """Returns the `Words` of texts, which are those of BERT: a token and the `##` tokens that follow it."""
     ids, starts, ends = tokenized(tokenizer.with_offsets, texts)
-    starts_part = tokenizer.word_starts(ids.values).numpy()
+    starts_part = tokenizer.word_starts(ids).numpy()
     first_token = np.flatnonzero(starts_part)
     sentence = ids.value_rowids().numpy()
-    # A word ends before the next one, the last word with the last token.
-    last_token = np.append(first_token, len(sentence))[1:] - 1
-    first_byte = starts.values.numpy()[first_token]
-    last_byte = ends.values.numpy()[last_token]
+    places = tokenizer.word_places(ids, starts, ends)
     return Words(
         ids=ids,
         counts=np.bincount(sentence[first_token], minlength=len(texts)),
         first_token=first_token,
         word=np.cumsum(starts_part) - 1,
         starts_part=starts_part,
-        bytes=np.stack([first_byte, last_byte], 1),
+        bytes=np.stack([offsets.values.numpy() for offsets in places], 1),
     )
 
 
