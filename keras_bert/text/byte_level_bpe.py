@@ -170,6 +170,10 @@ class ByteLevelBPE(Algorithm):
         whole = {token.content for token in vocabulary.added_tokens}
         return [piece not in whole and _continues(piece) for piece in vocabulary.pieces]
 
+    def shown(self, piece):
+        """Returns the text of a piece, which starts a word with a space, and U+FFFD for parts of characters."""
+        return self.text([piece])
+
     def text(self, pieces):
         return b"".join(map(byte_characters.content, pieces)).decode(errors="replace")
 

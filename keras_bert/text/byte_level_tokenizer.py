@@ -12,6 +12,7 @@ from keras_bert.text import byte_characters, byte_level_words, merges, sentencep
 from keras_bert.text.byte_level_bpe import adds_prefix_space
 from keras_bert.text.literals import join
 from keras_bert.text.merge_loop import MergeLoop
+from keras_bert.text.packing import first_of_rows
 from keras_bert.text.sentencepiece_kernel import SentencePieceKernel
 from keras_bert.text.tokenizer import Tokenizer, constant, reshaped
 
@@ -46,13 +47,40 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         pieces = constant(contents, tf.string)
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation = tf.strings.regex_full_match(pieces, _PUNCTUATION)
-        self._is_space = pieces == " "
+        self._is_white = constant([content.decode(errors="replace").isspace() for content in contents], tf.bool)
 
     def word_starts(self, ids):
-        """Returns whether tokens, a vector of ids, start a word; punctuation is a word, as for BERT."""
-        follows_punctuation = tf.concat([[False], tf.gather(self._is_punctuation, ids)[:-1]], 0)
-        follows_space = tf.concat([[False], tf.gather(self._is_space, ids)[:-1]], 0)
-        return (~tf.gather(self._continues, ids) | follows_punctuation) & ~follows_space
+        """Punctuation is a word, as for BERT. White space belongs to the word after it, or at the end before it."""
+        is_first = first_of_rows(ids)
+        is_white = tf.gather(self._is_white, ids.values)
+        follows_white = _previous(is_white) & ~is_first
+        follows_punctuation = _previous(tf.gather(self._is_punctuation, ids.values))
+        begins = ~tf.gather(self._continues, ids.values) | follows_punctuation
+        following, _ = self._nearest_text(ids)
+        starts = tf.where(is_white, (following >= 0) & ~follows_white, begins & ~follows_white)
+        return starts | is_first
+
+    def word_places(self, ids, starts, ends):
+        # Places of words are those of their text, without the white space at both ends.
+        following, preceding = self._nearest_text(ids)
+        begin = tf.where(following < 0, starts.values, tf.gather(starts.values, tf.maximum(following, 0)))
+        end = tf.where(preceding < 0, ends.values, tf.gather(ends.values, tf.maximum(preceding, 0)))
+        return super().word_places(ids, starts.with_values(begin), ends.with_values(end))
+
+    def _nearest_text(self, ids):
+        """Returns for each token the place of the first one from there on that is no white space, and of the last one.
+
+        Both are -1 where the row has none.
+        """
+        place = tf.range(tf.size(ids.values))
+        texts = tf.cast(tf.where(~tf.gather(self._is_white, ids.values))[:, 0], tf.int32)
+        padded = tf.concat([[-1], texts, [-1]], 0)
+        following = tf.gather(padded, tf.searchsorted(texts, place) + 1)
+        preceding = tf.gather(padded, tf.searchsorted(texts, place, side="right"))
+        rows = ids.value_rowids()
+        is_after = following < tf.cast(tf.gather(ids.row_limits(), rows), tf.int32)
+        is_before = preceding >= tf.cast(tf.gather(ids.row_starts(), rows), tf.int32)
+        return tf.where(is_after, following, -1), tf.where(is_before, preceding, -1)
 
     def of_words(self, words):
         """Same as a call, for words of a text: each gets a space before it, as in a text."""
@@ -150,6 +178,11 @@ def _split(literals, texts):
         return tf.where(parts.is_token, "", strings)
 
     return parts._replace(rest=tf.cond(has_nul, of_original, lambda: parts.rest))
+
+
+def _previous(flags):
+    """Returns for each value the one before it."""
+    return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
 
 
 def _utf8_sizes(points):

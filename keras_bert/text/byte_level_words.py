@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.text.packing import first_of_rows
+
 _OTHER, _LETTER, _NUMBER, _WHITE = range(4)  # Kinds.
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TABLE_SIZE = 0x40000  # Letters and numbers come before this code point.
@@ -46,7 +48,7 @@ class CharacterWords(NamedTuple):
 def split(texts):
     """Returns the `CharacterWords` of strings `(texts,)`. Malformed UTF-8 is read as U+FFFD."""
     points, begins = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
-    is_first = _first_of_rows(points)
+    is_first = first_of_rows(points)
     starts = _with_contractions(points.values, is_first, _word_starts(points.values, is_first))
     places = tf.where(starts)[:, 0]
     words = tf.RaggedTensor.from_row_starts(points.values, places, validate=False)
@@ -86,13 +88,6 @@ def _with_contractions(points, is_first, starts):
 
 def _is_any(points, characters):
     return functools.reduce(tf.logical_or, [points == ord(character) for character in characters])
-
-
-def _first_of_rows(points):
-    """Returns which values of a ragged tensor are the first ones of their rows."""
-    count = tf.size(points.values, tf.int64)
-    first = tf.boolean_mask(points.row_starts(), points.row_lengths() > 0)
-    return tf.scatter_nd(first[:, tf.newaxis], tf.ones_like(first, tf.bool), count[tf.newaxis])
 
 
 def _previous(values, distance=1):

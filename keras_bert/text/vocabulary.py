@@ -191,6 +191,11 @@ class Vocabulary:
         """The pieces by id for WordPiece, with placeholders for those that it must not match."""
         return wordpiece.matched_pieces(self)
 
+    @property
+    def shown_pieces(self):
+        """The pieces by id as answers show them."""
+        return [self.algorithm.shown(piece) for piece in self.pieces]
+
     def text(self, pieces):
         """Returns the text of pieces."""
         return self.algorithm.text(pieces)
