@@ -101,11 +101,11 @@ class Algorithm:
         """Returns by id whether a piece continues a word."""
         raise NotImplementedError
 
-    def shown(self, piece):
-        """Returns a piece as answers show it."""
-        return piece
+    def shown_pieces(self, vocabulary):
+        """Returns the pieces by id as answers show them."""
+        return list(vocabulary.pieces)
 
-    def text(self, pieces):
+    def text(self, vocabulary, pieces):
         """Returns the text of pieces."""
         raise NotImplementedError
 

@@ -1,37 +1,31 @@
-"""Words that are added to a vocabulary: how the tokenizer writes them, and the pieces that they had before."""
+"""Words that are added to a vocabulary, so that its tokenizer keeps them whole."""
 
 import logging
 from collections.abc import Iterable
 
-import tensorflow as tf
-
-from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
-from keras_bert.text.normalization import replace_final_sigma
-from keras_bert.text.pieces import CONTINUATION, is_special
 from keras_bert.text.tokenizer import build_tokenizer
-from keras_bert.text.vocabulary import check_extendable, extend
+from keras_bert.text.vocabulary import Vocabulary, extend
 
 _LOG = logging.getLogger("keras_bert")
 _KNOWN = "%s of %s words are pieces of the vocabulary already"
 
 
 def add_words(vocabulary, words, lowercase: bool):
-    """Extends a vocabulary, so that its tokenizer keeps words whole. Those that it keeps already are skipped.
+    """Extends a vocabulary with words that its tokenizer will keep whole. Those that it keeps already are skipped.
 
-    Words may also be pieces that continue a word, such as "##itis". Returns the new `Vocabulary`, see `extend`, and a
-    dict by id of each new piece: the ids of the pieces it had before.
+    Returns the new `Vocabulary`, and a dict by id of each new piece: the ids of the pieces it had before.
     """
-    words = list(words) if isinstance(words, Iterable) and not isinstance(words, str) else words
+    if isinstance(words, Iterable) and not isinstance(words, str):
+        words = list(words)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
-    check_extendable(vocabulary)
-    pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}
-    if known := len(words) - len(pieces):
+    new = vocabulary.algorithm.tokenizer_class().new_pieces(vocabulary, words, lowercase)
+    if known := len(words) - len(new.before):
         _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
-    extended = extend(vocabulary, list(pieces))
-    _check_whole(pieces, extended, lowercase)
-    ids = {piece: index for index, piece in enumerate(vocabulary.wordpieces)}
-    return extended, {extended.id(piece): _ids_before(piece, ids) for piece in pieces}
+    extended = extend(vocabulary, list(new.before))
+    extended = Vocabulary(extended, [*vocabulary.added_tokens, *new.added_tokens])
+    _check_whole(new.words, extended, lowercase)
+    return extended, {extended.id(piece): ids for piece, ids in new.before.items()}
 
 
 def without_known(words, vocabulary):
@@ -42,60 +36,12 @@ def without_known(words, vocabulary):
     return further
 
 
-def _pieces(words, vocabulary, lowercase):
-    """Returns a dict of the words by the pieces that they become."""
-    splits, pieces = _split([word.removeprefix(CONTINUATION) for word in words], vocabulary, lowercase), {}
-    for word, split in zip(words, splits, strict=True):
-        piece = _piece(word, split, vocabulary)
-        if piece in pieces:
-            raise ValueError(f"`words` must differ. Received: {pieces[piece]!r} and {word!r}, both {piece!r} in texts")
-        pieces[piece] = word
-    return pieces
-
-
-def _split(texts, vocabulary, lowercase):
-    """Returns for each string the list of its normalized words."""
-    texts = tf.constant(texts, tf.string)
-    texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
-    splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
-    normalizer = vocabulary.algorithm.json_normalizer(vocabulary, lowercase)
-    parts = splitter(sequence_normalizer(normalizer).normalize(texts))
-    rows = tf.RaggedTensor.from_row_splits(parts.rest, parts.row_splits).to_list()
-    return [[word.decode() for word in row] for row in rows]
-
-
-def _piece(word, split, vocabulary):
-    """Returns the piece that keeps a word whole; raises if there is none."""
-    if is_special(word):
-        raise ValueError(f"`words` must be words of texts, not special tokens. Received: {word!r}")
-    if len(split) != 1:
-        received = f"the words {' '.join(map(repr, split))}; add these alone" if split else "no word"
-        raise ValueError(f"`words` must be single words, as the tokenizer splits texts. Received: {word!r}, {received}")
-    if len(split[0]) > vocabulary.max_word_length:
-        raise ValueError(
-            f"`words` must have at most {vocabulary.max_word_length} characters; longer ones are [UNK]. "
-            f"Received: {word[:20]!r}... of {len(split[0])}"
-        )
-    return CONTINUATION * word.startswith(CONTINUATION) + split[0]
-
-
-def _check_whole(pieces, vocabulary, lowercase):
-    """Raises if a word is split nevertheless, such as one that contains an added token."""
-    whole = {piece: word for piece, word in pieces.items() if not piece.startswith(CONTINUATION)}
-    split = build_tokenizer(vocabulary, lowercase)(list(whole.values())).to_list() if whole else []
-    for (piece, word), ids in zip(whole.items(), split, strict=True):
+def _check_whole(words, vocabulary, lowercase):
+    """Raises if a word is split nevertheless, such as one that contains an added token; `words` are by their pieces."""
+    if not words:
+        return
+    split = build_tokenizer(vocabulary, lowercase).of_words(list(words.values())).to_list()
+    for (piece, word), ids in zip(words.items(), split, strict=True):
         if ids != [vocabulary.id(piece)]:
             received = " ".join(vocabulary.pieces[index] for index in ids)
             raise ValueError(f"`words` must be whole without special tokens in them. Received: {word!r}, {received}")
-
-
-def _ids_before(piece, ids):
-    """Splits a piece into others as the tokenizer does, the longest match first; `ids` are those of all pieces."""
-    prefix, rest, found = CONTINUATION * piece.startswith(CONTINUATION), piece.removeprefix(CONTINUATION), []
-    while rest:
-        end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in ids), None)
-        if end is None:
-            return [ids["[UNK]"]]
-        found.append(ids[prefix + rest[:end]])
-        prefix, rest = CONTINUATION, rest[end:]
-    return found

@@ -1,6 +1,7 @@
 """The tokenizer of a vocabulary, inside the graph: what those of all subword algorithms share."""
 
 import functools
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -23,6 +24,14 @@ def build_tokenizer(vocabulary, lowercase=None, *, strip_accents=None, keep_spec
 def _shared(vocabulary, lowercase, strip_accents, kept):
     tokenizer_class = vocabulary.algorithm.tokenizer_class()
     return tokenizer_class(vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=kept)
+
+
+class NewPieces(NamedTuple):
+    """What a vocabulary lacks to keep words whole."""
+
+    before: dict[str, list[int]]  # The new pieces, with the ids of the pieces that they consist of.
+    words: dict[str, str]  # The words by the pieces that they become.
+    added_tokens: list  # The `AddedToken`s that are needed.
 
 
 class Tokenizer:
@@ -49,6 +58,12 @@ class Tokenizer:
         graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         for name in ("_tokenize", "_tokenize_with_offsets"):
             setattr(self, name, graph(getattr(self, name)))
+
+    @staticmethod
+    def new_pieces(vocabulary, words, lowercase):
+        """Returns the `NewPieces` with which a vocabulary keeps words whole; raises if it cannot have more."""
+        vocabulary.algorithm.check_extendable(vocabulary)
+        raise NotImplementedError
 
     def _create_kernels(self, lowercase, strip_accents):
         """Sets what `_pieces_of_rest` needs."""

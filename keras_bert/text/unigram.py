@@ -113,7 +113,7 @@ class Unigram(Algorithm):
             whole.discard(vocabulary.special_tokens.get("[UNK]", "[UNK]"))
         return [not piece.startswith(WORD_START) and piece not in whole for piece in vocabulary.pieces]
 
-    def text(self, pieces):
+    def text(self, vocabulary, pieces):
         return "".join(pieces).replace(WORD_START, " ").strip()
 
     def tokenizer_class(self):

@@ -194,11 +194,11 @@ class Vocabulary:
     @property
     def shown_pieces(self):
         """The pieces by id as answers show them."""
-        return [self.algorithm.shown(piece) for piece in self.pieces]
+        return self.algorithm.shown_pieces(self)
 
     def text(self, pieces):
         """Returns the text of pieces."""
-        return self.algorithm.text(pieces)
+        return self.algorithm.text(self, pieces)
 
     @property
     def sha256(self):

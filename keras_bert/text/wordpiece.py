@@ -207,7 +207,7 @@ class WordPiece(Algorithm):
     def is_continuation(self, vocabulary):
         return [piece.startswith(CONTINUATION) for piece in vocabulary.pieces]
 
-    def text(self, pieces):
+    def text(self, vocabulary, pieces):
         return " ".join(pieces).replace(f" {CONTINUATION}", "")
 
     def tokenizer_class(self):

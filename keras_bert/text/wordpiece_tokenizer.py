@@ -8,7 +8,7 @@ tokens and kept special tokens are extracted beforehand, see `literals`.
 
 import tensorflow as tf
 
-from keras_bert.text import normalization
+from keras_bert.text import normalization, wordpiece_words
 from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
 from keras_bert.text.literals import Parts, join
 from keras_bert.text.packing import select
@@ -72,6 +72,10 @@ class WordPieceTokenizer(Tokenizer):
         self._unknown = self.vocabulary.id("[UNK]")
         self._is_continuation = constant([piece.startswith(CONTINUATION) for piece in pieces], tf.bool)
         self._characters = constant([len(piece.removeprefix(CONTINUATION)) for piece in pieces], tf.int32)
+
+    @staticmethod
+    def new_pieces(vocabulary, words, lowercase):
+        return wordpiece_words.new_pieces(vocabulary, words, lowercase)
 
     def _starts_words(self, ids):
         """Those without `##`."""
