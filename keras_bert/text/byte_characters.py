@@ -20,3 +20,9 @@ def content(piece: str):
     if not _BYTES.keys() >= set(piece):
         return piece.encode()
     return bytes(_BYTES[character] for character in piece)
+
+
+def contents(pieces, vocabulary):
+    """Returns the bytes of several pieces of a `Vocabulary`, whose added tokens are texts as they stand."""
+    added = {token.content for token in vocabulary.added_tokens}
+    return [piece.encode() if piece in added else content(piece) for piece in pieces]

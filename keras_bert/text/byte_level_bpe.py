@@ -6,6 +6,7 @@ from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import byte_characters, merges
 from keras_bert.text.algorithm import Algorithm
+from keras_bert.text.byte_level_step import PREFIX, STEP, adds_prefix_space, byte_level_step
 from keras_bert.text.pieces import check_string, utf8_text
 from keras_bert.text.tokenizer_config import TRIM
 from keras_bert.text.tokenizer_json import (
@@ -27,8 +28,6 @@ from keras_bert.text.tokenizer_steps import parts
 
 PIECES_FILE, MERGES_FILE = "vocab.json", "merges.txt"
 _VERSION = "#version"  # The first line of `merges.txt`.
-_STEP = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_PREFIX = "add_prefix_space"  # A setting of the step, also in `tokenizer_config.json`.
 # Settings of the model in `tokenizer.json`, and the values with which it is GPT-2's, the written one first.
 _MODEL = {
     "dropout": (None, 0.0),
@@ -70,14 +69,13 @@ class ByteLevelBPE(Algorithm):
         _check_model(path, content["model"])
         _check_steps(path, content)
         added = content.get("added_tokens") or []
-        known = content["model"].get("vocab")
-        pieces = _pieces(path, known, added)
+        pieces = _pieces(path, content["model"].get("vocab"), added)
         processor = content.get("post_processor")
         template, trims = _template(path, processor, pieces)
         return {
             "pieces": pieces,
             "merges": [_merge_line(path, merge) for merge in content["model"].get("merges") or ()],
-            "added_tokens": [added_token(token, known) for token in added],
+            "added_tokens": [added_token(token, ()) for token in added],
             "pre_tokenizer": byte_level_step(content["pre_tokenizer"]),
             "trim_offsets": trims,
             "lowercase": False,
@@ -98,8 +96,8 @@ class ByteLevelBPE(Algorithm):
         return {
             "pieces": pieces,
             "merges": _merge_lines(merges_path),
-            "added_tokens": [AddedToken(name, normalized=False, special=True, wordpiece=True) for name in names],
-            "pre_tokenizer": dict(_STEP),
+            "added_tokens": [AddedToken(name, normalized=False, special=True) for name in names],
+            "pre_tokenizer": dict(STEP),
             "trim_offsets": True,
             "lowercase": False,
             **_values_of(("<s>", "</s>", *ROBERTA_TEMPLATE), pieces),
@@ -112,7 +110,7 @@ class ByteLevelBPE(Algorithm):
         step = values["pre_tokenizer"]
         trims = values["trim_offsets"]
         if config.class_name == _ROBERTA:  # The class decides, whatever the file says.
-            step = {**step, _PREFIX: bool(config.settings.get(_PREFIX, False))}
+            step = {**step, PREFIX: bool(config.settings.get(PREFIX, False))}
             trims = bool(config.settings.get(TRIM, True))
         return {
             **values,
@@ -133,7 +131,7 @@ class ByteLevelBPE(Algorithm):
         template = template_of(vocabulary)
         if template[2:] == ROBERTA_TEMPLATE:
             return roberta_processor(vocabulary, adds_prefix_space(vocabulary))
-        trimming = {**_STEP, "trim_offsets": vocabulary.trim_offsets}
+        trimming = {**STEP, "trim_offsets": vocabulary.trim_offsets}
         return {"type": "Sequence", "processors": [trimming, template_processor(vocabulary, template)]}
 
     def json_model(self, vocabulary, lowercase):
@@ -141,7 +139,7 @@ class ByteLevelBPE(Algorithm):
         settings = {name: values[0] for name, values in _MODEL.items()}
         pairs = [line.split(" ") for line in vocabulary.merges]
         return {
-            "decoder": {**_STEP, _PREFIX: True},
+            "decoder": {**STEP, PREFIX: True},
             "model": {"type": self.json_type, **settings, "vocab": vocab, "merges": pairs},
         }
 
@@ -170,37 +168,18 @@ class ByteLevelBPE(Algorithm):
         whole = {token.content for token in vocabulary.added_tokens}
         return [piece not in whole and _continues(piece) for piece in vocabulary.pieces]
 
-    def shown(self, piece):
-        """Returns the text of a piece, which starts a word with a space, and U+FFFD for parts of characters."""
-        return self.text([piece])
+    def shown_pieces(self, vocabulary):
+        """Returns the texts of pieces, of which words start with a space; parts of characters are U+FFFD."""
+        contents = byte_characters.contents(vocabulary.pieces, vocabulary)
+        return [content.decode(errors="replace") for content in contents]
 
-    def text(self, pieces):
-        return b"".join(map(byte_characters.content, pieces)).decode(errors="replace")
+    def text(self, vocabulary, pieces):
+        return b"".join(byte_characters.contents(pieces, vocabulary)).decode(errors="replace")
 
     def tokenizer_class(self):
         from keras_bert.text.byte_level_tokenizer import ByteLevelTokenizer
 
         return ByteLevelTokenizer
-
-
-def adds_prefix_space(vocabulary):
-    """Returns whether a text gets a space before it, unless it begins with one."""
-    if vocabulary.pre_tokenizer is None:
-        return False
-    return byte_level_step(vocabulary.pre_tokenizer)[_PREFIX]
-
-
-def byte_level_step(pre_tokenizer):
-    """Returns the step of a pre-tokenizer with all of its settings; raises for other steps than GPT-2's."""
-    steps = parts(pre_tokenizer, "pretokenizers")
-    # The library's defaults, of settings that are missing.
-    step = {**_STEP, _PREFIX: True, **(steps[0] if steps else {})}
-    if len(steps) != 1 or step.keys() != _STEP.keys() or step["type"] != _STEP["type"] or not step["use_regex"]:
-        raise ValueError(
-            "`pre_tokenizer` must be GPT-2's for a vocabulary of byte-level BPE: ByteLevel with `use_regex`. "
-            f"Received: {pre_tokenizer!r:.200}"
-        )
-    return step
 
 
 def _check_model(path, model):
@@ -244,7 +223,7 @@ def _template(path, processor, pieces):
     """Returns the template of a post-processor, and whether it trims places."""
     trims = trims_offsets(processor)
     steps = parts(processor, "processors")
-    if len(steps) == 2 and steps[0].get("type") == _STEP["type"]:
+    if len(steps) == 2 and steps[0].get("type") == STEP["type"]:
         trims = bool(steps[0].get("trim_offsets", True))
         processor = steps[1]
     template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})

@@ -8,8 +8,8 @@ import functools
 
 import tensorflow as tf
 
-from keras_bert.text import byte_characters, byte_level_words, merges, sentencepiece_model
-from keras_bert.text.byte_level_bpe import adds_prefix_space
+from keras_bert.text import byte_characters, byte_level_new_words, byte_level_words, merges, sentencepiece_model
+from keras_bert.text.byte_level_step import adds_prefix_space
 from keras_bert.text.literals import join
 from keras_bert.text.merge_loop import MergeLoop
 from keras_bert.text.packing import first_of_rows
@@ -40,7 +40,7 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         self._loop = MergeLoop(self.vocabulary) if self.tables is None else None
         self._prefix = adds_prefix_space(self.vocabulary)
-        contents = [byte_characters.content(piece) for piece in self.vocabulary.pieces]
+        contents = byte_characters.contents(self.vocabulary.pieces, self.vocabulary)
         self._sizes = constant([len(content) for content in contents], tf.int32)
         self._leading = constant([len(content) - len(content.lstrip(b" ")) for content in contents], tf.int32)
         self._trailing = constant([len(content) - len(content.rstrip(b" ")) for content in contents], tf.int32)
@@ -48,6 +48,10 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation = tf.strings.regex_full_match(pieces, _PUNCTUATION)
         self._is_white = constant([content.decode(errors="replace").isspace() for content in contents], tf.bool)
+
+    @staticmethod
+    def new_pieces(vocabulary, words, lowercase):
+        return byte_level_new_words.new_pieces(vocabulary, words)
 
     def word_starts(self, ids):
         """Punctuation is a word, as for BERT. White space belongs to the word after it, or at the end before it."""

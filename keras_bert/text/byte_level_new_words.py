@@ -1,0 +1,33 @@
+"""Words that are added to a vocabulary of byte-level BPE: tokens that are found before a text is split into words."""
+
+import re
+
+from keras_bert.text.tokenizer import NewPieces, build_tokenizer
+from keras_bert.text.tokenizer_json import AddedToken
+
+_LETTER = re.compile(r"\w")
+
+
+def new_pieces(vocabulary, words):
+    """Returns the `NewPieces` of words: tokens with the space before them, where no letter is beside them."""
+    _check_words(words)
+    ids = build_tokenizer(vocabulary).of_words(words).to_list()
+    split = {word: pieces for word, pieces in zip(words, ids, strict=True) if len(pieces) > 1}
+    return NewPieces(
+        # What is a piece already, but only without a space before it, keeps its id.
+        before={word: pieces for word, pieces in split.items() if word not in vocabulary},
+        words={word: word for word in split},
+        added_tokens=[AddedToken(word, single_word=True, lstrip=True) for word in split],
+    )
+
+
+def _check_words(words):
+    """Raises for strings that are no single words, or the same."""
+    for word in words:
+        if not word or word.split() != [word]:
+            raise ValueError(f"`words` must be single words, without white space. Received: {word!r}")
+        if not _LETTER.match(word[0]) or not _LETTER.match(word[-1]):
+            raise ValueError(f"`words` must begin and end with a letter or a digit. Received: {word!r}")
+    repeated = sorted({word for word in words if words.count(word) > 1})
+    if repeated:
+        raise ValueError(f"`words` must differ. Received: {repeated[0]!r} twice")

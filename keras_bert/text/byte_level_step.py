@@ -1,0 +1,26 @@
+"""GPT-2's pre-tokenizer as `tokenizer.json` describes it: its words, and whether a text gets a space. No TensorFlow."""
+
+from keras_bert.text.tokenizer_steps import parts
+
+STEP = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+PREFIX = "add_prefix_space"  # A setting of the step, also in `tokenizer_config.json`.
+
+
+def adds_prefix_space(vocabulary):
+    """Returns whether a text gets a space before it, unless it begins with one."""
+    if vocabulary.pre_tokenizer is None:
+        return False
+    return byte_level_step(vocabulary.pre_tokenizer)[PREFIX]
+
+
+def byte_level_step(pre_tokenizer):
+    """Returns the step of a pre-tokenizer with all of its settings; raises for other steps than GPT-2's."""
+    steps = parts(pre_tokenizer, "pretokenizers")
+    # The library's defaults, of settings that are missing.
+    step = {**STEP, PREFIX: True, **(steps[0] if steps else {})}
+    if len(steps) != 1 or step.keys() != STEP.keys() or step["type"] != STEP["type"] or not step["use_regex"]:
+        raise ValueError(
+            "`pre_tokenizer` must be GPT-2's for a vocabulary of byte-level BPE: ByteLevel with `use_regex`. "
+            f"Received: {pre_tokenizer!r:.200}"
+        )
+    return step
