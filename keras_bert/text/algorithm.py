@@ -68,6 +68,10 @@ class Algorithm:
         """Returns the normalizer in a `tokenizer.json`."""
         return vocabulary.normalizer
 
+    def json_pre_tokenizer(self, vocabulary):
+        """Returns the pre-tokenizer in a `tokenizer.json`."""
+        return vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"}
+
     def json_model(self, vocabulary, lowercase):
         """Returns the sections `decoder` and `model` of a `tokenizer.json`."""
         raise NotImplementedError

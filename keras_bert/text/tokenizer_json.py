@@ -180,7 +180,7 @@ def to_json(vocabulary, lowercase):
             _entry(*each) for each in sorted((vocabulary.id(name), token) for name, token in tokens.items())
         ],
         "normalizer": algorithm.json_normalizer(vocabulary, lowercase),
-        "pre_tokenizer": vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"},
+        "pre_tokenizer": algorithm.json_pre_tokenizer(vocabulary),
         "post_processor": algorithm.json_processor(vocabulary),
         **algorithm.json_model(vocabulary, lowercase),
     }
