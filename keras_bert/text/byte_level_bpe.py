@@ -134,6 +134,9 @@ class ByteLevelBPE(Algorithm):
         trimming = {**STEP, "trim_offsets": vocabulary.trim_offsets}
         return {"type": "Sequence", "processors": [trimming, template_processor(vocabulary, template)]}
 
+    def json_pre_tokenizer(self, vocabulary):
+        return vocabulary.pre_tokenizer or STEP
+
     def json_model(self, vocabulary, lowercase):
         vocab = {piece: index for index, piece in enumerate(vocabulary.pieces)}
         settings = {name: values[0] for name, values in _MODEL.items()}

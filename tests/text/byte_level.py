@@ -1,0 +1,24 @@
+"""Small vocabularies of byte-level BPE."""
+
+from keras_bert import AddedToken, Vocabulary
+from keras_bert.text.byte_characters import CHARACTERS
+
+NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
+MERGES = ["Ġ t", "h e", "Ġt he", "Ġ a", "i n", "in g", "Ġ Ġ", "o n", "Ġ w", "Ġw on", "Ã ©", "c a", "f Ã©", "Ġ ca"]
+SPECIAL = [AddedToken(name, normalized=False, special=True) for name in NAMES.values() if name != "<mask>"]
+MASK = AddedToken("<mask>", normalized=False, special=True, lstrip=True)
+
+
+def vocabulary(merges=MERGES, further=(), **settings):
+    """Returns a vocabulary of bytes, merges and special tokens as RoBERTa has them."""
+    made = ["".join(line.split(" ")) for line in merges]
+    pieces = list(dict.fromkeys([*NAMES.values(), *CHARACTERS, *made, *further]))
+    values = {
+        "merges": list(merges),
+        "special_tokens": NAMES,
+        "pair_separators": 2,
+        "pair_segments": False,
+        "trim_offsets": True,
+        "added_tokens": [*SPECIAL, MASK],
+    }
+    return Vocabulary(pieces, **{**values, **settings})

@@ -1,0 +1,118 @@
+"""The files of byte-level BPE: `tokenizer.json`, and `vocab.json` with `merges.txt`."""
+
+import json
+
+import pytest
+
+import keras_bert
+from keras_bert.checkpoints import tokenizer_files
+from keras_bert.checkpoints.folder import Folder
+from keras_bert.metadata import Metadata
+from keras_bert.text import tokenizer_json
+from keras_bert.text.byte_level_step import STEP
+from keras_bert.text.new_words import add_words
+from keras_bert.text.tokenizer import build_tokenizer
+from tests.checkpoints.conftest import edit
+from tests.text.byte_level import MASK, MERGES, vocabulary
+
+
+def content(known=None):
+    return json.loads(tokenizer_json.to_json(known or vocabulary(), False))
+
+
+def read(folder):
+    return tokenizer_files.read(Folder(folder), Metadata()).vocabulary
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"trim_offsets": False},
+        {"pair_separators": 1, "pair_segments": True},
+        {"pre_tokenizer": {**STEP, "add_prefix_space": True}},
+        {"added_tokens": [keras_bert.AddedToken("the", rstrip=True, single_word=True)], "further": ["the"]},
+        {"merges": ()},
+    ],
+)
+def test_a_folder_keeps_a_vocabulary(tmp_path, settings):
+    known = vocabulary(**{"pre_tokenizer": STEP, **settings})
+    tokenizer_files.write(known, False, 64, tmp_path)
+    assert read(tmp_path) == known
+    assert keras_bert.Vocabulary(tmp_path / "tokenizer.json").merges == known.merges
+    assert keras_bert.Vocabulary(known.get_config()) == known
+
+
+def test_the_older_files(tmp_path):
+    """As the class of RoBERTa reads them, with a list of merges whose lines end as on Windows."""
+    known = vocabulary()
+    tokenizer_files.write(known, False, 64, tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    lines = (tmp_path / "merges.txt").read_text().splitlines()
+    assert lines == ["#version: 0.2", *MERGES]
+    (tmp_path / "merges.txt").write_bytes("\r\n".join(lines).encode())
+    edit(tmp_path / "tokenizer_config.json", tokenizer_class="RobertaTokenizer", add_prefix_space=True)
+    found = read(tmp_path)
+    assert (found.pieces, found.merges) == (known.pieces, known.merges)
+    assert found.special_tokens == known.special_tokens
+    assert found.pre_tokenizer == {**STEP, "add_prefix_space": True}
+    assert (found.pair_separators, found.pair_segments, found.trim_offsets) == (2, False, True)
+    assert found.added_tokens == tuple(token._replace(lstrip=False) for token in known.added_tokens)
+    (tmp_path / "merges.txt").unlink()
+    with pytest.raises(FileNotFoundError, match="merges.txt: expected vocab.json and merges.txt in one folder"):
+        read(tmp_path)
+
+
+def test_forms_of_one_file(tmp_path):
+    """Merges as strings, a sequence of one step, and a template beside the step that trims places."""
+    values = content()
+    values["model"]["merges"] = MERGES
+    values["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [STEP]}
+    template = tokenizer_json.template_processor(vocabulary(), ("<s>", "</s>", 2, False))
+    values["post_processor"] = {"type": "Sequence", "processors": [STEP, template]}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(values))
+    assert keras_bert.Vocabulary(path) == vocabulary(pre_tokenizer=STEP)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "message"),
+    [
+        ("model", {"dropout": 0.1}, "expected model.dropout=None. Received: model.dropout=0.1"),
+        ("model", {"ignore_merges": True}, "expected model.ignore_merges=False. Received: model.ignore_merges=True"),
+        ("model", {"byte_fallback": True}, "expected model.byte_fallback=False"),
+        ("model", {"unk_token": "<unk>"}, "expected model.unk_token=None"),
+        ("model", {"merges": [["Ġ"]]}, "a merge must be two pieces with a space between them"),
+        ("model", {"merges": [3]}, "a merge must be a string or a list of two. Received: 3"),
+        ("model", {"vocab": []}, "expected a table of pieces with their ids. Received: \\[\\]"),
+        ("pre_tokenizer", {"use_regex": False}, "`pre_tokenizer` must be GPT-2's"),
+        ("pre_tokenizer", {"type": "Metaspace"}, "`pre_tokenizer` must be GPT-2's"),
+        ("normalizer", {"type": "NFC"}, "byte-level BPE with a normalizer is not supported. Received: {'type': 'NFC'}"),
+        ("post_processor", {"cls": ["<s>", 7]}, "expected the sequences <s> A </s>"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, section, change, message):
+    values = content()
+    values[section] = {**(values[section] or {}), **change}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=message):
+        keras_bert.Vocabulary(path)
+
+
+@pytest.mark.usefixtures("eager")
+def test_words_that_are_added(caplog):
+    known = vocabulary()
+    extended, before = add_words(known, ["theon", "naïve", "the", "he"], False)
+    assert extended.pieces[len(known) :] == ("theon", "naïve")
+    whole = MASK._replace(normalized=True, special=False, single_word=True)
+    assert extended.added_tokens[-3:] == tuple(whole._replace(content=word) for word in ("he", "theon", "naïve"))
+    assert before[len(known)] == known.ids(["Ġthe", "on"])
+    assert "2 of 4 words are pieces of the vocabulary already" in caplog.text
+    tokenizer = build_tokenizer(extended)
+    pieces = [extended.pieces[index] for index in tokenizer("a theon, theons naïve  he").numpy()]
+    assert pieces == ["a", "theon", ",", "Ġthe", "on", "s", "naïve", "he"]
+    wrong = (["a b"], "be single words, without white space"), (["-a"], "begin and end with"), (["x", "x"], "differ")
+    for words, message in wrong:
+        with pytest.raises(ValueError, match=f"`words` must {message}"):
+            add_words(known, words, False)
