@@ -106,7 +106,7 @@ class PositionBias(Composite):
 
     Call arguments:
         token_ids: `(batch, length)`.
-        position_ids: `(batch, length)`, for rows of several texts. Defaults to `None`, which counts from 0.
+        position_ids: `(batch, length)`, from 0 in each text of a row of several texts. Defaults to `None`, one text.
 
     Returns:
         `(1 or batch, heads, length, length)`.

@@ -156,13 +156,14 @@ def run_encoder(layers, inputs, *, mask=None, last=None, inference=False, return
     """
     options = {"inference": True} if inference else {}
     positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}
+    bias_positions = positions  # Distances count padding, too: also those of models that count positions from its id.
     if "positions" in layers:
         positions = {"position_ids": layers["positions"](inputs["token_ids"], **positions)}
     tokens = layers["token_embedding"](inputs["token_ids"])
     states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
     options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}
     if "position_bias" in layers:
-        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **positions)
+        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **bias_positions)
     options |= {"return_attention_scores": True} if return_attention_scores else {}
     scores, blocks = [], blocks_of(layers)
     for block in blocks:

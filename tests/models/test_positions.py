@@ -72,8 +72,9 @@ def build(config, monkeypatch):
     monkeypatch.setattr(registry, "POSITIONS", [*registry.POSITIONS, LearnedAndRelative()])
     config = dataclasses.replace(config, num_hidden_layers=2)
 
-    def built(head, **options):
-        return HEADS[head].build(keras_bert.build_encoder(config, positions=LearnedAndRelative.name, **options))
+    def built(head, padding_id=None, **options):
+        own = dataclasses.replace(config, position_padding_id=padding_id)
+        return HEADS[head].build(keras_bert.build_encoder(own, positions=LearnedAndRelative.name, **options))
 
     return built
 
@@ -87,9 +88,12 @@ def bias_of(length, table):
     return bias
 
 
-def test_all_blocks_have_the_bias(build, batch):
-    model = build("encoder", attention_scores=True, hidden_states=True)
+@pytest.mark.parametrize("padding_id", [None, 9])
+def test_all_blocks_have_the_bias(build, batch, padding_id):
+    """Distances do not depend on the id from which positions may be counted, which is in a text here."""
+    model = build("encoder", padding_id, attention_scores=True, hidden_states=True)
     layers = keras_bert.describe(model).layers
+    batch = {**batch, "token_ids": np.where(np.arange(12) == 2, 9, batch["token_ids"])}
     outputs = model(batch)
     bias = bias_of(12, to_numpy(layers["position_bias"].table))
     for number, found in enumerate(outputs["attention_scores"]):
