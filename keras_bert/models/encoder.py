@@ -1,10 +1,10 @@
 """The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler; and its forward pass, for all models."""
 
 import dataclasses
-from typing import Literal
 
 import keras
 
+from keras_bert.annotations import Positions
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     AttentionMask,
@@ -25,7 +25,7 @@ def build_encoder(
     causal: bool = False,
     hidden_states: bool = False,
     attention_scores: bool = False,
-    positions: Literal["learned", "sinusoid", "none"] = "learned",
+    positions: Positions = "learned",
     remat: bool = False,
     dtype: str | keras.DTypePolicy | None = None,
     name: str | None = None,
