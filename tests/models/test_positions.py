@@ -5,6 +5,7 @@ The bias is shared by all blocks, as in MPNet: a number for each head and distan
 
 import dataclasses
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from keras_bert.checkpoints import model_types
 from keras_bert.layers import registry
 from keras_bert.layers.positions import LearnedPositions, PositionBias
 from keras_bert.models.tuning import freeze_layers
-from tests.conftest import HEADS, to_numpy
+from tests.conftest import HEADS, relative, to_numpy
 from tests.rewirings.test_packed import LENGTHS, PLACES, TEXT_STARTS, TEXTS, pack
 
 MOST = 3  # The largest distance that has a number of its own.
@@ -177,6 +178,10 @@ def test_files_and_frozen_layers(build, batch, tmp_path):
         keras_bert.save(model, tmp_path / "google", None, format="google")
     freeze_layers(model, 0)
     assert not keras_bert.describe(model).layers["position_bias"].trainable
+    with warnings.catch_warnings():  # Keras warns about inputs, and about each layer that it cannot quantize.
+        warnings.filterwarnings("ignore", "Layer InputLayer does not")
+        model.quantize("int8")
+    assert relative(model(batch)["logits"], expected) < 0.05
 
 
 @pytest.mark.tensorflow
