@@ -38,7 +38,8 @@ def build_encoder(
             the last token, since [CLS] sees only itself. Defaults to `False`.
         hidden_states: bool, whether to return the outputs of the embeddings and of all blocks. Defaults to `False`.
         attention_scores: bool, whether to return the attention probabilities of all layers. Defaults to `False`.
-        positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
+        positions: str, "learned", "sinusoid", "none" or "relative": learned ones and a bias of the attention scores by
+            distance, as in MPNet. Defaults to "learned".
         remat: bool, whether to recompute the activations of the blocks in the backward pass, to save memory. Defaults
             to `False`.
         dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
