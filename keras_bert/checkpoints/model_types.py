@@ -102,19 +102,24 @@ class ModelType:
 
     def tensors(self, tensors):
         """Returns tensors by BERT's names."""
+        return {self.our_name(name): tensor for name, tensor in tensors.items()}
+
+    def our_name(self, name):
+        """Returns BERT's name of a tensor."""
         names = {own: ours for each in (*self.head_names.values(), self.names) for ours, own in each.items()}
-        return {_renamed(name.removeprefix(self.prefix), names): tensor for name, tensor in tensors.items()}
+        return _renamed(name.removeprefix(self.prefix), names)
 
     def to_tensors(self, tensors, head):
         """Returns arrays by its own names, without those that a model with this head lacks."""
         row = head_named(head)
         held = [name for name in tensors if self._has_pooler(row) or not name.startswith(_POOLER)]
-        return {self._own_name(name, row): tensors[name] for name in held}
+        return {self.own_name(name, row): tensors[name] for name in held}
 
     def _has_pooler(self, head):
         return self.pooled if head.is_encoder else "pooled" in head.reads and "masked" not in head.reads
 
-    def _own_name(self, name, head):
+    def own_name(self, name, head):
+        """Returns its own name of a tensor in a model with a `Head`."""
         kind = head.architectures[0].removeprefix("Bert") if head.architectures else None
         own = _renamed(name, {**self.head_names.get(kind, {}), **self.names})
         is_encoder = name.startswith(("embeddings.", "encoder.")) or own.startswith(_POOLER)
@@ -143,6 +148,8 @@ _LM_HEAD = {
 _OWN_CLASSIFIER = {
     "ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
 }
+
+BERT = ModelType("Bert", "bert.", {}, {})  # The layout of which the others are changes.
 
 _ROBERTA = ModelType(
     "Roberta",
