@@ -22,7 +22,7 @@ WeightsDtype = Literal["float32", "float16", "bfloat16"]
 LongTexts = Literal["head", "tail", "head_tail", "windows", "refuse"]
 ExplanationMethod = Literal["leave_one_out", "integrated_gradients"]
 FitMethod = Literal["full", "probe", "contrastive", "auto"]
-Positions = Literal["learned", "sinusoid", "none"]
+Positions = Literal["learned", "sinusoid", "none", "relative"]
 
 
 class Strategy(Protocol):

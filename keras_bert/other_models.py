@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 # What `keras_bert.load` opens, by `model_type` of config.json.
-BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert")
+BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet")
 # Other types of which KerasHub has models.
 _KERAS_HUB = ("albert", "bart", "deberta-v2", "fnet", "gemma", "gpt2", "llama", "mistral", "qwen2", "t5", "xlnet")
 _REGISTERED = []

@@ -1,4 +1,4 @@
-"""transformers' model types with BERT's blocks under other names: DistilBERT, ELECTRA, RoBERTa.
+"""transformers' model types with BERT's blocks under other names: DistilBERT, ELECTRA, RoBERTa, MPNet.
 
 `config.json` is read as BERT's, and its tensors by BERT's names, so that the rest of the package knows nothing of these
 models: what differs from BERT is a setting of `BertConfig`.
@@ -36,7 +36,8 @@ class ModelType:
         self._check_fixed(values)
         values = {**values, **{ours: values[own] for ours, own in self.config_names.items() if own in values}}
         if self.padding is not None:
-            values |= _counted(values.get("max_position_embeddings", 512), values.get("pad_token_id", self.padding))
+            padding = self.implied.get("position_padding_id", values.get("pad_token_id", self.padding))
+            values |= _counted(values.get("max_position_embeddings", 512), padding)
         if values.get("embedding_size") == values.get("hidden_size"):
             values["embedding_size"] = None
         architectures = values.get("architectures")
@@ -78,9 +79,11 @@ class ModelType:
         }
         for key, expected in implied.items():
             if values[key] != expected and (key != "pooler_activation" or self._has_pooler(head_named(head))):
+                other = "model_type='bert') writes a BERT"
+                if positions_of(values["model_type"]):  # A BERT has other positions.
+                    other = "format='keras') writes this model"
                 raise ValueError(
-                    f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., "
-                    "model_type='bert') writes a BERT"
+                    f"`{key}` must be {expected!r} for {self.title}. Received: {key}={values[key]!r}; save(..., {other}"
                 )
         if architecture in _OF_BERT or not architecture.startswith(("Bert", self.title)):
             raise ValueError(
@@ -99,19 +102,24 @@ class ModelType:
 
     def tensors(self, tensors):
         """Returns tensors by BERT's names."""
+        return {self.our_name(name): tensor for name, tensor in tensors.items()}
+
+    def our_name(self, name):
+        """Returns BERT's name of a tensor."""
         names = {own: ours for each in (*self.head_names.values(), self.names) for ours, own in each.items()}
-        return {_renamed(name.removeprefix(self.prefix), names): tensor for name, tensor in tensors.items()}
+        return _renamed(name.removeprefix(self.prefix), names)
 
     def to_tensors(self, tensors, head):
         """Returns arrays by its own names, without those that a model with this head lacks."""
         row = head_named(head)
         held = [name for name in tensors if self._has_pooler(row) or not name.startswith(_POOLER)]
-        return {self._own_name(name, row): tensors[name] for name in held}
+        return {self.own_name(name, row): tensors[name] for name in held}
 
     def _has_pooler(self, head):
         return self.pooled if head.is_encoder else "pooled" in head.reads and "masked" not in head.reads
 
-    def _own_name(self, name, head):
+    def own_name(self, name, head):
+        """Returns its own name of a tensor in a model with a `Head`."""
         kind = head.architectures[0].removeprefix("Bert") if head.architectures else None
         own = _renamed(name, {**self.head_names.get(kind, {}), **self.names})
         is_encoder = name.startswith(("embeddings.", "encoder.")) or own.startswith(_POOLER)
@@ -131,16 +139,23 @@ def _renamed(name, names):
     return name
 
 
+_LM_HEAD = {
+    f"{_TRANSFORM}dense.": "lm_head.dense.",
+    f"{_TRANSFORM}LayerNorm.": "lm_head.layer_norm.",
+    _DECODER: "lm_head.decoder.",
+    _BIAS: "lm_head.bias",
+}
+_OWN_CLASSIFIER = {
+    "ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
+}
+
+BERT = ModelType("Bert", "bert.", {}, {})  # The layout of which the others are changes.
+
 _ROBERTA = ModelType(
     "Roberta",
     "roberta.",
-    {
-        f"{_TRANSFORM}dense.": "lm_head.dense.",
-        f"{_TRANSFORM}LayerNorm.": "lm_head.layer_norm.",
-        _DECODER: "lm_head.decoder.",
-        _BIAS: "lm_head.bias",
-    },
-    {"ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."}},
+    _LM_HEAD,
+    _OWN_CLASSIFIER,
     implied={"pooler_activation": "tanh", "embedding_size": None},
     padding=1,
     pooled=True,
@@ -193,13 +208,37 @@ MODEL_TYPES = {
             _BIAS: "generator_lm_head.bias",
         },
         {
-            "ForSequenceClassification": {_CLASSIFIER: "classifier.out_proj.", _POOLER: "classifier.dense."},
+            **_OWN_CLASSIFIER,
             "ForMultipleChoice": {_POOLER: "sequence_summary.summary."},
         },
         fixed={"summary_type": ("first",), "summary_use_proj": (True,), "summary_activation": ("gelu",)},
         implied={"pooler_activation": "gelu"},
     ),
     **{model_type: dataclasses.replace(_ROBERTA, title=title) for model_type, title in _ROBERTAS.items()},
+    "mpnet": ModelType(
+        "MPNet",
+        "mpnet.",
+        {
+            "attention.self.query.": "attention.attn.q.",
+            "attention.self.key.": "attention.attn.k.",
+            "attention.self.value.": "attention.attn.v.",
+            "attention.output.dense.": "attention.attn.o.",
+            "attention.output.LayerNorm.": "attention.LayerNorm.",
+            **_LM_HEAD,
+        },
+        _OWN_CLASSIFIER,
+        # The number of buckets that transformers computes, whatever the config says.
+        fixed={"relative_attention_num_buckets": (32,), "is_decoder": (False,)},
+        # Positions are counted from 1, whatever the id of padding is.
+        implied={
+            "type_vocab_size": 0,
+            "pooler_activation": "tanh",
+            "embedding_size": None,
+            "position_padding_id": 1,
+        },
+        padding=1,
+        pooled=True,
+    ),
 }
 
 

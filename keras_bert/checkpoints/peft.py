@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints import huggingface, tokenizer_files
 from keras_bert.checkpoints.folder import Folder, find
+from keras_bert.checkpoints.model_types import BERT, MODEL_TYPES
 from keras_bert.checkpoints.tensors import POOLER_TENSORS, Checkpoint, is_of_head, listing, slots
 from keras_bert.checkpoints.weight_files import read_tensors, write_file
 from keras_bert.files import write_json
@@ -145,19 +146,25 @@ def _merged(folder, settings, base, head):
     metadata = _metadata(folder, settings, base)
     metadata = metadata.replace(head=head or metadata.head)
     row = head_named(metadata.head or NO_HEAD)
-    whole, pairs = _parts(folder)
+    layout = _layout(base.metadata.model_type)
+    whole, pairs = _parts(folder, layout)
     tensors = {**base.tensors, **whole}
     for module, pair in pairs.items():
-        name = huggingface.our_name(f"{module}.weight")
+        name = layout.our_name(f"{module}.weight")
         tensors[name] = _adapted(folder, settings, module, tensors.get(name), pair)
-    _check_complete(folder, settings, base, row, whole, pairs)
+    _check_complete(folder, settings, base, row, whole, pairs, layout)
     if head != NO_HEAD:  # That argument omits the head.
         _check_unused(folder, row, whole)
-    if "masked" in row.reads and any(name in whole and _saves(settings, name) for name in _TIED):
+    if "masked" in row.reads and any(name in whole and _saves(settings, layout.own_name(name, row)) for name in _TIED):
         # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
         metadata = metadata.replace(tied=False)
     return Checkpoint(str(folder), base.config, tensors, metadata)
+
+
+def _layout(model_type):
+    """Returns the `ModelType` whose names of tensors the adapters of a model type have."""
+    return MODEL_TYPES.get(model_type, BERT)
 
 
 def _metadata(folder, settings, base):
@@ -172,7 +179,7 @@ def _metadata(folder, settings, base):
         metadata = Metadata(head=next(heads, base.metadata.head))
         if metadata.head == base.metadata.head:
             return base.metadata
-        kept += ["causal", "positions", "keep_special_tokens"]
+        kept += ["causal", "positions", "model_type", "keep_special_tokens"]
     return metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
 
 
@@ -187,7 +194,7 @@ def _check_config(folder, config, base):
         )
 
 
-def _parts(folder):
+def _parts(folder, layout):
     """Returns the tensors that replace others by our names, and the pairs `A` and `B` by peft's names of modules."""
     whole, pairs = {}, {}
     for stored, tensor in read_tensors(folder.path, (WEIGHTS, _TORCH)).items():
@@ -200,7 +207,7 @@ def _parts(folder):
         if not is_pair:
             for inserted in (".base_layer.", ".modules_to_save.default.", ".modules_to_save."):
                 name = name.replace(inserted, ".")
-            whole[huggingface.our_name(name)] = tensor
+            whole[layout.our_name(huggingface.our_name(name))] = tensor
         elif part in ("A.weight", "B.weight"):
             pairs.setdefault(module, {})[part[0]] = tensor
         else:
@@ -210,7 +217,7 @@ def _parts(folder):
     return whole, pairs
 
 
-def _check_complete(folder, settings, base, head, whole, pairs):
+def _check_complete(folder, settings, base, head, whole, pairs, layout):
     """Raises if the adapter lacks tensors that its settings specify."""
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
     if "masked" in head.reads:
@@ -219,10 +226,10 @@ def _check_complete(folder, settings, base, head, whole, pairs):
         dense = [tensor for path, tensor in head.tensors.items() if "." not in path]
         names += [f"{tensor}.{part}" for tensor in dense for part in ("weight", "bias")]
     names += POOLER_TENSORS if head.peft is not None and "pooled" in head.reads else ()
-    prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
-    targets = _targets(settings, base.config.num_hidden_layers, prefix)
+    targets = _targets(settings, _linear_modules(base.config.num_hidden_layers, pairs, layout))
     missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
-    missing += sorted(name for name in names if name not in whole and _saves(settings, f"bert.{name}"))
+    left_out = [layout.own_name(name, head) for name in names if name not in whole]
+    missing += sorted(name for name in left_out if _saves(settings, name))
     if missing:
         raise ValueError(
             f"{folder / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
@@ -269,11 +276,23 @@ def _adapted(folder, settings, module, base, pair):
     return dataclasses.replace(base, read=read)
 
 
-def _targets(settings, num_layers, prefix):
-    """Returns peft's names, with a prefix, of the linear modules in the encoder's layers that the settings adapt."""
+def _linear_modules(num_layers, pairs, layout):
+    """Returns peft's names of the linear modules in the encoder's layers, with the prefix of those in the file."""
+    names = []
+    for index in range(num_layers):
+        for linear in _LINEAR:
+            own = layout.own_name(f"encoder.layer.{index}.{linear}.weight", head_named(NO_HEAD))
+            names.append(own.removesuffix(".weight"))
+    if any(name in pairs for name in names):  # The model is an encoder alone.
+        return names
+    return [layout.prefix + name for name in names]
+
+
+def _targets(settings, modules):
+    """Returns those modules that the settings adapt."""
     return [
         name
-        for name in (f"{prefix}encoder.layer.{index}.{linear}" for index in range(num_layers) for linear in _LINEAR)
+        for name in modules
         if _matches(settings.get("target_modules"), name)
         and not _matches(settings.get("exclude_modules"), name)
         and not _saves(settings, name)
@@ -326,26 +345,26 @@ def has_place_for(head):
     return head_named(head).peft is not None
 
 
-def write(model, description, directory, base):
-    """Writes the adapters, the pooler and the head of a model from `enable_lora`."""
+def write(model, description, directory, base, model_type):
+    """Writes the adapters, the pooler and the head of a model from `enable_lora`, with the names of a model type."""
     head = head_named(description.head)
     if not has_place_for(head.name):
         known = ", ".join(row.name for row in HEADS if row.peft is not None)
         raise ValueError(f"format='peft' is for the heads {known}. Received: a model with head={head.name!r}")
-    modules = [name.partition(".")[0] for name in head.tensors.values()] + ["pooler"] * ("pooled" in head.reads)
+    layout = _layout(model_type)
     rank, alpha = _rank_and_alpha(model, description)
-    tensors, targets = {}, {}
+    tensors, targets, modules = {}, {}, {}
     for slot in slots(description):
-        name = slot.name.removesuffix(".weight")
-        is_inner = head.has_prefix and not is_of_head(slot.name)
-        prefix = _PREFIX + ("bert." if is_inner else "")
+        own = layout.own_name(slot.name, head)
+        name = own.removesuffix(".weight")
         if slot.layer is not None:
             a, b = (np.asarray(getattr(slot.layer, f"lora_kernel_{part}"), "float32") for part in "ab")
             b = np.split(b, slot.parts, axis=1)[slot.part]
-            tensors |= {f"{prefix}{name}.lora_{part}.weight": value.T.copy() for part, value in (("A", a), ("B", b))}
-            targets[re.sub(r"^encoder\.layer\.\d+\.(attention\.self\.)?", "", name)] = None
+            tensors |= {f"{_PREFIX}{name}.lora_{part}.weight": value.T.copy() for part, value in (("A", a), ("B", b))}
+            targets[re.sub(r"^.*\.layer\.\d+\.(attention\.self\.)?", "", f".{name}")] = None
         elif not slot.name.startswith(_ENCODER):
-            tensors[prefix + slot.name] = slot.value()
+            tensors[_PREFIX + own] = slot.value()
+            modules[own.removeprefix(layout.prefix).partition(".")[0]] = None
     settings = {
         "peft_type": "LORA",
         "task_type": head.peft or None,
@@ -354,7 +373,7 @@ def write(model, description, directory, base):
         "r": rank,
         "lora_alpha": alpha,
         "target_modules": list(targets),
-        "modules_to_save": modules,
+        "modules_to_save": list(modules),
         "bias": "none",
         "lora_dropout": 0.0,
         "fan_in_fan_out": False,

@@ -155,8 +155,7 @@ def _write(model, description, metadata, directory, format, weights_dtype, base)
     if format == "keras":
         model.save(directory / KERAS_FILE)
     elif format == "peft":
-        description.config.check_plain("the format of peft")
-        peft.write(model, description, directory, base)
+        peft.write(model, description, directory, base, metadata.model_type)
     else:
         huggingface.write_weights(description, metadata.model_type, directory, weights_dtype)
         sentence_transformers.write_weights(description, directory, weights_dtype)

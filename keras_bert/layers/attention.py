@@ -106,6 +106,9 @@ class MultiHeadAttention(Composite):
         """Returns the rows of `score_bias` for some positions."""
         if score_bias is None:
             return None
+        if score_bias.shape[0] == 1:  # That of all rows, of which no copies are made.
+            of_heads = ops.take(score_bias[0], positions, axis=1)  # (heads, batch, count, key length)
+            return ops.transpose(of_heads, (1, 0, 2, 3))
         batch, count = ops.shape(positions)
         _, heads, length, keys = ops.shape(score_bias)
         of_heads = ops.broadcast_to(score_bias, (batch, heads, length, keys))

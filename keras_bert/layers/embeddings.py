@@ -46,7 +46,7 @@ class BertEmbeddings(Composite):
         hidden_size: int, width of the embeddings.
         max_length: int, maximum sequence length, the number of rows of a learned position table.
         num_segments: int, number of rows of the segment table, 0 for none. Defaults to 2.
-        positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
+        positions: str, see `build_encoder`. Defaults to "learned".
         dropout: float, dropout rate of the sum. Defaults to 0.0.
         initializer_range: float, standard deviation of the tables' initializer. Defaults to 0.02.
         layer_norm_eps: float, epsilon of the LayerNorm. Defaults to 1e-12.

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.composite import Composite
+from keras_bert.layers.quantization import Unquantized
 
 TABLE = "embeddings.position_embeddings.weight"  # Of a checkpoint.
 
@@ -101,12 +102,12 @@ class NoPositions(Positions):
         return ops.zeros((embeddings.max_length, embeddings.hidden_size))
 
 
-class PositionBias(Composite):
+class PositionBias(Unquantized, Composite):
     """A layer whose output is added to the attention scores of all blocks, such as a relative bias.
 
     Call arguments:
         token_ids: `(batch, length)`.
-        position_ids: `(batch, length)`, for rows of several texts. Defaults to `None`, which counts from 0.
+        position_ids: `(batch, length)`, from 0 in each text of a row of several texts. Defaults to `None`, one text.
 
     Returns:
         `(1 or batch, heads, length, length)`.

@@ -2,8 +2,9 @@
 
 from keras_bert.checks import check_choice
 from keras_bert.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidPositions
+from keras_bert.layers.relative_positions import RelativePositions
 
-POSITIONS: list[Positions] = [LearnedPositions(), SinusoidPositions(), NoPositions()]
+POSITIONS: list[Positions] = [LearnedPositions(), SinusoidPositions(), NoPositions(), RelativePositions()]
 
 
 def positions_named(name: str) -> Positions:

@@ -1,10 +1,10 @@
 """The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler; and its forward pass, for all models."""
 
 import dataclasses
-from typing import Literal
 
 import keras
 
+from keras_bert.annotations import Positions
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     AttentionMask,
@@ -25,7 +25,7 @@ def build_encoder(
     causal: bool = False,
     hidden_states: bool = False,
     attention_scores: bool = False,
-    positions: Literal["learned", "sinusoid", "none"] = "learned",
+    positions: Positions = "learned",
     remat: bool = False,
     dtype: str | keras.DTypePolicy | None = None,
     name: str | None = None,
@@ -38,7 +38,8 @@ def build_encoder(
             the last token, since [CLS] sees only itself. Defaults to `False`.
         hidden_states: bool, whether to return the outputs of the embeddings and of all blocks. Defaults to `False`.
         attention_scores: bool, whether to return the attention probabilities of all layers. Defaults to `False`.
-        positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
+        positions: str, "learned", "sinusoid", "none" or "relative": learned ones and a bias of the attention scores by
+            distance, as in MPNet. Defaults to "learned".
         remat: bool, whether to recompute the activations of the blocks in the backward pass, to save memory. Defaults
             to `False`.
         dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
@@ -156,13 +157,14 @@ def run_encoder(layers, inputs, *, mask=None, last=None, inference=False, return
     """
     options = {"inference": True} if inference else {}
     positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}
+    bias_positions = positions  # Distances count padding, too: also those of models that count positions from its id.
     if "positions" in layers:
         positions = {"position_ids": layers["positions"](inputs["token_ids"], **positions)}
     tokens = layers["token_embedding"](inputs["token_ids"])
     states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
     options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}
     if "position_bias" in layers:
-        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **positions)
+        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **bias_positions)
     options |= {"return_attention_scores": True} if return_attention_scores else {}
     scores, blocks = [], blocks_of(layers)
     for block in blocks:

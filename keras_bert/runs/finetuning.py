@@ -534,8 +534,8 @@ class Finetuning:
             )
 
     def formats(self):
-        """Returns the folders of the model. Adapters are those of BERT's layout, with heads that peft has."""
-        if not self.hyperparameters.lora_rank or getattr(self.task.bert, "model_type", "bert") != "bert":
+        """Returns the folders of the model. Adapters are for Hugging Face's layouts, with heads that peft has."""
+        if not self.hyperparameters.lora_rank or getattr(self.task.bert, "model_type", "bert") is None:
             return ["model"]
         if not peft.has_place_for(self.task.head):
             return ["model"]

@@ -1,5 +1,6 @@
 """Models that are built, saved and loaded once for all tests of checkpoints."""
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -8,10 +9,18 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.layers.registry import positions_of
 from tests.conftest import HEADS
 
 # The names of inputs in transformers.
 NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+# The settings of other model types.
+RELATIVES = {
+    "distilbert": {"type_vocab_size": 0, "pooler_activation": "relu"},
+    "electra": {"embedding_size": 12, "pooler_activation": "gelu"},
+    "roberta": {"type_vocab_size": 1, "position_padding_id": 1},
+    "mpnet": {"type_vocab_size": 0, "position_padding_id": 1},
+}
 
 
 def randomize(model):
@@ -36,6 +45,21 @@ def saved(models, pieces, tmp_path_factory):
     def save(head, format="huggingface"):
         folder = tmp_path_factory.mktemp(head) / "bert"
         keras_bert.save(models(head), folder, pieces, format=format)
+        return folder
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def relatives(config, tmp_path_factory):
+    """Folders of encoders of other model types, by name. Tests must not change them."""
+
+    @functools.cache
+    def save(name):
+        own = dataclasses.replace(config, hidden_act="gelu", **RELATIVES[name])
+        encoder = randomize(keras_bert.build_encoder(own, positions=positions_of(name) or "learned"))
+        folder = tmp_path_factory.mktemp(name) / name
+        keras_bert.save(encoder, folder, None, model_type=name)
         return folder
 
     return save

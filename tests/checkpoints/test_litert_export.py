@@ -42,6 +42,7 @@ def test_one_signature_for_each_length(config, tmp_path):
         *((head, {}, "float32") for head in ("pretraining", "projection", "multiple_choice")),
         ("question_answering", {"positions": "none"}, "float16"),
         ("classification", {"causal": True, "positions": "sinusoid"}, "float32"),
+        ("question_answering", {"positions": "relative"}, "float32"),
     ],
 )
 def test_heads(config, tmp_path, head, options, precision):

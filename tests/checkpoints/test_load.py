@@ -299,7 +299,7 @@ UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
         *CONFIGS,
         ({"num_attention_heads": 5}, "`hidden_size` must be a multiple of `num_attention_heads`"),
         ({"model_type": "albert"}, "must be one of bert, .*='albert', a model for transformers or KerasHub$"),
-        ({"model_type": "mpnet"}, "`model_type` must be one of bert, .*='mpnet', a model for transformers$"),
+        ({"model_type": "nomic_bert"}, "`model_type` must be one of bert, .*='nomic_bert', a model for transformers$"),
         ({"model_type": ["t5"]}, "must be one of bert, distilbert, electra, roberta, xlm-roberta, camembert"),
         ({"keras_bert": "x"}, "`keras_bert` must be the object that this package writes. Received: x"),
         ({"architectures": "Bert"}, "`architectures` must be a list of names"),

@@ -1,4 +1,4 @@
-"""DistilBERT, ELECTRA and RoBERTa: transformers opens what we save, and we open what it saves."""
+"""DistilBERT, ELECTRA, RoBERTa and MPNet: transformers opens what we save, and we open what it saves."""
 
 import dataclasses
 
@@ -9,6 +9,7 @@ import safetensors.numpy
 
 import keras_bert
 from keras_bert.checkpoints.model_types import MODEL_TYPES
+from keras_bert.layers.registry import positions_of
 from keras_bert.tasks.classification import glue
 from tests.checkpoints.conftest import NAMES, edit, randomize
 from tests.conftest import HEADS, to_numpy
@@ -18,11 +19,13 @@ SETTINGS = {
     "distilbert": {"type_vocab_size": 0, "pooler_activation": "relu"},
     "electra": {"embedding_size": 12, "pooler_activation": "gelu", "hidden_act": "silu"},
     "xlm-roberta": {"type_vocab_size": 1, "position_padding_id": 1},
+    "mpnet": {"type_vocab_size": 0, "position_padding_id": 1},
 }
 CASES = [(name, head) for name in SETTINGS for head in ("classification", "multiple_choice")]
 CASES += [("distilbert", "encoder"), ("distilbert", "untied"), ("electra", "question_answering")]
 CASES += [("electra", "replaced_token_detection"), ("xlm-roberta", "encoder"), ("xlm-roberta", "untied")]
 CASES += [("roberta", "mlm"), ("xlm-roberta", "token_classification"), ("camembert", "regression")]
+CASES += [("mpnet", "encoder"), ("mpnet", "mlm"), ("mpnet", "token_classification"), ("mpnet", "question_answering")]
 
 
 @pytest.fixture
@@ -31,7 +34,8 @@ def build(config):
 
     def built(name, head, **changes):
         settings = {"hidden_act": "gelu", **SETTINGS.get(name, SETTINGS["xlm-roberta"]), **changes}
-        return randomize(HEADS[head].build(keras_bert.build_encoder(dataclasses.replace(config, **settings))))
+        own = dataclasses.replace(config, **settings)
+        return randomize(HEADS[head].build(keras_bert.build_encoder(own, positions=positions_of(name) or "learned")))
 
     return built
 
@@ -48,7 +52,7 @@ def test_transformers_opens_every_head(build, task, tmp_path, name, head):
     theirs, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values())
     tensors = {NAMES[each]: torch.tensor(inputs[each]).long() for each in NAMES}
-    if name == "distilbert":
+    if name in ("distilbert", "mpnet"):
         del tensors["token_type_ids"]
     with torch.inference_mode():
         expected = {key: value.numpy() for key, value in theirs.eval()(**tensors).items()}
@@ -81,6 +85,9 @@ def check(value, expected, inputs):
         ("roberta", "encoder", {"position_padding_id": None}, "must be an integer for Roberta. Received: None"),
         ("distilbert", "encoder", {"position_padding_id": 1}, "`position_padding_id` must be None for DistilBert. Rec"),
         ("camembert", "encoder", {"embedding_size": 8}, "`embedding_size` must be None for Camembert. Received: "),
+        ("mpnet", "pretraining", {}, "MPNet has no class like BertForPreTraining of transformers"),
+        ("mpnet", "encoder", {"position_padding_id": 0}, "must be 1 for MPNet. Received: .*=0; save.*format='keras'"),
+        ("mpnet", "encoder", {"position_padding_id": None}, "must be an integer for MPNet. Received: None"),
     ],
 )
 def test_what_a_relative_lacks(build, tmp_path, name, head, changes, message):
@@ -101,6 +108,17 @@ def test_positions_do_not_depend_on_the_vocabulary(build, pieces, tmp_path):
     assert keras_bert.load(tmp_path).config.position_padding_id == 1
 
 
+def test_settings_of_mpnet(build, tmp_path):
+    """transformers computes 32 buckets and counts positions from 1, whatever a config says."""
+    keras_bert.save(build("mpnet", "encoder"), tmp_path, None)
+    edit(tmp_path / "config.json", pad_token_id=0)
+    config = keras_bert.load(tmp_path).config
+    assert (config.position_padding_id, config.max_position_embeddings) == (1, 40)
+    edit(tmp_path / "config.json", relative_attention_num_buckets=64)
+    with pytest.raises(ValueError, match="`relative_attention_num_buckets` must be 32 for MPNet. Received: .*=64"):
+        keras_bert.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "head"),
     [
@@ -108,6 +126,7 @@ def test_positions_do_not_depend_on_the_vocabulary(build, pieces, tmp_path):
         ("xlm-roberta", "token_classification"),
         ("xlm-roberta", "classification"),
         ("distilbert", "classification"),
+        ("mpnet", "classification"),
     ],
 )
 def test_a_head_is_told_by_its_tensors(build, tmp_path, name, head):

@@ -1,6 +1,7 @@
 """LoRA adapters in peft's layout: ours, theirs, and in peft itself."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from keras_bert.layers.registry import positions_of
 from tests.checkpoints.conftest import edit, randomize
 from tests.conftest import HEADS, relative, to_numpy
 
@@ -72,6 +74,41 @@ def test_a_saved_adapter_gives_the_same_outputs(adapted, base, task, pieces, tmp
         assert relative(value, to_numpy(expected[name])) < 1e-5
     assert bert.head == ("classification" if head == "multi_label" else head)
     assert bert.multi_label == (head == "multi_label")
+
+
+RELATIVES = {
+    "distilbert": ["base_model.model.distilbert.transformer.layer.0.attention.q_lin", "pre_classifier"],
+    "electra": ["base_model.model.electra.encoder.layer.0.attention.self.query", "classifier.dense"],
+    "roberta": ["base_model.model.roberta.encoder.layer.0.attention.self.query", "classifier.dense"],
+    "mpnet": ["base_model.model.mpnet.encoder.layer.0.attention.attn.q", "classifier.dense"],
+}
+
+
+@pytest.mark.parametrize("name", RELATIVES)
+def test_adapters_of_relatives_have_their_names(relatives, batch, tmp_path, name):
+    base = relatives(name)
+    model = HEADS["classification"].build(keras_bert.load(base, tokenizer=None).encoder)
+    keras_bert.enable_lora(model, 2)
+    randomize(model)
+    folder = tmp_path / "adapter"
+    keras_bert.save(model, folder, None, format="peft", base=base, model_type=name)
+    query, pooler = RELATIVES[name]
+    tensors = safetensors.numpy.load_file(folder / "adapter_model.safetensors")
+    expected = {f"{query}.lora_A.weight", f"{query}.lora_B.weight", f"base_model.model.{pooler}.weight"}
+    assert expected <= tensors.keys()
+    bert = keras_bert.load(folder, tokenizer=None)
+    assert (bert.head, bert.model_type, bert.positions) == ("classification", name, positions_of(name) or "learned")
+    assert relative(logits(bert.model()(batch)), logits(model(batch))) < 1e-5
+    # Without the config of this package, as peft writes it.
+    (folder / "config.json").unlink()
+    bert = keras_bert.load(folder, tokenizer=None)
+    assert (bert.head, bert.model_type) == ("classification", name)
+    assert relative(logits(bert.model()(batch)), logits(model(batch))) < 1e-5
+    del tensors[f"{query}.lora_A.weight"], tensors[f"{query}.lora_B.weight"], tensors[f"base_model.model.{pooler}.bias"]
+    safetensors.numpy.save_file(tensors, folder / "adapter_model.safetensors")
+    missing = [f"{query.removeprefix('base_model.model.')}.lora_A.weight", f"{pooler}.bias"]
+    with pytest.raises(ValueError, match=r"lacks 2 tensor.s. .*: " + ", ".join(map(re.escape, missing))):
+        keras_bert.load(folder, tokenizer=None)
 
 
 def test_a_loaded_adapter_is_a_whole_model(adapter, base, batch, tmp_path, monkeypatch):
@@ -145,7 +182,11 @@ OTHER = {"base_model.model.qa_outputs.bias": np.zeros(2, "float32")}
         (without("key"), {}, r"lacks 1 tensor.*head='classification': bert.*.self.key.lora_A.weight. Expected a comp"),
         (without("key"), {"target_modules": r".*\.(key|value)", "exclude_modules": ["value"]}, "lacks 1 tensor"),
         (without("classifier"), {}, "lacks 2 tensor.s. that .* specify .*: classifier.bias, classifier.weight. Exp"),
-        (without("pooler"), {}, "lacks 2 tensor.s. that .* specify .*: pooler.dense.bias, pooler.dense.weight. Exp"),
+        (
+            without("pooler"),
+            {},
+            "lacks 2 tensor.s. that .* specify .*: bert.pooler.dense.bias, bert.pooler.*. Exp",
+        ),
         (lambda found: found | OTHER, {}, "with head='classification' does not have: qa_outputs.bias. Pass the"),
         (None, {"task_type": None}, "has 2 tensor.s. that a model with head='encoder' does not have: classifier.bias"),
         (None, {"base_model_name_or_path": "."}, "its base model cannot be opened; .* . is the adapter itself"),

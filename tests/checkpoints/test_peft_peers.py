@@ -1,9 +1,12 @@
 """peft opens our adapters, and we open its adapters, with the same logits."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.checkpoints.model_types import MODEL_TYPES
 from tests.checkpoints.conftest import NAMES, randomize
 from tests.conftest import HEADS, to_numpy
 
@@ -25,6 +28,8 @@ def base(saved):
 
 def theirs(model, inputs):
     """The logits of a model of transformers or peft."""
+    names = inspect.signature(model.get_base_model().forward).parameters
+    inputs = {name: ids for name, ids in inputs.items() if NAMES[name] in names}
     with torch.inference_mode():
         outputs = model.eval()(**{NAMES[name]: torch.tensor(ids).long() for name, ids in inputs.items()})
     return outputs.logits.numpy()
@@ -37,9 +42,9 @@ def assert_same(value, expected, mask):
     np.testing.assert_allclose(value, expected, atol=1e-5 * max(1, np.abs(expected).max()))
 
 
-def twin(base, head, classes):
+def twin(base, head, classes, title="Bert"):
     """A model of transformers on the base model, with a new head."""
-    kind = getattr(transformers, HEADS[head].architecture)
+    kind = getattr(transformers, HEADS[head].architecture.replace("Bert", title))
     return kind.from_pretrained(base, **({} if head == "multiple_choice" else {"num_labels": classes}))
 
 
@@ -84,3 +89,40 @@ def test_we_open_an_adapter_of_peft(base, task, tmp_path, head, task_type, optio
     bert = keras_bert.load(tmp_path / "theirs")
     assert bert.head == head
     assert_same(bert.model()(inputs)["logits"], theirs(model, inputs), inputs["padding_mask"])
+
+
+@pytest.mark.parametrize(
+    ("name", "target_modules"),
+    [
+        ("mpnet", ["attention.attn.q", "attention.attn.o"]),
+        ("mpnet", "all-linear"),
+        ("roberta", ["query", "value"]),
+        ("distilbert", ["q_lin", "ffn.lin1"]),
+        ("electra", r".*\.(key|dense)"),
+    ],
+)
+def test_adapters_of_relatives(relatives, task, tmp_path, name, target_modules):
+    """Those of peft, and the same model as an adapter of ours in peft."""
+    torch.manual_seed(0)
+    base, (inputs, _, _) = relatives(name), task("classification")
+    inputs = {**inputs, "segment_ids": inputs["segment_ids"] * (name == "electra")}
+    title = MODEL_TYPES[name].title
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, lora_alpha=6, target_modules=target_modules)
+    config.modules_to_save = ["classifier", "pre_classifier"]
+    model = peft.get_peft_model(twin(base, "classification", 3, title), config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.copy_(0.2 * torch.randn(weight.shape))
+    model.save_pretrained(tmp_path / "theirs")
+    bert = keras_bert.load(tmp_path / "theirs", tokenizer=None)
+    assert (bert.head, bert.model_type) == ("classification", name)
+    assert_same(bert.model()(inputs)["logits"], theirs(model, inputs), inputs["padding_mask"])
+
+    adapted = HEADS["classification"].build(keras_bert.load(base, tokenizer=None).encoder)
+    keras_bert.enable_lora(adapted, 2)
+    randomize(adapted)
+    keras_bert.save(adapted, tmp_path / "ours", None, format="peft", base=base, model_type=name)
+    opened = peft.PeftModel.from_pretrained(twin(base, "classification", 3, title), tmp_path / "ours")
+    assert set(peft.get_peft_model_state_dict(opened)) == set(peft.load_peft_weights(str(tmp_path / "ours")))
+    assert_same(adapted(inputs)["logits"], theirs(opened, inputs), inputs["padding_mask"])

@@ -29,6 +29,7 @@ CASES = [
     ("pretraining", "linear", {"causal": True, "positions": "sinusoid"}),
     ("replaced_token_detection", "gelu", {}),
     ("token_classification", "gelu_new", {"settings": {"type_vocab_size": 1, "position_padding_id": 1}}),
+    ("mlm", "gelu", {"positions": "relative", "settings": {"type_vocab_size": 0, "position_padding_id": 1}}),
 ]
 ALIKE |= {head for head, *_ in CASES}
 CASES += [(head, "gelu", {}) for head in HEADS if HEADS[head].runtimes and head not in ALIKE]

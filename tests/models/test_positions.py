@@ -5,6 +5,7 @@ The bias is shared by all blocks, as in MPNet: a number for each head and distan
 
 import dataclasses
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from keras_bert.checkpoints import model_types
 from keras_bert.layers import registry
 from keras_bert.layers.positions import LearnedPositions, PositionBias
 from keras_bert.models.tuning import freeze_layers
-from tests.conftest import HEADS, to_numpy
+from tests.conftest import HEADS, relative, to_numpy
 from tests.rewirings.test_packed import LENGTHS, PLACES, TEXT_STARTS, TEXTS, pack
 
 MOST = 3  # The largest distance that has a number of its own.
@@ -72,8 +73,9 @@ def build(config, monkeypatch):
     monkeypatch.setattr(registry, "POSITIONS", [*registry.POSITIONS, LearnedAndRelative()])
     config = dataclasses.replace(config, num_hidden_layers=2)
 
-    def built(head, **options):
-        return HEADS[head].build(keras_bert.build_encoder(config, positions=LearnedAndRelative.name, **options))
+    def built(head, padding_id=None, **options):
+        own = dataclasses.replace(config, position_padding_id=padding_id)
+        return HEADS[head].build(keras_bert.build_encoder(own, positions=LearnedAndRelative.name, **options))
 
     return built
 
@@ -87,9 +89,12 @@ def bias_of(length, table):
     return bias
 
 
-def test_all_blocks_have_the_bias(build, batch):
-    model = build("encoder", attention_scores=True, hidden_states=True)
+@pytest.mark.parametrize("padding_id", [None, 9])
+def test_all_blocks_have_the_bias(build, batch, padding_id):
+    """Distances do not depend on the id from which positions may be counted, which is in a text here."""
+    model = build("encoder", padding_id, attention_scores=True, hidden_states=True)
     layers = keras_bert.describe(model).layers
+    batch = {**batch, "token_ids": np.where(np.arange(12) == 2, 9, batch["token_ids"])}
     outputs = model(batch)
     bias = bias_of(12, to_numpy(layers["position_bias"].table))
     for number, found in enumerate(outputs["attention_scores"]):
@@ -173,6 +178,10 @@ def test_files_and_frozen_layers(build, batch, tmp_path):
         keras_bert.save(model, tmp_path / "google", None, format="google")
     freeze_layers(model, 0)
     assert not keras_bert.describe(model).layers["position_bias"].trainable
+    with warnings.catch_warnings():  # Keras warns about inputs, and about each layer that it cannot quantize.
+        warnings.filterwarnings("ignore", "Layer InputLayer does not")
+        model.quantize("int8")
+    assert relative(model(batch)["logits"], expected) < 0.2
 
 
 @pytest.mark.tensorflow

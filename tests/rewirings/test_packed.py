@@ -32,6 +32,7 @@ TEXTS = [0, 2, 3]  # The rows of the outputs of texts; the first packed row has 
     [
         ("encoder", "learned"),
         ("encoder", "sinusoid"),
+        ("encoder", "relative"),
         ("next_sentence", "learned"),
         ("classification", "learned"),
         ("token_classification", "learned"),
