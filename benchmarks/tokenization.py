@@ -1,10 +1,12 @@
 """Tokenization on one thread: keras_bert, tf-text's two tokenizers and transformers' Rust tokenizer.
 
     python -m benchmarks.tokenization --vocabulary=bert-base-uncased-vocab.txt --text="books/*.txt"
+    python -m benchmarks.tokenization --vocabulary=roberta-base/tokenizer.json
 
-Prints MB/s and the speedup over each peer on English text from the files and on generated Chinese, accented and Korean
-text; then the latency of one line through the whole preprocessor. tf-text's tokenizers are not exact: both apply NFKC
-normalization. Takes two minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
+Prints MB/s and the speedup over each peer on English text from the files and on generated Chinese, accented, Korean
+and mixed text; then the latency of one line through the whole preprocessor. tf-text's tokenizers are not exact: both
+apply NFKC normalization. A `tokenizer.json` of another algorithm has the Rust tokenizer as its only peer. Takes two
+minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
 """
 
 import glob
@@ -26,12 +28,37 @@ from absl import app, flags, logging
 
 import keras_bert
 from benchmarks import contest
+from keras_bert.text import tokenizer_json
+from keras_bert.text.tokenizer import build_tokenizer
 
-_VOCABULARY = flags.DEFINE_string("vocabulary", None, "vocab.txt of an uncased model.")
+_VOCABULARY = flags.DEFINE_string("vocabulary", None, "vocab.txt of an uncased model, or a tokenizer.json.")
 _TEXT = flags.DEFINE_string("text", None, "Glob pattern of English text files.")
 _MEGABYTES = flags.DEFINE_float("megabytes", 2.0, "Megabytes of each kind of text.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time.")
 
+# Of several scripts, with numbers and signs.
+_WORDS = [
+    "the",
+    "Москва",
+    "αθήνα",
+    "ไทย",
+    "العربية",
+    "हिन्दी",
+    "東京",
+    "한국어",
+    "naïve",
+    "Straße",
+    "3.14",
+    "1984",
+    "100%",
+    "user@example.com",
+    "👍🏽",
+    "don't",
+    "…",
+    "—",
+    "½",
+    "x²",
+]
 BATCH = 1024  # Lines per batch in tf.data.
 
 
@@ -40,6 +67,7 @@ def texts(english, vocabulary, size):
     chance = random.Random(1)
     yield "English", _cut(english, size)
     chinese = [piece for piece in vocabulary.pieces if len(piece) == 1 and "\u4e00" <= piece <= "\u9fff"]
+    chinese = chinese or list(map(chr, range(0x4E00, 0x9FA6)))
     yield (
         "Chinese",
         _cut(("".join(chance.choices(chinese, k=chance.randint(8, 80))) + "，他说。" for _ in range(10**6)), size),
@@ -56,6 +84,7 @@ def texts(english, vocabulary, size):
         for _ in range(10**6)
     )
     yield "Korean", _cut(korean, size)
+    yield "mixed", _cut((" ".join(chance.choices(_WORDS, k=chance.randint(3, 30))) for _ in range(10**6)), size)
 
 
 def _cut(lines, size):
@@ -71,7 +100,7 @@ def _cut(lines, size):
 
 def contenders(vocabulary):
     """Returns `{name: prepare}`; `prepare(lines)` returns the function to time."""
-    ours = keras_bert.BertTokenizer(vocabulary)
+    ours = build_tokenizer(vocabulary)
     signature = [tf.TensorSpec([None], tf.string)]
 
     def of_tensor(function):
@@ -96,30 +125,37 @@ def contenders(vocabulary):
 
         return prepare
 
-    pieces = list(vocabulary.pieces)
-    fast = tensorflow_text.FastBertTokenizer(pieces, token_out_type=tf.int32, lower_case_nfd_strip_accents=True)
-    classic = tensorflow_text.BertTokenizer(_table(pieces), token_out_type=tf.int32, lower_case=True)
     found = {
         "keras_bert": of_tensor(ours),
         "keras_bert, offsets": of_tensor(ours.with_offsets),
         "keras_bert, tf.data": in_tf_data(ours),
         "keras_bert, tf.data, offsets": in_tf_data(ours.with_offsets),
+    }
+    if importlib.util.find_spec("tokenizers"):
+        rust = _rust(vocabulary)
+        found["tokenizers (Rust), offsets"] = lambda lines: lambda: rust.encode_batch(lines, add_special_tokens=False)
+        found["tokenizers (Rust)"] = lambda lines: lambda: rust.encode_batch_fast(lines, add_special_tokens=False)
+    else:
+        print("tokenizers skipped: not installed (make peers)")
+    if not vocabulary.is_berts:
+        return found
+    pieces = list(vocabulary.pieces)
+    fast = tensorflow_text.FastBertTokenizer(pieces, token_out_type=tf.int32, lower_case_nfd_strip_accents=True)
+    classic = tensorflow_text.BertTokenizer(_table(pieces), token_out_type=tf.int32, lower_case=True)
+    return found | {
         "tf-text FastBertTokenizer": of_tensor(tf.function(fast.tokenize, input_signature=signature)),
         "tf-text FastBertTokenizer, offsets": of_tensor(
             tf.function(fast.tokenize_with_offsets, input_signature=signature)
         ),
         "tf-text BertTokenizer": of_tensor(tf.function(classic.tokenize, input_signature=signature)),
     }
-    if importlib.util.find_spec("transformers"):
-        from transformers import BertTokenizer
 
-        with tempfile.TemporaryDirectory() as folder:
-            vocabulary.save(f"{folder}/vocab.txt")
-            rust = BertTokenizer.from_pretrained(folder).backend_tokenizer
-        found["transformers (Rust), offsets"] = lambda lines: lambda: rust.encode_batch(lines, add_special_tokens=False)
-    else:
-        print("transformers skipped: not installed (make peers)")
-    return found
+
+def _rust(vocabulary):
+    """Returns the tokenizer of the tokenizers library with a vocabulary."""
+    import tokenizers
+
+    return tokenizers.Tokenizer.from_str(tokenizer_json.to_json(vocabulary, vocabulary.lowercase))
 
 
 def _table(pieces):

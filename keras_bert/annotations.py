@@ -22,7 +22,6 @@ WeightsDtype = Literal["float32", "float16", "bfloat16"]
 LongTexts = Literal["head", "tail", "head_tail", "windows", "refuse"]
 ExplanationMethod = Literal["leave_one_out", "integrated_gradients"]
 FitMethod = Literal["full", "probe", "contrastive", "auto"]
-Positions = Literal["learned", "sinusoid", "none", "relative"]
 
 
 class Strategy(Protocol):
@@ -270,7 +269,7 @@ class EncoderOptions(TypedDict, total=False):
     causal: bool
     hidden_states: bool
     attention_scores: bool
-    positions: Positions
+    positions: str
     remat: bool
     name: str | None
     num_layers: int | None

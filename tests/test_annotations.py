@@ -13,7 +13,6 @@ import pytest
 import keras_bert
 from keras_bert import annotations
 from keras_bert.bert import LoadedBert
-from keras_bert.layers.registry import POSITIONS
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
 from keras_bert.runs.hyperparameters import Hyperparameters
@@ -67,10 +66,6 @@ def keys(typed_dict):
 def keywords(function):
     parameters = inspect.signature(function).parameters.values()
     return {part.name for part in parameters if part.kind == part.KEYWORD_ONLY}
-
-
-def test_positions_are_those_of_the_list():
-    assert typing.get_args(annotations.Positions) == tuple(positions.name for positions in POSITIONS)
 
 
 @pytest.mark.tensorflow

@@ -4,7 +4,6 @@ import dataclasses
 
 import keras
 
-from keras_bert.annotations import Positions
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     AttentionMask,
@@ -25,7 +24,7 @@ def build_encoder(
     causal: bool = False,
     hidden_states: bool = False,
     attention_scores: bool = False,
-    positions: Positions = "learned",
+    positions: str = "learned",
     remat: bool = False,
     dtype: str | keras.DTypePolicy | None = None,
     name: str | None = None,
