@@ -18,6 +18,7 @@ class Settings:
         tensors: dict of the shapes of more tensors.
         modules: tuple of the modules of sentence-transformers after the first.
         old: bool, whether LayerNorms have gamma and beta.
+        instead: str, what to take in its place, of one that does not open.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Settings:
     tensors: dict = dataclasses.field(default_factory=dict)
     modules: tuple = ()
     old: bool = False
+    instead: str = ""
 
 
 def _binary(name, model="BertForMaskedLM", **options):
@@ -132,6 +134,48 @@ FAMILIES = {
         _binary("facebook/contriever", "BertModel", config={"architectures": ["Contriever"]}),
         _binary("facebook/dpr-question_encoder-single-nq-base", "DPRQuestionEncoder"),
     ],
+    "RoBERTa": [
+        Settings("FacebookAI/roberta-base", "RobertaForMaskedLM", tokenizer="bpe"),
+        Settings("FacebookAI/roberta-large", "RobertaForMaskedLM", tokenizer="bpe"),
+        Settings("distilbert/distilroberta-base", "RobertaForMaskedLM", tokenizer="bpe"),
+        _labels("FacebookAI/roberta-large-mnli", 3, "RobertaForSequenceClassification", tokenizer="bpe"),
+        _labels(
+            "cardiffnlp/twitter-roberta-base-sentiment-latest",
+            3,
+            "RobertaForSequenceClassification",
+            "bin",
+            tokenizer="bpe",
+        ),
+        _labels(
+            "SamLowe/roberta-base-go_emotions",
+            28,
+            "RobertaForSequenceClassification",
+            tokenizer="bpe",
+            config={"problem_type": "multi_label_classification"},
+        ),
+        Settings("deepset/roberta-base-squad2", "RobertaForQuestionAnswering", tokenizer="bpe"),
+        _labels("Jean-Baptiste/roberta-large-ner-english", 5, "RobertaForTokenClassification", "bin", tokenizer="bpe"),
+        _binary("microsoft/codebert-base", "RobertaModel", tokenizer="bpe"),
+        Settings("sentence-transformers/all-distilroberta-v1", "RobertaModel", tokenizer="bpe", modules=_MEAN),
+        _labels("cross-encoder/stsb-roberta-base", 1, "RobertaForSequenceClassification", "bin", tokenizer="bpe"),
+    ],
+    "MPNet": [
+        _binary("microsoft/mpnet-base", "MPNetForMaskedLM", tokenizer="MPNetTokenizer"),
+        Settings("sentence-transformers/all-mpnet-base-v2", "MPNetModel", tokenizer="MPNetTokenizer", modules=_MEAN),
+        Settings(
+            "sentence-transformers/paraphrase-mpnet-base-v2",
+            "MPNetModel",
+            tokenizer="MPNetTokenizer",
+            modules=("Pooling",),
+        ),
+        Settings(
+            "sentence-transformers/multi-qa-mpnet-base-dot-v1",
+            "MPNetModel",
+            "bin",
+            "MPNetTokenizer",
+            modules=("Pooling",),
+        ),
+    ],
     "DistilBERT, ELECTRA, XLM-RoBERTa": [
         Settings("distilbert/distilbert-base-uncased", "DistilBertForMaskedLM"),
         _labels("distilbert/distilbert-base-uncased-finetuned-sst-2-english", 2, "DistilBertForSequenceClassification"),
@@ -141,7 +185,6 @@ FAMILIES = {
         _binary("google/electra-base-generator", "ElectraForMaskedLM", config={"embedding_size": 48}),
         _binary("monologg/koelectra-base-v3-discriminator", "ElectraForPreTraining", config={"embedding_size": 32}),
         Settings("FacebookAI/xlm-roberta-base", "XLMRobertaForMaskedLM", tokenizer="unigram"),
-        Settings("FacebookAI/roberta-base", "RobertaForMaskedLM", tokenizer="bpe"),
         Settings("almanach/camembert-base", "CamembertForMaskedLM", tokenizer="unigram"),
         _binary("vinai/phobert-base", "RobertaForMaskedLM", tokenizer="PhobertTokenizer"),
     ],
@@ -161,18 +204,45 @@ FAMILIES = {
         ),
     ],
     "Other models": [
-        Settings("sentence-transformers/all-mpnet-base-v2", "MPNetModel", tokenizer="MPNetTokenizer", modules=_MEAN),
-        Settings("albert/albert-base-v2", "AlbertForMaskedLM", tokenizer="unigram"),
-        _binary("microsoft/deberta-v3-base", "DebertaV2ForMaskedLM", tokenizer="unigram"),
-        Settings("answerdotai/ModernBERT-base", "ModernBertForMaskedLM", tokenizer="bpe", config={"pad_token_id": 0}),
-        _binary("google/mobilebert-uncased", "MobileBertForPreTraining", config={"embedding_size": 16}),
         Settings(
-            "nomic-ai/nomic-embed-text-v1.5", config={"model_type": "nomic_bert", "architectures": ["NomicBertModel"]}
+            "albert/albert-base-v2",
+            "AlbertForMaskedLM",
+            tokenizer="unigram",
+            instead="all blocks share their weights; distilbert/distilbert-base-uncased is as small",
+        ),
+        _binary(
+            "microsoft/deberta-v3-base",
+            "DebertaV2ForMaskedLM",
+            tokenizer="unigram",
+            instead="attention between contents and relative positions; FacebookAI/roberta-base, KerasHub",
+        ),
+        Settings(
+            "answerdotai/ModernBERT-base",
+            "ModernBertForMaskedLM",
+            tokenizer="bpe",
+            config={"pad_token_id": 0},
+            instead='rotary positions, local attention, gated units; FacebookAI/roberta-base with `long_texts="windows"`',
+        ),
+        _binary(
+            "google/mobilebert-uncased",
+            "MobileBertForPreTraining",
+            config={"embedding_size": 16},
+            instead="bottlenecks around each block; google/bert_uncased_L-4_H-256_A-4",
+        ),
+        Settings(
+            "nomic-ai/nomic-embed-text-v1.5",
+            config={"model_type": "nomic_bert", "architectures": ["NomicBertModel"]},
+            instead="rotary positions and gated units; BAAI/bge-base-en-v1.5",
         ),
         Settings(
             "jinaai/jina-embeddings-v2-base-en",
             config={"position_embedding_type": "alibi", "architectures": ["JinaBertForMaskedLM"]},
+            instead="a bias by distance in place of positions, gated units; BAAI/bge-base-en-v1.5",
         ),
-        Settings("Alibaba-NLP/gte-base-en-v1.5", config={"model_type": "new", "architectures": ["NewModel"]}),
+        Settings(
+            "Alibaba-NLP/gte-base-en-v1.5",
+            config={"model_type": "new", "architectures": ["NewModel"]},
+            instead="rotary positions and gated units; thenlper/gte-base",
+        ),
     ],
 }

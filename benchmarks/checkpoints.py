@@ -40,6 +40,7 @@ _SIZES = {
 _OF_THE_CLASS = ("num_labels", "embedding_size", "pad_token_id")
 _PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[mail]", *map(chr, range(97, 123)), "##a", "##b"]
 _TEXTS = [f"{first} {second}" for first in ("the ship", "a captain", "no town") for second in ("left", "looked back")]
+_ROBERTAS = ("<s>", "<pad>", "</s>")
 _POOLING = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
 _TANH = "torch.nn.modules.activation.Tanh"
 _DENSE = {"in_features": 32, "out_features": 16, "bias": True, "activation_function": _TANH}
@@ -49,6 +50,8 @@ def write(settings, folder):
     """Writes a folder with the settings of a checkpoint."""
     model = getattr(transformers, settings.model)
     own = {key: value for key, value in settings.config.items() if key in _OF_THE_CLASS}
+    if settings.tokenizer == "bpe":  # Which has a piece for each byte.
+        own["vocab_size"] = 300
     model(model.config_class(**_SIZES | own)).save_pretrained(folder)
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **settings.config}
@@ -83,12 +86,15 @@ def _write_tokenizer(settings, folder):
             sentence_iterator=iter(_TEXTS * 9), model_prefix=str(folder / "sentencepiece.bpe"), vocab_size=20
         )
     elif settings.tokenizer == "bpe":
-        tokens = {"tokenizer_class": settings.model.partition("For")[0] + "Tokenizer"}
+        tokens = {"tokenizer_class": re.sub("Model|For.*", "", settings.model) + "Tokenizer"}
         tokenizer = tokenizers.ByteLevelBPETokenizer()
-        tokenizer.train_from_iterator(_TEXTS, vocab_size=300, show_progress=False)
+        special = [*_ROBERTAS, "<unk>", "<mask>"]
+        tokenizer.train_from_iterator(_TEXTS, vocab_size=300, show_progress=False, special_tokens=special)
+        tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
         tokenizer.save(str(folder / "tokenizer.json"))
     else:
-        (folder / "vocab.txt").write_text("\n".join(_PIECES))
+        further = [*_ROBERTAS, "<mask>"] if settings.tokenizer == "MPNetTokenizer" else []
+        (folder / "vocab.txt").write_text("\n".join([*further, *_PIECES]))
     _write_json(folder / "tokenizer_config.json", tokens)
 
 
@@ -132,12 +138,21 @@ def tables():
     """Returns the tables of all families."""
     lines = [""]
     for family, rows in FAMILIES.items():
-        lines += [f"### {family}", "", "| checkpoint | opens as |", "|---|---|"]
+        has_others = any(settings.instead for settings in rows)
+        lines += [f"### {family}", ""]
+        if has_others:
+            lines += ["| checkpoint | opens as | in its place |", "|---|---|---|"]
+        else:
+            lines += ["| checkpoint | opens as |", "|---|---|"]
         for settings in rows:
             with tempfile.TemporaryDirectory() as folder:
                 write(settings, pathlib.Path(folder))
-                lines.append(f"| {settings.name} | {outcome(pathlib.Path(folder))} |")
-                print(lines[-1], flush=True)
+                result = outcome(pathlib.Path(folder))
+            if settings.instead:
+                reason, _, other = settings.instead.partition("; ")
+                result += f": {reason} | {other}"
+            lines.append(f"| {settings.name} | {result} |")
+            print(lines[-1], flush=True)
         lines.append("")
     return "\n".join(lines)
 

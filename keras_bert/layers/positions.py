@@ -24,7 +24,9 @@ class Positions:
     is_limited = True  # Whether no sequence may be longer than the table of positions.
     has_table = False  # Whether this table is among the weights.
     counts_from_padding = False  # Whether positions may be counted from the id of padding, see `PositionIds`.
-    model_type = None  # That of transformers whose models have it, and no other model type; `None`: all others.
+    model_type: str | None = (
+        None  # That of transformers whose models have it, and no other model type; `None`: all others.
+    )
     onnx = {}  # noqa: RUF012  As `Head.onnx`: writers by the names of the layers that `bias_layer` returns.
 
     def limit(self, config):

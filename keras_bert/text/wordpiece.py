@@ -107,7 +107,7 @@ class WordPiece(Algorithm):
         tokens = []
         if class_name == _MPNET:
             template = _MPNET_TEMPLATE
-            tokens = [AddedToken(name, False, True, lstrip=name == "<mask>") for name in _MPNET_TOKENS]
+            tokens = [AddedToken(name, False, True, True, lstrip=name == "<mask>") for name in _MPNET_TOKENS]
         values = _values_of(template, pieces)
         names = {role: name for name, role in values["special_tokens"].items()}
         ids = {names.get(piece, piece): index for index, piece in enumerate(pieces)}
