@@ -214,14 +214,14 @@ FAMILIES = {
             "microsoft/deberta-v3-base",
             "DebertaV2ForMaskedLM",
             tokenizer="unigram",
-            instead="attention between contents and relative positions; FacebookAI/roberta-base, KerasHub",
+            instead="attention between contents and relative positions; FacebookAI/roberta-base, or KerasHub",
         ),
         Settings(
             "answerdotai/ModernBERT-base",
             "ModernBertForMaskedLM",
             tokenizer="bpe",
             config={"pad_token_id": 0},
-            instead='rotary positions, local attention, gated units; FacebookAI/roberta-base with `long_texts="windows"`',
+            instead="rotary positions, local attention, gated units; FacebookAI/roberta-base, in windows",
         ),
         _binary(
             "google/mobilebert-uncased",
