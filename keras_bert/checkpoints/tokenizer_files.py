@@ -129,12 +129,14 @@ def _class(folder, settings, words):
     name = settings.get("tokenizer_class") or folder.config.get("tokenizer_class")
     name = name or of_models.get(folder.config.get("model_type"), "BertTokenizer")
     short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
-    if short in _FILE_CLASSES.union(*(algorithm.classes for algorithm in ALGORITHMS)):
+    known = frozenset().union(*(algorithm.classes for algorithm in ALGORITHMS))
+    if short in _FILE_CLASSES | known:
         return short
     # Texts are split by a dictionary, and words into pieces.
     has_words = _word_algorithm(folder, settings, short) is not None
     if words and has_words:
         return short
+    others = "that of " + ", ".join(sorted(known - {"Bert"}))
     hint = ""
     if has_words:
         hint = (
@@ -142,7 +144,8 @@ def _class(folder, settings, words):
             "that `convert_checkpoint --tokenizer=words` writes"
         )
     raise ValueError(
-        f"{folder}: the tokenizer is not supported. Expected BertTokenizer. Received: tokenizer_class={name!r}{hint}"
+        f"{folder}: the tokenizer is not supported. Expected BertTokenizer, or {others}. "
+        f"Received: tokenizer_class={name!r}{hint}"
     )
 
 
