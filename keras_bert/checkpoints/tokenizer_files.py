@@ -33,7 +33,6 @@ from keras_bert.text.tokenizer_config import (
     SEGMENTS,
     SETTINGS,
     SIDE,
-    TRIM,
     TokenizerConfig,
     entries,
 )
@@ -77,7 +76,6 @@ def read(folder, metadata, longest_word=None, words=False):
     values = registry.read_folder(config)
     lowercase = values.pop(LOWERCASE.name, None)
     vocabulary = Vocabulary(values)
-    vocabulary.source = str(path)
     return metadata.replace(
         vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else bool(lowercase)
     )
@@ -177,7 +175,6 @@ def write(vocabulary, lowercase, max_length, directory):
         **(settings if vocabulary.is_berts else {}),
         "model_max_length": max_length,
         **({SIDE: vocabulary.truncation_side} if vocabulary.truncation_side != "right" else {}),
-        **({TRIM: True} if vocabulary.trim_offsets else {}),
         EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         INPUTS: ["input_ids", *([SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{key: vocabulary.special_tokens.get(role, role) for key, role in ROLES.items() if role in vocabulary},

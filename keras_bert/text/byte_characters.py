@@ -23,6 +23,10 @@ def content(piece: str):
 
 
 def contents(pieces, vocabulary):
-    """Returns the bytes of several pieces of a `Vocabulary`, whose added tokens are texts as they stand."""
-    added = {token.content for token in vocabulary.added_tokens}
+    """Returns the bytes of several pieces of a `Vocabulary`, whose added tokens are texts as they stand.
+
+    An added token that is a piece of bytes, too, such as "é", is taken for that piece.
+    """
+    merged = {*CHARACTERS, *("".join(line.split(" ")) for line in vocabulary.merges)}
+    added = {token.content for token in vocabulary.added_tokens} - merged
     return [piece.encode() if piece in added else content(piece) for piece in pieces]

@@ -2,13 +2,11 @@
 
 import json
 
-from keras_bert.checks import explaining
 from keras_bert.files import write_json, write_text
 from keras_bert.text import byte_characters, merges
 from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.byte_level_step import PREFIX, STEP, adds_prefix_space, byte_level_step
 from keras_bert.text.pieces import check_string, utf8_text
-from keras_bert.text.tokenizer_config import TRIM
 from keras_bert.text.tokenizer_json import (
     ROBERTA_TEMPLATE,
     AddedToken,
@@ -28,16 +26,16 @@ from keras_bert.text.tokenizer_steps import parts
 
 PIECES_FILE, MERGES_FILE = "vocab.json", "merges.txt"
 _VERSION = "#version"  # The first line of `merges.txt`.
+TRIM = "trim_offsets"  # A setting of `tokenizer_config.json`.
 # Settings of the model in `tokenizer.json`, and the values with which it is GPT-2's, the written one first.
 _MODEL = {
     "dropout": (None, 0.0),
-    "unk_token": (None,),
     "continuing_subword_prefix": ("", None),
     "end_of_word_suffix": ("", None),
-    "fuse_unk": (False,),
-    "byte_fallback": (False,),
     "ignore_merges": (False,),
 }
+# Those of unknown bytes, of which there are none.
+_OF_UNKNOWN = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
 _ROBERTA = "Roberta"  # A class of transformers.
 _SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 _UNKNOWN = "<unk>"
@@ -64,7 +62,6 @@ class ByteLevelBPE(Algorithm):
 
     # Files
 
-    @explaining
     def read_json(self, path, content, bert_defaults):
         _check_model(path, content["model"])
         _check_steps(path, content)
@@ -72,14 +69,16 @@ class ByteLevelBPE(Algorithm):
         pieces = _pieces(path, content["model"].get("vocab"), added)
         processor = content.get("post_processor")
         template, trims = _template(path, processor, pieces)
+        step = byte_level_step(content["pre_tokenizer"])
+        _check_prefix(path, processor, step)
         return {
             "pieces": pieces,
             "merges": [_merge_line(path, merge) for merge in content["model"].get("merges") or ()],
             "added_tokens": [added_token(token, ()) for token in added],
-            "pre_tokenizer": byte_level_step(content["pre_tokenizer"]),
+            "pre_tokenizer": step,
             "trim_offsets": trims,
             "lowercase": False,
-            **_values_of(template, pieces),
+            **_values_of(template, pieces, content["model"].get("unk_token")),
         }
 
     def read_file(self, path, class_name):
@@ -106,7 +105,10 @@ class ByteLevelBPE(Algorithm):
     def complete(self, values, config):
         special = config.special_tokens(values)
         config.check(special)
-        pieces, tokens = config.with_added_tokens(values["pieces"], values["added_tokens"])
+        added = values["added_tokens"]
+        if config.path.name == PIECES_FILE:
+            added = config.with_flags(added)
+        pieces, tokens = config.with_added_tokens(values["pieces"], added, left_out=())
         step = values["pre_tokenizer"]
         trims = values["trim_offsets"]
         if config.class_name == _ROBERTA:  # The class decides, whatever the file says.
@@ -139,7 +141,7 @@ class ByteLevelBPE(Algorithm):
 
     def json_model(self, vocabulary, lowercase):
         vocab = {piece: index for index, piece in enumerate(vocabulary.pieces)}
-        settings = {name: values[0] for name, values in _MODEL.items()}
+        settings = {name: values[0] for name, values in _MODEL.items()} | _OF_UNKNOWN
         pairs = [line.split(" ") for line in vocabulary.merges]
         return {
             "decoder": {**STEP, PREFIX: True},
@@ -153,6 +155,7 @@ class ByteLevelBPE(Algorithm):
             check_string(piece, index, vocabulary.source)
         if len(set(vocabulary.pieces)) < len(vocabulary):
             raise ValueError(f"{vocabulary.source}: pieces of byte-level BPE must differ")
+        _check_names(vocabulary)
         merges.check(vocabulary.merges, vocabulary)
 
     def check_steps(self, vocabulary):
@@ -210,6 +213,7 @@ def _pieces(path, ids, added):
     if not isinstance(ids, dict) or not ids:
         raise ValueError(f"{path}: expected a table of pieces with their ids. Received: {ids!r:.80}")
     tokens = {token["content"]: token["id"] for token in added}
+    check_ids(path, {index: piece for piece, index in ids.items()})
     check_added_ids(path, ids, tokens)
     places = {}
     for piece, index in {**ids, **tokens}.items():
@@ -224,8 +228,10 @@ def _pieces(path, ids, added):
 
 def _template(path, processor, pieces):
     """Returns the template of a post-processor, and whether it trims places."""
-    trims = trims_offsets(processor)
     steps = parts(processor, "processors")
+    if len(steps) == 1:
+        processor = steps[0]
+    trims = trims_offsets(processor)
     if len(steps) == 2 and steps[0].get("type") == STEP["type"]:
         trims = bool(steps[0].get("trim_offsets", True))
         processor = steps[1]
@@ -235,10 +241,38 @@ def _template(path, processor, pieces):
     return template, trims
 
 
-def _values_of(template, pieces):
-    """Returns the arguments of `Vocabulary` that follow from a template."""
+def _check_prefix(path, processor, step):
+    """Raises for a post-processor of texts with a space before them, if they get none, or the other way round."""
+    for part in parts(processor, "processors"):
+        adds = part.get(PREFIX, step[PREFIX])
+        if trims_offsets(part) and adds != step[PREFIX]:
+            raise ValueError(
+                f"{path}: {PREFIX} must be that of the pre-tokenizer, {step[PREFIX]}. "
+                f"Received: post_processor.{PREFIX}={adds!r}"
+            )
+
+
+def _check_names(vocabulary):
+    """Raises for a piece with BERT's name of another special token, and for added tokens that texts cannot have."""
+    for name, piece in vocabulary.special_tokens.items():
+        if name in vocabulary.pieces and name != piece:
+            raise ValueError(
+                f"{vocabulary.source}: {name} stands for {piece!r} here, and cannot be another piece. Expected another "
+                f"name for it. Received: {name!r} among the pieces"
+            )
+    for token in vocabulary.added_tokens:
+        if not token.content or {"\0", "\1"} & set(token.content):
+            raise ValueError(
+                f"{vocabulary.source}: an added token must have characters, but neither NUL nor U+0001. "
+                f"Received: {token.content!r}"
+            )
+
+
+def _values_of(template, pieces, unknown=None):
+    """Returns the arguments of `Vocabulary` that follow from a template, and from the unknown token of the model."""
     *_, separators, segments = template
-    unknown = _UNKNOWN if _UNKNOWN in pieces else "[UNK]"
+    if unknown is None:
+        unknown = _UNKNOWN if _UNKNOWN in pieces else "[UNK]"
     return {
         "special_tokens": special_tokens(template, pieces, unknown),
         "pair_separators": separators,

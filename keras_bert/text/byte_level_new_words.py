@@ -10,7 +10,7 @@ _LETTER = re.compile(r"\w")
 
 def new_pieces(vocabulary, words):
     """Returns the `NewPieces` of words: tokens with the space before them, where no letter is beside them."""
-    _check_words(words)
+    _check_words(words, vocabulary)
     ids = build_tokenizer(vocabulary).of_words(words).to_list()
     split = {word: pieces for word, pieces in zip(words, ids, strict=True) if len(pieces) > 1}
     return NewPieces(
@@ -21,13 +21,15 @@ def new_pieces(vocabulary, words):
     )
 
 
-def _check_words(words):
-    """Raises for strings that are no single words, or the same."""
+def _check_words(words, vocabulary):
+    """Raises for strings that are no single words, the same, or what stands for other bytes in the vocabulary."""
     for word in words:
         if not word or word.split() != [word]:
             raise ValueError(f"`words` must be single words, without white space. Received: {word!r}")
         if not _LETTER.match(word[0]) or not _LETTER.match(word[-1]):
             raise ValueError(f"`words` must begin and end with a letter or a digit. Received: {word!r}")
+        if word in vocabulary and not word.isascii():
+            raise ValueError(f"`words` must not be pieces that stand for other bytes. Received: {word!r}")
     repeated = sorted({word for word in words if words.count(word) > 1})
     if repeated:
         raise ValueError(f"`words` must differ. Received: {repeated[0]!r} twice")

@@ -18,7 +18,8 @@ def byte_level_step(pre_tokenizer):
     steps = parts(pre_tokenizer, "pretokenizers")
     # The library's defaults, of settings that are missing.
     step = {**STEP, PREFIX: True, **(steps[0] if steps else {})}
-    if len(steps) != 1 or step.keys() != STEP.keys() or step["type"] != STEP["type"] or not step["use_regex"]:
+    is_known = len(steps) == 1 and step.keys() == STEP.keys() and step["type"] == STEP["type"]
+    if not is_known or step["use_regex"] is not True or not isinstance(step[PREFIX], bool):
         raise ValueError(
             "`pre_tokenizer` must be GPT-2's for a vocabulary of byte-level BPE: ByteLevel with `use_regex`. "
             f"Received: {pre_tokenizer!r:.200}"

@@ -42,11 +42,13 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         self._prefix = adds_prefix_space(self.vocabulary)
         contents = byte_characters.contents(self.vocabulary.pieces, self.vocabulary)
         self._sizes = constant([len(content) for content in contents], tf.int32)
-        self._leading = constant([len(content) - len(content.lstrip(b" ")) for content in contents], tf.int32)
-        self._trailing = constant([len(content) - len(content.rstrip(b" ")) for content in contents], tf.int32)
+        leading, trailing = _trimmed_sizes(contents, self.vocabulary.added_by_id)
+        self._leading = constant(leading, tf.int32)
+        self._trailing = constant(trailing, tf.int32)
         pieces = constant(contents, tf.string)
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation = tf.strings.regex_full_match(pieces, _PUNCTUATION)
+        self._is_space = pieces == " "
         self._is_white = constant([content.decode(errors="replace").isspace() for content in contents], tf.bool)
 
     @staticmethod
@@ -152,22 +154,47 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         has_words = words.begins.row_lengths() > 0
         last = tf.boolean_mask(is_last, has_words)
         ends = tf.tensor_scatter_nd_update(following, last[:, tf.newaxis], tf.boolean_mask(sizes, has_words))
+        # A space that was added has the place of the character after it.
+        is_added = tf.gather(added, words.points.value_rowids()) * tf.cast(first_of_rows(words.points), tf.int32)
+        character += tf.gather(is_added, character)
         shift = tf.gather(added, ids.value_rowids())
         start = tf.gather(begins, tf.gather(character, first)) - shift
         end = tf.gather(ends, tf.gather(character, limits - 1)) - shift
-        return ids.with_values(tf.maximum(start, 0)), ids.with_values(end)
+        return ids.with_values(start), ids.with_values(end)
 
     def _trimmed(self, ids, starts, ends):
         """Returns the places of pieces without spaces, as RoBERTa's post-processor trims them."""
         leading = tf.gather(self._leading, ids.values)
         trailing = tf.gather(self._trailing, ids.values)
-        start = tf.minimum(starts.values + leading, ends.values)
+        begin = starts.values
         if self._prefix:
-            # The space at the start of a text may be the one that was added, so that none is trimmed there.
-            is_first = (tf.ragged.range(ids.row_lengths()).values == 0) | (starts.values == 0)
-            start = tf.where(is_first, 0, start)
+            # A single space at the start of a text may be the one that was added, so that it is not trimmed.
+            is_first = tf.ragged.range(ids.row_lengths()).values == 0
+            is_kept = (is_first | (begin == 0)) & (leading == 1)
+            begin = tf.where(is_first & (begin == 1), 0, begin)
+            # One that was added has the place of a character, of which nothing is left.
+            size = tf.where(tf.gather(self._is_space, ids.values), ends.values - begin, leading)
+            leading = tf.where(is_kept, 0, size)
+            trailing = tf.where(tf.gather(self._is_space, ids.values), size, trailing)
+        start = tf.minimum(begin + leading, ends.values)
         end = tf.maximum(ends.values - trailing, start)
         return ids.with_values(start), ids.with_values(end)
+
+
+def _trimmed_sizes(contents, added):
+    """Returns how many bytes are trimmed at both ends of pieces, two lists: spaces, of added tokens all white space."""
+    leading = []
+    trailing = []
+    for index, content in enumerate(contents):
+        from_start = content.lstrip(b" ")
+        to_end = content.rstrip(b" ")
+        if index in added:
+            text = content.decode(errors="surrogateescape")
+            from_start = text.lstrip().encode(errors="surrogateescape")
+            to_end = text.rstrip().encode(errors="surrogateescape")
+        leading.append(len(content) - len(from_start))
+        trailing.append(len(content) - len(to_end))
+    return leading, trailing
 
 
 def _split(literals, texts):

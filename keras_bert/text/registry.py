@@ -5,7 +5,7 @@ import json
 from keras_bert.checks import explaining
 from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.byte_level_bpe import ByteLevelBPE
-from keras_bert.text.tokenizer_config import SIDE, TRIM
+from keras_bert.text.tokenizer_config import SIDE
 from keras_bert.text.tokenizer_json import FILE, truncation_side
 from keras_bert.text.unigram import Unigram
 from keras_bert.text.wordpiece import WordPiece
@@ -34,9 +34,7 @@ def read_folder(config) -> dict:
         values = algorithm.read_file(path, config.class_name)
     if config.settings.get(SIDE):
         values[SIDE] = config.settings[SIDE]
-    if TRIM in config.settings:
-        values[TRIM] = bool(config.settings[TRIM])
-    return algorithm_of(values).complete(values, config)
+    return {**algorithm_of(values).complete(values, config), "source": str(path)}
 
 
 @explaining

@@ -10,7 +10,6 @@ SETTINGS, ADDED = "tokenizer_config.json", "added_tokens.json"
 DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 EXTRA = "extra_special_tokens"  # In the settings: special tokens.
 SIDE = "truncation_side"
-TRIM = "trim_offsets"
 INPUTS, SEGMENTS = "model_input_names", "token_type_ids"
 ROLES = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By key.
 # Settings that change the ids, with the values of BERT.
@@ -80,8 +79,11 @@ class TokenizerConfig:
                     f"{self.folder}: the tokenizer's `{key}` must be {allowed!r}, as in BERT. Received: {key}={value!r}"
                 )
 
-    def with_added_tokens(self, pieces, added_tokens):
-        """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files."""
+    def with_added_tokens(self, pieces, added_tokens, left_out=STANDARD):
+        """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files.
+
+        Those of the names `left_out` are none.
+        """
         decoder = {int(index): token for index, token in (self.settings.get(DECODER) or {}).items()}
         special = self._special_tokens()
         by_id, file = decoder, SETTINGS
@@ -96,10 +98,21 @@ class TokenizerConfig:
         extended += [content for content in special if content not in present]
         replaced = {token["content"] for token in decoder.values()}
         added = [token for token in added_tokens if token.content not in replaced]
-        others = {*STANDARD, *(token.content for token in added)}
+        others = {*left_out, *(token.content for token in added)}
         tokens = [*by_id.values(), *(token for name, token in special.items() if name not in named)]
         added += [added_token(token, known) for token in tokens if token["content"] not in others]
         return extended, added
+
+    def with_flags(self, tokens):
+        """Returns special tokens of a class with the flags that the settings give them, such as `lstrip`."""
+        given = {content_of(value): value for key, value in self.settings.items() if key.endswith("_token")}
+        flagged = []
+        for token in tokens:
+            value = given.get(token.content)
+            if isinstance(value, dict):
+                token = added_token({"special": True, **value}, [token.content] * token.wordpiece)
+            flagged.append(token)
+        return flagged
 
     def _special_tokens(self):
         """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list.

@@ -124,7 +124,7 @@ def read_template(processor, ids):
 def _template_of_class(processor):
     """Returns the template of a processor with a fixed one, and the ids of its tokens by name."""
     ends = (processor.get("cls"), processor.get("sep"))
-    if None in ends:
+    if not all(isinstance(end, list) and len(end) == 2 for end in ends):
         return None, {}
     is_roberta = processor["type"] == _ROBERTAS
     template = ends[0][0], ends[1][0], 1 + is_roberta, not is_roberta

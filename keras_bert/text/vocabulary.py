@@ -242,7 +242,10 @@ def _open(pieces):
     elif isinstance(getattr(pieces, "vocabulary", None), Vocabulary) and hasattr(pieces, "get_config"):
         # A `TextPreprocessor`, whose module needs TensorFlow.
         pieces, source = _of_preprocessor(**pieces.get_config()), pieces.vocabulary.source
-    return source, dict(pieces) if isinstance(pieces, dict) else {"pieces": pieces}
+    if not isinstance(pieces, dict):
+        return source, {"pieces": pieces}
+    values = dict(pieces)
+    return values.pop("source", source), values
 
 
 def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):

@@ -123,8 +123,11 @@ class WordPiece(Algorithm):
         options = _options_of_settings(values, config)
         has_tokens_of_settings = config.class_name in _BERT_CLASSES and config.has_added_tokens
         added = [] if has_tokens_of_settings else values["added_tokens"]
-        pieces, tokens = config.with_added_tokens(values["pieces"], added)
         special = config.special_tokens(values)
+        if config.path.name == VOCABULARY_FILE:
+            added = config.with_flags(added)
+        left_out = () if config.class_name == _MPNET else STANDARD
+        pieces, tokens = config.with_added_tokens(values["pieces"], added, left_out)
         config.check(special)
         recognized = {token.content for token in tokens}
         kept = [content for content in config.kept_special_tokens if content not in recognized]
@@ -200,6 +203,11 @@ class WordPiece(Algorithm):
             normalizer_steps(vocabulary.normalizer)
         if vocabulary.pre_tokenizer is not None:
             pre_tokenizer_steps(vocabulary.pre_tokenizer)
+        if vocabulary.trim_offsets and template_of(vocabulary)[2:] != ROBERTA_TEMPLATE:
+            raise ValueError(
+                f"{vocabulary.source}: `trim_offsets` of WordPiece needs pair_separators=2 and pair_segments=False, as "
+                "in RoBERTa's post-processor"
+            )
 
     def check_extendable(self, vocabulary):
         pass

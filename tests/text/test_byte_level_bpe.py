@@ -58,6 +58,9 @@ def test_the_older_files(tmp_path):
     assert found.pre_tokenizer == {**STEP, "add_prefix_space": True}
     assert (found.pair_separators, found.pair_segments, found.trim_offsets) == (2, False, True)
     assert found.added_tokens == tuple(token._replace(lstrip=False) for token in known.added_tokens)
+    mask = {"content": "<mask>", "lstrip": True, "normalized": False}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": mask}))
+    assert read(tmp_path).added_tokens == known.added_tokens
     (tmp_path / "merges.txt").unlink()
     with pytest.raises(FileNotFoundError, match="merges.txt: expected vocab.json and merges.txt in one folder"):
         read(tmp_path)
@@ -67,6 +70,7 @@ def test_forms_of_one_file(tmp_path):
     """Merges as strings, a sequence of one step, and a template beside the step that trims places."""
     values = content()
     values["model"]["merges"] = MERGES
+    values["model"] |= {"unk_token": "<unk>", "byte_fallback": True}  # Of bytes that are no pieces.
     values["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [STEP]}
     template = tokenizer_json.template_processor(vocabulary(), ("<s>", "</s>", 2, False))
     values["post_processor"] = {"type": "Sequence", "processors": [STEP, template]}
@@ -80,8 +84,7 @@ def test_forms_of_one_file(tmp_path):
     [
         ("model", {"dropout": 0.1}, "expected model.dropout=None. Received: model.dropout=0.1"),
         ("model", {"ignore_merges": True}, "expected model.ignore_merges=False. Received: model.ignore_merges=True"),
-        ("model", {"byte_fallback": True}, "expected model.byte_fallback=False"),
-        ("model", {"unk_token": "<unk>"}, "expected model.unk_token=None"),
+        ("model", {"vocab": {"a": "0"}}, "ids must be integers that count from 0"),
         ("model", {"merges": [["Ġ"]]}, "a merge must be two pieces with a space between them"),
         ("model", {"merges": [3]}, "a merge must be a string or a list of two. Received: 3"),
         ("model", {"vocab": []}, "expected a table of pieces with their ids. Received: \\[\\]"),
@@ -89,6 +92,8 @@ def test_forms_of_one_file(tmp_path):
         ("pre_tokenizer", {"type": "Metaspace"}, "`pre_tokenizer` must be GPT-2's"),
         ("normalizer", {"type": "NFC"}, "byte-level BPE with a normalizer is not supported. Received: {'type': 'NFC'}"),
         ("post_processor", {"cls": ["<s>", 7]}, "expected the sequences <s> A </s>"),
+        ("post_processor", {"cls": "<s>"}, "expected the sequences <s> A </s>"),
+        ("post_processor", {"add_prefix_space": True}, "add_prefix_space must be that of the pre-tokenizer, False"),
     ],
 )
 def test_files_that_are_refused(tmp_path, section, change, message):
@@ -113,6 +118,33 @@ def test_words_that_are_added(caplog):
     pieces = [extended.pieces[index] for index in tokenizer("a theon, theons naïve  he").numpy()]
     assert pieces == ["a", "theon", ",", "Ġthe", "on", "s", "naïve", "he"]
     wrong = (["a b"], "be single words, without white space"), (["-a"], "begin and end with"), (["x", "x"], "differ")
+    wrong += ((["é"], "not be pieces that stand for other bytes"),)
     for words, message in wrong:
         with pytest.raises(ValueError, match=f"`words` must {message}"):
             add_words(known, words, False)
+
+
+@pytest.mark.usefixtures("eager")
+def test_an_added_token_that_is_a_byte():
+    """Its id is that of the byte 0xe9, too, with which "字" does not begin, but "鸡" does."""
+    tokenizer = build_tokenizer(vocabulary(added_tokens=[keras_bert.AddedToken("é", single_word=True)]))
+    ids, starts, ends = (part.numpy().tolist() for part in tokenizer.with_offsets("x 鸡 é y"))
+    pieces = [tokenizer.vocabulary.pieces[index] for index in ids]
+    assert pieces == ["x", "Ġ", "é", "¸", "¡", "Ġ", "é", "Ġ", "y"]
+    assert list(zip(starts, ends, strict=True))[2:7] == [*[(2, 5)] * 3, (6, 6), (6, 8)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"further": ["[MASK]"], "added_tokens": ["[MASK]"]},
+            "stands for '<mask>' here, and cannot be",
+        ),
+        ({"further": ["a\0"], "added_tokens": ["a\0"]}, "must have characters, but neither NUL nor U\\+0001"),
+        ({"further": ["[no piece]", "a"], "added_tokens": ["zz"]}, "the vocabulary has no piece 'zz'"),
+    ],
+)
+def test_added_tokens_that_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        vocabulary(**settings)
