@@ -78,14 +78,8 @@ class Algorithm:
 
     # Vocabularies
 
-    def settings(self, vocabulary):
-        """Returns what `option` says, an empty dict for an algorithm without."""
-        if self.option is None:
-            return {}
-        return getattr(vocabulary, self.option)
-
     def check_pieces(self, vocabulary):
-        """Raises for pieces, or for `settings`, that the algorithm cannot have."""
+        """Raises for pieces that the algorithm cannot have."""
         raise NotImplementedError
 
     def check_steps(self, vocabulary):

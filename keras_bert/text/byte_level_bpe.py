@@ -39,6 +39,7 @@ _OF_UNKNOWN = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
 _ROBERTA = "Roberta"  # A class of transformers.
 _SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 _UNKNOWN = "<unk>"
+_NOT_ASCII = 0x80  # The first byte that starts no ASCII character.
 _TEMPLATES = (
     "the sequences <s> A </s> and <s> A </s> B </s>, or </s> </s> between A and B, with the ids of the vocabulary"
 )
@@ -303,6 +304,3 @@ def _continues(piece):
     start = byte_characters.content(piece)[:4]
     first = start.decode(errors="ignore")[:1]
     return not first or first.isalnum() or (start[0] >= _NOT_ASCII and not first.isspace())
-
-
-_NOT_ASCII = 0x80

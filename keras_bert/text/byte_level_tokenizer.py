@@ -28,12 +28,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
     def __init__(self, *arguments, **options):
         tf.Module.__init__(self)
         super().__init__(*arguments, **options)
-        of_words = functools.partial(self._pieces, offsets=False, prefix=True)
-        self._tokenize_words = tf.function(
-            lambda words: of_words(words)[0],
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
+        strings = tf.TensorSpec([None], tf.string)
+        self._tokenize_words = tf.function(self._ids_of_words, input_signature=[strings], autograph=False)
 
     def _create_kernels(self, lowercase, strip_accents):
         self.vocabulary.check_casing(lowercase)
@@ -93,6 +89,9 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         words = tf.convert_to_tensor(words, tf.string)
         return reshaped(self._tokenize_words(tf.reshape(words, [-1])), words)
 
+    def _ids_of_words(self, words):
+        return self._pieces(words, offsets=False, prefix=True)[0]
+
     def _normalized(self, content):
         return [content]
 
@@ -146,19 +145,15 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         first = limits - tf.gather(self._sizes, ids.values)
         number = tf.range(tf.size(words.points.values))
         character = tf.repeat(number, _utf8_sizes(words.points.values))  # By byte.
-        begins = tf.cast(words.begins.values, tf.int32)
-        sizes = tf.strings.length(texts)
-        row_ends = tf.gather(sizes, words.begins.value_rowids())
-        is_last = words.begins.row_limits() - 1
-        following = tf.concat([begins[1:], row_ends[-1:]], 0)
-        has_words = words.begins.row_lengths() > 0
-        last = tf.boolean_mask(is_last, has_words)
-        ends = tf.tensor_scatter_nd_update(following, last[:, tf.newaxis], tf.boolean_mask(sizes, has_words))
+        begins = tf.cast(words.begins, tf.int32)
+        limits_of_characters = tf.concat([begins, tf.strings.length(texts)[:, tf.newaxis]], 1)
+        row = tf.cast(begins.value_rowids(), tf.int32)
+        ends = tf.gather(limits_of_characters.values, number + row + 1)
         # A space that was added has the place of the character after it.
-        is_added = tf.gather(added, words.points.value_rowids()) * tf.cast(first_of_rows(words.points), tf.int32)
+        is_added = tf.gather(added, row) * tf.cast(first_of_rows(words.points), tf.int32)
         character += tf.gather(is_added, character)
         shift = tf.gather(added, ids.value_rowids())
-        start = tf.gather(begins, tf.gather(character, first)) - shift
+        start = tf.gather(begins.values, tf.gather(character, first)) - shift
         end = tf.gather(ends, tf.gather(character, limits - 1)) - shift
         return ids.with_values(start), ids.with_values(end)
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from keras_bert.text.byte_characters import CHARACTERS
 
+_NEVER = 2**62  # Above every rank.
+
 
 class Merge(NamedTuple):
     """A pair of pieces, the piece that they become, and the rank."""
@@ -93,9 +95,6 @@ def _meets(merge, made):
         else:
             after = right.pop()
     return True
-
-
-_NEVER = 2**62  # Above every rank.
 
 
 def _steps(piece, made, side):
