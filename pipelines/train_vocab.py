@@ -13,7 +13,7 @@ import pathlib
 import shlex
 
 from keras_bert.corpus import lines, wordpiece_trainer
-from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.text.vocabulary import Vocabulary, check_extendable
 from keras_bert.training.progress import messages
 
 from . import command
@@ -42,12 +42,20 @@ class Arguments(CommandArguments):
     output: str = flag(None, "Output file, a vocab.txt.", required=True, section="output")
 
 
+def _check_extended(path, lowercase):
+    """Raises for a vocabulary that cannot have more pieces, or of the other casing."""
+    vocabulary = Vocabulary(path)
+    check_extendable(vocabulary)
+    if vocabulary.cased == lowercase:
+        expected = "is cased. Expected --nolowercase" if vocabulary.cased else "is uncased. Expected --lowercase"
+        raise ValueError(f"--extend: {path} {expected}")
+
+
 def check(arguments):
     if arguments.reversible and (("lowercase" in arguments.given and arguments.lowercase) or arguments.strip_accents):
         raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
-    if arguments.extend and (cased := Vocabulary(arguments.extend).cased) == arguments.lowercase:
-        expected = f"is {'' if cased else 'un'}cased. Expected {'--nolowercase' if cased else '--lowercase'}"
-        raise ValueError(f"--extend: {arguments.extend} {expected}")
+    if arguments.extend:
+        _check_extended(arguments.extend, arguments.lowercase)
     for pattern in filter(None, (arguments.input, arguments.held_out)):
         lines.find(pattern)
 

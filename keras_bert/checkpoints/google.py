@@ -123,6 +123,11 @@ def _check(description, vocabulary):
         raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
+    if vocabulary is not None and not vocabulary.algorithm.bert_steps:
+        raise ValueError(
+            f"Google's format has only vocabularies of WordPiece. Received: {vocabulary.algorithm.described}; use "
+            "format='huggingface'"
+        )
     for option in VOCABULARY_OPTIONS if vocabulary is not None else ():
         value = getattr(vocabulary, option.name)
         if value != option.default and option.google == "refused":

@@ -160,6 +160,15 @@ _ROBERTA = ModelType(
     padding=1,
     pooled=True,
 )
+# As people write them.
+_FAMILIES = {
+    "distilbert": "DistilBERT",
+    "electra": "ELECTRA",
+    "roberta": "RoBERTa",
+    "xlm-roberta": "XLM-RoBERTa",
+    "camembert": "CamemBERT",
+    "mpnet": "MPNet",
+}
 _ROBERTAS = {"xlm-roberta": "XLMRoberta", "roberta": "Roberta", "camembert": "Camembert"}  # With the same layout.
 
 MODEL_TYPES = {
@@ -267,3 +276,8 @@ def checked_model_type(config, head, model_type=None, positions="learned"):
     if model_type == "bert":
         config.check_plain("a BERT of transformers")
     return model_type
+
+
+def family_of(model_type):
+    """Returns the name of a relative of BERT as people write it, `None` for BERT itself."""
+    return _FAMILIES.get(model_type)

@@ -16,16 +16,30 @@ _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not undersc
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 
 
-def text(name, task, evaluated_on, settings, scores, *, title="BERT", package="keras_bert", facts=None, note=None):
+def text(
+    name,
+    task,
+    evaluated_on,
+    settings,
+    scores,
+    *,
+    title="BERT",
+    family=None,
+    package="keras_bert",
+    facts=None,
+    note=None,
+):
     """Returns the text of a model card.
 
     Local files and folders are named without their path; the license and the language are unknown and left out. The
     `card` of the task is described there; `evaluated_on` is what the scores, from 0 to 1, are from, such as "dev".
-    `title` is what the model is, of which only "BERT" opens in transformers; `package` the one whose `load` opens it.
+    `title` is what the model is, of which only "BERT" opens in transformers, and `family` the relative of BERT that it
+    is, such as "RoBERTa"; `package` the one whose `load` opens it.
     `facts` describe the data, by default those of the task's report; `note` is one more sentence on the scores.
     """
     start = settings.get("model", task.model)
-    metadata = _metadata(name, task, start, evaluated_on, scores, title)
+    family = family or title
+    metadata = _metadata(name, task, start, evaluated_on, scores, title, family)
     settings = {"start": base_name(start), **settings}
     rows = {key: escaped(value) for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
@@ -33,10 +47,11 @@ def text(name, task, evaluated_on, settings, scores, *, title="BERT", package="k
     card = task.report.card if note is None else task.report.card.with_note(note)
     note = f"\n{escaped(card.note)}\n" if card.note else ""
     trained = "fine-tuned" if task.auto_class else "trained"
+    what = f"{_article(family)} {family} model for {card.purpose}"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {escaped(name)}\n",
-        f"A {title} model for {card.purpose}, {trained} with keras_bert on {escaped(card.trained_on)}. "
+        f"{what}, {trained} with keras_bert on {escaped(card.trained_on)}. "
         f"It started from {escaped(settings['start'])}.\n",
         f"{escaped(headline(task.report, scores, evaluated_on).text)}\n",
         f"## Data\n\n{_data(facts or task.report.facts, task.report.warnings)}",
@@ -48,7 +63,11 @@ def text(name, task, evaluated_on, settings, scores, *, title="BERT", package="k
     return "\n".join(parts)
 
 
-def _metadata(name, task, start, evaluated_on, scores, title):
+def _article(name):
+    return "An" if name[0] in "AEIOUX" else "A"
+
+
+def _metadata(name, task, start, evaluated_on, scores, title, family):
     card = task.report.card
     results = [
         {
@@ -64,7 +83,7 @@ def _metadata(name, task, start, evaluated_on, scores, title):
     metadata = {"library_name": library, "pipeline_tag": card.pipeline_tag}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
-    metadata["tags"] = [title.split()[0].lower(), "keras_bert"]
+    metadata["tags"] = [family.split()[0].lower(), "keras_bert"]
     if card.datasets:
         metadata["datasets"] = card.datasets
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))

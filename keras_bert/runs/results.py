@@ -6,6 +6,7 @@ import logging
 import textwrap
 
 from keras_bert.checkpoints.load import load_models
+from keras_bert.checkpoints.model_types import family_of
 from keras_bert.exporting.export import export
 from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
@@ -139,6 +140,7 @@ class Results:
             settings,
             scores,
             title=config.title,
+            family=family_of(getattr(self.task.bert, "model_type", None)),
             package=config.package,
             facts=self.finetuning.facts,
             note=findings.note,

@@ -2,6 +2,7 @@
 
 import re
 
+from keras_bert.text.byte_characters import SPACE
 from keras_bert.text.tokenizer import NewPieces, build_tokenizer
 from keras_bert.text.tokenizer_json import AddedToken
 
@@ -24,6 +25,8 @@ def new_pieces(vocabulary, words):
 def _check_words(words, vocabulary):
     """Raises for strings that are no single words, the same, or what stands for other bytes in the vocabulary."""
     for word in words:
+        if word.startswith(SPACE):
+            raise ValueError(f"`words` must be as in texts, without {SPACE!r}. Received: {word!r}")
         if not word or word.split() != [word]:
             raise ValueError(f"`words` must be single words, without white space. Received: {word!r}")
         if not _LETTER.match(word[0]) or not _LETTER.match(word[-1]):

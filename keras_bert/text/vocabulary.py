@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from keras_bert.checks import check_choice, check_count, is_count
 from keras_bert.text import wordpiece
 from keras_bert.text.pieces import check_any, check_special_tokens, is_special, utf8_text
-from keras_bert.text.registry import algorithm_of, read_json
+from keras_bert.text.registry import ALGORITHMS, algorithm_of, read_json
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
@@ -260,6 +260,9 @@ def _read(path):
     """Returns a dict of arguments of `Vocabulary`, from `vocab.txt` or `tokenizer.json`."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such vocabulary file")
+    for algorithm in ALGORITHMS[1:]:
+        if path.name in algorithm.written:
+            return algorithm.read_file(path, "")
     if path.suffix == ".json":
         return read_json(path, utf8_text(path))
     return {"pieces": wordpiece.read_lines(path)}

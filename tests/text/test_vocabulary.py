@@ -64,7 +64,11 @@ def test_invalid_pieces(pieces, message):
         ("vocab.txt", b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
         ("vocab.txt", b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
         ("vocab.txt", b"[PAD]\n[unk]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: use an unmodified"),
-        ("a.json", b'{"model": {"type": "BPE", "vocab": {"a": 0}}}', "expected model.type='WordPiece'. .*: .*'BPE'"),
+        (
+            "a.json",
+            b'{"model": {"type": "Word", "vocab": {"a": 0}}}',
+            "expected model.type='WordPiece'. .*: .*'Word'",
+        ),
         ("a.json", b'{"model": 3}', "not a tokenizer.json"),
         ("a.json", b"[]", "not a tokenizer.json"),
         ("a.json", b'{%s "b": 1000000000}}}' % BERT, "with few gaps. Received: 'b' with the id 1000000000 among 2"),
