@@ -10,9 +10,7 @@ from absl import app, flags
 
 from benchmarks import contest, models, train_step
 
-_BATCH = flags.DEFINE_integer("batch_size", 8, "Batch size.")
-_LENGTH = flags.DEFINE_integer("length", 128, "Sequence length.")
-_ROUNDS = flags.DEFINE_integer("rounds", 9, "Passes and steps to time.")
+FLAGS = flags.FLAGS  # `batch_size`, `length` and `rounds` of `train_step`.
 
 
 def ours():
@@ -81,7 +79,7 @@ def torch_step(shape):
 
 
 def main(_):
-    shape = (_BATCH.value, _LENGTH.value)
+    shape = (FLAGS.batch_size, FLAGS.length)
     print(f"MPNet, batch {shape[0]}, length {shape[1]}; {contest.machine()}")
     peers = ["torch", "transformers"]
     for name, of_ours, of_torch in (("forward pass", our_forward, torch_forward), ("step", our_step, torch_step)):
@@ -91,7 +89,7 @@ def main(_):
                 "keras_bert": (["tensorflow"], of_ours, (shape,)),
                 "transformers (PyTorch)": (peers, of_torch, (shape,)),
             },
-            _ROUNDS.value,
+            FLAGS.rounds,
         )
 
 
