@@ -64,7 +64,8 @@ def text(
 
 
 def _article(name):
-    return "An" if name[0] in "AEIOUX" else "A"
+    is_spoken_vowel = name.startswith(("A", "E", "I", "O", "U", "XLM", "MPN"))
+    return "An" if is_spoken_vowel else "A"
 
 
 def _metadata(name, task, start, evaluated_on, scores, title, family):

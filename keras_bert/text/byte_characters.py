@@ -27,6 +27,8 @@ def contents(pieces, vocabulary):
 
     An added token that is a piece of bytes, too, such as "é", is taken for that piece.
     """
-    merged = {*CHARACTERS, *("".join(line.split(" ")) for line in vocabulary.merges)}
-    added = {token.content for token in vocabulary.added_tokens} - merged
+    # Those of ASCII are the same either way.
+    added = {token.content for token in vocabulary.added_tokens if not token.content.isascii()}
+    if added:
+        added -= {*CHARACTERS, *("".join(line.split(" ")) for line in vocabulary.merges)}
     return [piece.encode() if piece in added else content(piece) for piece in pieces]

@@ -11,22 +11,22 @@ from keras_bert.text.tokenizer_json import (
     ROBERTA_TEMPLATE,
     AddedToken,
     added_token,
-    check_added_ids,
     check_ids,
     no_piece,
+    pieces_by_id,
     read_template,
     refused_processor,
     roberta_processor,
-    special_tokens,
     template_of,
     template_processor,
+    template_values,
     trims_offsets,
 )
 from keras_bert.text.tokenizer_steps import parts
 
 PIECES_FILE, MERGES_FILE = "vocab.json", "merges.txt"
 _VERSION = "#version"  # The first line of `merges.txt`.
-TRIM = "trim_offsets"  # A setting of `tokenizer_config.json`.
+_TRIM = "trim_offsets"  # A setting of `tokenizer_config.json`.
 # Settings of the model in `tokenizer.json`, and the values with which it is GPT-2's, the written one first.
 _MODEL = {
     "dropout": (None, 0.0),
@@ -37,8 +37,8 @@ _MODEL = {
 # Those of unknown bytes, of which there are none.
 _OF_UNKNOWN = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
 _ROBERTA = "Roberta"  # A class of transformers.
-_SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 _UNKNOWN = "<unk>"
+_NAMES = ("<s>", "<pad>", "</s>", _UNKNOWN, "<mask>")  # Of the class.
 _NOT_ASCII = 0x80  # The first byte that starts no ASCII character.
 _TEMPLATES = (
     "the sequences <s> A </s> and <s> A </s> B </s>, or </s> </s> between A and B, with the ids of the vocabulary"
@@ -79,7 +79,7 @@ class ByteLevelBPE(Algorithm):
             "pre_tokenizer": step,
             "trim_offsets": trims,
             "lowercase": False,
-            **_values_of(template, pieces, content["model"].get("unk_token")),
+            **template_values(template, pieces, content["model"].get("unk_token") or _unknown(pieces)),
         }
 
     def read_file(self, path, class_name):
@@ -92,7 +92,7 @@ class ByteLevelBPE(Algorithm):
         except ValueError as error:
             raise ValueError(f"{pieces_path}: not a JSON file: {error}") from None
         pieces = _pieces(pieces_path, ids, [])
-        names = [name for name in dict.fromkeys(_SPECIAL.values()) if name in ids]
+        names = [name for name in _NAMES if name in ids]
         return {
             "pieces": pieces,
             "merges": _merge_lines(merges_path),
@@ -100,7 +100,7 @@ class ByteLevelBPE(Algorithm):
             "pre_tokenizer": dict(STEP),
             "trim_offsets": True,
             "lowercase": False,
-            **_values_of(("<s>", "</s>", *ROBERTA_TEMPLATE), pieces),
+            **template_values(("<s>", "</s>", *ROBERTA_TEMPLATE), pieces, _unknown(pieces)),
         }
 
     def complete(self, values, config):
@@ -114,7 +114,7 @@ class ByteLevelBPE(Algorithm):
         trims = values["trim_offsets"]
         if config.class_name == _ROBERTA:  # The class decides, whatever the file says.
             step = {**step, PREFIX: bool(config.settings.get(PREFIX, False))}
-            trims = bool(config.settings.get(TRIM, True))
+            trims = bool(config.settings.get(_TRIM, True))
         return {
             **values,
             "pieces": pieces,
@@ -213,18 +213,14 @@ def _pieces(path, ids, added):
     """Returns the pieces by id, with placeholders between them: those of the model and the added tokens."""
     if not isinstance(ids, dict) or not ids:
         raise ValueError(f"{path}: expected a table of pieces with their ids. Received: {ids!r:.80}")
-    tokens = {token["content"]: token["id"] for token in added}
     check_ids(path, {index: piece for piece, index in ids.items()})
-    check_added_ids(path, ids, tokens)
-    places = {}
-    for piece, index in {**ids, **tokens}.items():
-        if places.setdefault(index, piece) != piece:
-            raise ValueError(
-                f"{path}: two pieces have the id {index!r}. Expected one for each id. Received: {places[index]!r} and "
-                f"{piece!r}"
-            )
-    check_ids(path, places)
+    places = pieces_by_id(path, ids, added)
     return [places.get(index, no_piece(index)) for index in range(max(places) + 1)]
+
+
+def _unknown(pieces):
+    """Returns the name of the unknown token, which no text has."""
+    return _UNKNOWN if _UNKNOWN in pieces else "[UNK]"
 
 
 def _template(path, processor, pieces):
@@ -267,18 +263,6 @@ def _check_names(vocabulary):
                 f"{vocabulary.source}: an added token must have characters, but neither NUL nor U+0001. "
                 f"Received: {token.content!r}"
             )
-
-
-def _values_of(template, pieces, unknown=None):
-    """Returns the arguments of `Vocabulary` that follow from a template, and from the unknown token of the model."""
-    *_, separators, segments = template
-    if unknown is None:
-        unknown = _UNKNOWN if _UNKNOWN in pieces else "[UNK]"
-    return {
-        "special_tokens": special_tokens(template, pieces, unknown),
-        "pair_separators": separators,
-        "pair_segments": segments,
-    }
 
 
 def _merge_line(path, merge):

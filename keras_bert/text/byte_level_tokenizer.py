@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_bert.text import byte_characters, byte_level_new_words, byte_level_words, merges, sentencepiece_model
 from keras_bert.text.byte_level_step import adds_prefix_space
+from keras_bert.text.graph_steps import utf8_sizes
 from keras_bert.text.literals import join
 from keras_bert.text.merge_loop import MergeLoop
 from keras_bert.text.packing import first_of_rows
@@ -55,8 +56,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         """Punctuation is a word, as for BERT. White space belongs to the word after it, or at the end before it."""
         is_first = first_of_rows(ids)
         is_white = tf.gather(self._is_white, ids.values)
-        follows_white = _previous(is_white) & ~is_first
-        follows_punctuation = _previous(tf.gather(self._is_punctuation, ids.values))
+        follows_white = byte_level_words.previous(is_white) & ~is_first
+        follows_punctuation = byte_level_words.previous(tf.gather(self._is_punctuation, ids.values))
         begins = ~tf.gather(self._continues, ids.values) | follows_punctuation
         following, _ = self._nearest_text(ids)
         starts = tf.where(is_white, (following >= 0) & ~follows_white, begins & ~follows_white)
@@ -144,7 +145,7 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         limits = tf.cumsum(tf.gather(self._sizes, ids.values))  # In the bytes of all texts, in one line.
         first = limits - tf.gather(self._sizes, ids.values)
         number = tf.range(tf.size(words.points.values))
-        character = tf.repeat(number, _utf8_sizes(words.points.values))  # By byte.
+        character = tf.repeat(number, utf8_sizes(words.points.values))  # By byte.
         begins = tf.cast(words.begins, tf.int32)
         limits_of_characters = tf.concat([begins, tf.strings.length(texts)[:, tf.newaxis]], 1)
         row = tf.cast(begins.value_rowids(), tf.int32)
@@ -204,17 +205,6 @@ def _split(literals, texts):
         return tf.where(parts.is_token, "", strings)
 
     return parts._replace(rest=tf.cond(has_nul, of_original, lambda: parts.rest))
-
-
-def _previous(flags):
-    """Returns for each value the one before it."""
-    return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
-
-
-def _utf8_sizes(points):
-    """Returns the number of bytes of characters."""
-    limits = tf.constant([0x7F, 0x7FF, 0xFFFF])
-    return 1 + tf.reduce_sum(tf.cast(points[:, tf.newaxis] > limits, tf.int32), 1)
 
 
 @functools.lru_cache(maxsize=2)

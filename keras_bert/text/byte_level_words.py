@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.packing import first_of_rows
+from keras_bert.text.tokenizer_steps import WHITE_CHARACTERS
 
 _OTHER, _LETTER, _NUMBER, _WHITE = range(4)  # Kinds.
-_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TABLE_SIZE = 0x40000  # Letters and numbers come before this code point.
 # What became a letter or a number in Unicode 15 and 16, which Python's `unicodedata` may not know yet.
 _NEW_LETTERS = (
@@ -66,10 +66,10 @@ def _word_starts(points, is_first):
     kinds = tf.gather(tf.constant(_kinds()), tf.minimum(points, _TABLE_SIZE - 1))
     is_white = kinds == _WHITE
     is_last = _next(is_first, at_end=True)
-    changes = is_first | (kinds != _previous(kinds))
+    changes = is_first | (kinds != previous(kinds))
     # Of white space before another kind, the last character is apart, and a plain space belongs to what follows it.
     ends_white = is_white & ~is_last & ~_next(is_white)
-    follows_space = ~is_first & ~is_white & _previous(points == ord(" "))
+    follows_space = ~is_first & ~is_white & previous(points == ord(" "))
     return (changes | ends_white) & ~follows_space
 
 
@@ -81,8 +81,8 @@ def _with_contractions(points, is_first, starts):
     has_one = is_quote & _is_any(second, "stmd")
     doubled = (second == ord("l")) & (third == ord("l"))
     has_two = is_quote & (_is_any(second, "rv") & (third == ord("e")) | doubled)
-    within = _previous(has_one | has_two)
-    behind = _previous(has_one, 2) | _previous(has_two, 3)
+    within = previous(has_one | has_two)
+    behind = previous(has_one, 2) | previous(has_two, 3)
     return starts & ~within | behind
 
 
@@ -90,7 +90,7 @@ def _is_any(points, characters):
     return functools.reduce(tf.logical_or, [points == ord(character) for character in characters])
 
 
-def _previous(values, distance=1):
+def previous(values, distance=1):
     """Returns for each value the one before it, zeros at the start."""
     padded = tf.pad(values, [[distance, 0]])
     return padded[: tf.size(values)]
@@ -111,5 +111,5 @@ def _kinds():
     for ranges, kind in ((_NEW_LETTERS, _LETTER), (_NEW_NUMBERS, _NUMBER)):
         for first, _, last in ranges.split():
             kinds[ord(first) : ord(last) + 1] = kind
-    kinds[list(map(ord, _WHITE_SPACE))] = _WHITE
+    kinds[list(map(ord, WHITE_CHARACTERS))] = _WHITE
     return kinds

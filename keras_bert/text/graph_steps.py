@@ -284,10 +284,14 @@ def _is_leader(combining, rows):
 def _encode(texts, points, starts):
     """Returns code points as strings, and the offsets of their bytes, from those of their characters in `texts`."""
     encoded = tf.strings.unicode_encode(points, "UTF-8")
-    limits = tf.constant([0x7F, 0x7FF, 0xFFFF])
-    widths = 1 + tf.reduce_sum(tf.cast(points.values[:, tf.newaxis] > limits, tf.int32), 1)
-    origins = tf.repeat(tf.cast(starts.values, tf.int64), widths)
+    origins = tf.repeat(tf.cast(starts.values, tf.int64), utf8_sizes(points.values))
     return encoded, with_end(origins, encoded, texts)
+
+
+def utf8_sizes(points):
+    """Returns the numbers of bytes of code points."""
+    limits = tf.constant([0x7F, 0x7FF, 0xFFFF])
+    return 1 + tf.reduce_sum(tf.cast(points[:, tf.newaxis] > limits, tf.int32), 1)
 
 
 def with_end(origins, changed, texts):

@@ -87,11 +87,18 @@ def added_token(values, vocabulary):
     )
 
 
-def special_tokens(template, pieces, unknown="[UNK]"):
-    """Returns the pieces in the place of BERT's special tokens, a dict of those with other names.
+def template_values(template, pieces, unknown="[UNK]"):
+    """Returns the arguments of `Vocabulary` that follow from a template; `unknown` is the piece of unknown words."""
+    *_, separators, segments = template
+    return {
+        "special_tokens": _special_tokens(template, pieces, unknown),
+        "pair_separators": separators,
+        "pair_segments": segments,
+    }
 
-    `template` is that of `read_template`, `unknown` the piece of unknown words.
-    """
+
+def _special_tokens(template, pieces, unknown):
+    """Returns the pieces in the place of BERT's special tokens, a dict of those with other names."""
     start, end, *_ = template
     names = {"[UNK]": unknown, "[CLS]": start, "[SEP]": end}
     for role, other in _NAMES.items():
@@ -100,6 +107,24 @@ def special_tokens(template, pieces, unknown="[UNK]"):
         if other in pieces and not is_berts:
             names[role] = other
     return {role: name for role, name in names.items() if role != name}
+
+
+def pieces_by_id(path, vocabulary, added):
+    """Returns the pieces of a `model.vocab` and the added tokens by id; raises if two have the same one."""
+    if not isinstance(vocabulary, dict):
+        raise ValueError(f"{path}: `model.vocab` must map pieces to ids. Received: a {type(vocabulary).__name__}")
+    places = {}
+    for piece, index in vocabulary.items():
+        if places.setdefault(index, piece) != piece:
+            raise ValueError(
+                f"{path}: two pieces have the id {index!r}. Expected one for each id. Received: {places[index]!r} and "
+                f"{piece!r}"
+            )
+    tokens = {token["content"]: token["id"] for token in added}
+    check_added_ids(path, vocabulary, tokens)
+    places.update((index, content) for content, index in tokens.items())
+    check_ids(path, places)
+    return places
 
 
 def read_template(processor, ids):

@@ -23,8 +23,9 @@ CHINESE = (
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
     "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
 )
-# White space in Unicode, as a class of regular expressions without brackets.
-WHITE_SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+# White space in Unicode: characters, and a class of regular expressions without brackets.
+WHITE_CHARACTERS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+WHITE_SPACE = "".join(rf"\x{{{ord(character):x}}}" for character in WHITE_CHARACTERS)
 _RESERVED = "\0\1\ufdd0"  # The tokenizer replaces the first two by the third.
 
 

@@ -10,7 +10,7 @@ from keras_bert.text.tokenizer_json import (
     no_piece,
     read_template,
     refused_processor,
-    special_tokens,
+    template_values,
 )
 from keras_bert.text.tokenizer_steps import changes_case, unigram_steps
 
@@ -54,16 +54,13 @@ class Unigram(Algorithm):
         template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})
         if template is None:
             raise refused_processor(path, _TEMPLATES, processor)
-        *_, separators, segments = template
         return {
             "pieces": pieces,
             "unigram": {"scores": scores},
-            "special_tokens": special_tokens(template, pieces, pieces[unknown]),
-            "pair_separators": separators,
+            **template_values(template, pieces, pieces[unknown]),
             "added_tokens": [added_token(token, known) for token in added],
             "normalizer": content["normalizer"],
             "pre_tokenizer": content["pre_tokenizer"],
-            "pair_segments": segments,
             "lowercase": changes_case(content["normalizer"]),
         }
 

@@ -14,15 +14,14 @@ from keras_bert.text.tokenizer_json import (
     TEMPLATE,
     AddedToken,
     added_token,
-    check_added_ids,
-    check_ids,
     no_piece,
+    pieces_by_id,
     read_template,
     refused_processor,
     roberta_processor,
-    special_tokens,
     template_of,
     template_processor,
+    template_values,
     trims_offsets,
 )
 from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
@@ -81,7 +80,7 @@ class WordPiece(Algorithm):
         content |= {name: {} for name in steps}
         _check_fixed(path, content, bert_defaults)
         vocabulary, added = model["vocab"], content.get("added_tokens") or []
-        places = _places(path, vocabulary, added)
+        places = pieces_by_id(path, vocabulary, added)
         _check_strips(path, added)
         template = _template(path, content.get("post_processor"), places, bert_defaults)
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
@@ -91,7 +90,7 @@ class WordPiece(Algorithm):
         values = {
             "pieces": pieces,
             "added_tokens": [added_token(token, vocabulary) for token in added],
-            **_values_of(template, pieces),
+            **template_values(template, pieces),
             "trim_offsets": trims_offsets(content.get("post_processor")),
             **_stored_options(content),
             **steps,
@@ -108,7 +107,7 @@ class WordPiece(Algorithm):
         if class_name == _MPNET:
             template = _MPNET_TEMPLATE
             tokens = [AddedToken(name, False, True, True, lstrip=name == "<mask>") for name in _MPNET_TOKENS]
-        values = _values_of(template, pieces)
+        values = template_values(template, pieces)
         names = {role: name for name, role in values["special_tokens"].items()}
         ids = {names.get(piece, piece): index for index, piece in enumerate(pieces)}
         check_special_tokens(ids, pieces, str(path))
@@ -126,7 +125,8 @@ class WordPiece(Algorithm):
         special = config.special_tokens(values)
         if config.path.name == VOCABULARY_FILE:
             added = config.with_flags(added)
-        left_out = () if config.class_name == _MPNET else STANDARD
+        has_bert_template = not values["special_tokens"] and values["pair_separators"] == 1
+        left_out = STANDARD if has_bert_template else ()
         pieces, tokens = config.with_added_tokens(values["pieces"], added, left_out)
         config.check(special)
         recognized = {token.content for token in tokens}
@@ -269,16 +269,6 @@ def _template(path, processor, places, bert_defaults):
     return template
 
 
-def _values_of(template, pieces):
-    """Returns the arguments of `Vocabulary` that follow from a template."""
-    *_, separators, segments = template
-    return {
-        "special_tokens": special_tokens(template, pieces),
-        "pair_separators": separators,
-        "pair_segments": segments,
-    }
-
-
 def _stored_options(content):
     """Returns the options in a `tokenizer.json`."""
     values = {}
@@ -352,24 +342,6 @@ def _applied_options(values, config):
             SETTINGS,
         )
     return applied
-
-
-def _places(path, vocabulary, added):
-    """Returns the pieces by id."""
-    if not isinstance(vocabulary, dict):
-        raise ValueError(f"{path}: `model.vocab` must map pieces to ids. Received: a {type(vocabulary).__name__}")
-    places = {}
-    for piece, index in vocabulary.items():
-        if places.setdefault(index, piece) != piece:
-            raise ValueError(
-                f"{path}: two pieces have the id {index!r}. Expected one for each id. Received: {places[index]!r} and "
-                f"{piece!r}"
-            )
-    tokens = {token["content"]: token["id"] for token in added}
-    check_added_ids(path, vocabulary, tokens)
-    places.update((index, content) for content, index in tokens.items())
-    check_ids(path, places)
-    return places
 
 
 def _check_strips(path, tokens):
