@@ -61,21 +61,7 @@ def torch_forward(shape):
 
 
 def torch_step(shape):
-    import torch
-
-    model = theirs().train()
-    inputs, labels = torch_inputs(shape)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=train_step.LEARNING_RATE, weight_decay=0.01)
-
-    def step():
-        loss = model(**inputs, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return loss.item()
-
-    return step
+    return train_step.step_of(theirs(), *torch_inputs(shape))
 
 
 def main(_):

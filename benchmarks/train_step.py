@@ -51,11 +51,15 @@ def keras_step(adamw, build, shape, *arguments):
 
 
 def torch_step(shape, precision, hidden_act):
+    return step_of(models.transformers(hidden_act), *models.torch_batch(*shape), precision)
+
+
+def step_of(model, inputs, labels, precision="float32"):
+    """Returns a training step of a model of transformers."""
     import torch
 
-    model = models.transformers(hidden_act).train()
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
-    inputs, labels = models.torch_batch(*shape)
 
     def step():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "mixed_bfloat16"):
