@@ -140,7 +140,7 @@ class Results:
             settings,
             scores,
             title=config.title,
-            family=family_of(getattr(self.task.bert, "model_type", None)),
+            family=family_of(getattr(self.task.start.bert, "model_type", None)),
             package=config.package,
             facts=self.finetuning.facts,
             note=findings.note,
