@@ -17,8 +17,6 @@ from keras_bert import testing as testing
 from keras_bert import translation as translation
 from keras_bert.bert import load as load
 from keras_bert.checkpoints.keras_hub import to_keras_hub as to_keras_hub
-from keras_bert.checkpoints.litert_export import export_litert as export_litert
-from keras_bert.checkpoints.onnx_export import export_onnx as export_onnx
 from keras_bert.checkpoints.save import save as save
 from keras_bert.config import BERT_BASE as BERT_BASE
 from keras_bert.config import BERT_LARGE as BERT_LARGE
@@ -30,6 +28,8 @@ from keras_bert.config import BertConfig as BertConfig
 from keras_bert.config import named_config as named_config
 from keras_bert.exporting.export import build_text_model as build_text_model
 from keras_bert.exporting.export import export as export
+from keras_bert.exporting.litert_export import export_litert as export_litert
+from keras_bert.exporting.onnx_export import export_onnx as export_onnx
 from keras_bert.heads.classification import build_classifier as build_classifier
 from keras_bert.heads.embedding import build_embedder as build_embedder
 from keras_bert.heads.head import Head as Head

@@ -11,7 +11,7 @@ import typing
 from absl import flags
 
 from keras_bert.checks import hint, similar
-from keras_bert.tasks.settings import setting as flag
+from keras_bert.settings import setting as flag
 
 __all__ = ["CommandArguments", "flag"]  # The public ones.
 # Parameters of the library that flags of other names set, for messages.

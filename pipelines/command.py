@@ -18,8 +18,8 @@ from absl import flags
 import keras_bert
 from keras_bert.files import one_writer
 from keras_bert.imports import naming_extras, quiet_start
+from keras_bert.progress import LogHandler, is_harmless
 from keras_bert.training.interruption import TERMINATED
-from keras_bert.training.progress import LogHandler, is_harmless
 
 from . import INTERRUPTED
 from .arguments import FLAG_OF, flag_fields, help_page, parse, wrapped_command

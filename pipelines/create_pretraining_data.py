@@ -20,8 +20,8 @@ import shlex
 from keras_bert.corpus import lines
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.record_files import MANIFEST
+from keras_bert.progress import messages
 from keras_bert.text.vocabulary import Vocabulary
-from keras_bert.training.progress import messages
 
 from . import command, common_flags
 from .arguments import CommandArguments, flag

@@ -90,8 +90,8 @@ def main(arguments):
 
 def _rows(arguments, bert):
     """Returns the rows of the file, `None` for none, and their texts as dicts."""
+    from keras_bert.answering import prediction_files
     from keras_bert.heads.registry import answering
-    from keras_bert.tasks import prediction_files
     from keras_bert.tasks.registry import stored_settings, task_of
 
     head, task = answering(bert.head), task_of(bert)
@@ -140,7 +140,7 @@ def _write_page(arguments, parts):
 
 
 def _write_lines(arguments, parts):
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     with prediction_files.AnswersFile(arguments.output) as file:
         for records, texts, found in parts:

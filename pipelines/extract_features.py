@@ -55,7 +55,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.exporting.answerer import answer_rows
+    from keras_bert.answering.answerer import answer_rows
     from keras_bert.exporting.export import build_signatures
 
     texts, layers = arguments.texts, arguments.layers

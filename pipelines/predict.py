@@ -182,7 +182,7 @@ def check(arguments):
 
 def _check_table(arguments):
     """Reads the head of a table, to find a missing column or another encoding before TensorFlow starts."""
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     origin = source(arguments.input)
     config = {} if arguments.server or arguments.plugins else local_config(arguments.model)
@@ -238,7 +238,7 @@ def _answered(arguments, rows, allowed, predict):
 
 def _print(arguments, parts):
     """Prints answers as they come: a table has its header once."""
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     header = None
     for _, texts, answers in parts:
@@ -252,7 +252,7 @@ def _print(arguments, parts):
 
 
 def _write(arguments, parts):
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
     with prediction_files.AnswersFile(arguments.output, delimiter) as file:
@@ -279,7 +279,7 @@ def _wrong_inputs(arguments, names, allowed):
 
 def _lines(arguments, table, rows, answers):
     """Yields the lines to print, those of the table if there is one; arguments have lines to read rather than JSON."""
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
         table = prediction_files.with_texts(table, rows)
@@ -427,7 +427,7 @@ def rectangles(rows, batch_size):
 
 def _rows(arguments, allowed, reading):
     """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
-    from keras_bert.tasks import prediction_files
+    from keras_bert.answering import prediction_files
 
     if arguments.question:
         return ((None, row) for row in arguments.questions)

@@ -26,10 +26,10 @@ import shlex
 import keras_bert
 from keras_bert.data.text_files import stream_lines, valid_text
 from keras_bert.files import replacing
+from keras_bert.progress import announced
 from keras_bert.search import data, metrics
 from keras_bert.search.hits import ask, json_line, readable, warn_of_unknown
 from keras_bert.search.index_files import check_folder, find_facts
-from keras_bert.training.progress import announced
 
 from . import command
 from .arguments import CommandArguments, flag

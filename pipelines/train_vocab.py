@@ -13,8 +13,8 @@ import pathlib
 import shlex
 
 from keras_bert.corpus import lines, wordpiece_trainer
+from keras_bert.progress import messages
 from keras_bert.text.vocabulary import Vocabulary, check_extendable
-from keras_bert.training.progress import messages
 
 from . import command
 from .arguments import CommandArguments, flag

@@ -70,8 +70,8 @@ def keywords(function):
 
 @pytest.mark.tensorflow
 def test_options_of_training_are_those_of_the_tasks():
+    from keras_bert.settings import keywords as settings_of
     from keras_bert.tasks.registry import TASKS
-    from keras_bert.tasks.settings import keywords as settings_of
     from keras_bert.tasks.teacher import Teacher
     from keras_bert.training.distribution import KINDS
 

@@ -13,19 +13,19 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["annotations", "checks", "files", "memory", "processor", "version", "wire_format"],
+    ["annotations", "checks", "files", "memory", "processor", "progress", "version", "wire_format"],
     ["imports", "other_models"],
     ["config", "metadata", "similarity", "layers"],
     ["text"],
-    ["data"],
+    ["data", "settings"],
     ["training"],
     ["reports", "models", "corpus"],
     ["heads"],
     ["rewirings"],
     ["pretraining", "tasks"],
+    ["checkpoints"],
     ["exporting"],
     ["answering"],
-    ["checkpoints"],
     ["runs"],
     ["bert"],
     ["search", "testing", "translation"],
@@ -64,7 +64,7 @@ EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow"), ("keras_bert/layers
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"pandas", "pyarrow", "scipy", "sklearn", "wandb", "mlflow", "jax"}
-NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.exporting.answerer.")
+NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.answering.answerer.")
 NEED_TENSORFLOW += ("keras_bert.answering.explainer.",)
 NEED_TENSORFLOW += tuple(
     f"keras_bert.heads.{path.stem}" for path in (ROOT / "keras_bert" / "heads").glob("*_signatures.py")
@@ -77,7 +77,7 @@ NEED_TENSORFLOW += tuple(
 NEED_TENSORFLOW += ("keras_bert.heads.answers.",)  # By the face, which needs no NumPy.
 # Each needs other packages.
 TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.", "keras_bert.serving.server.")
-CONVERTERS = ("keras_bert.checkpoints.onnx_export.",)
+CONVERTERS = ("keras_bert.exporting.onnx_export.",)
 
 
 def violations(root):
@@ -152,6 +152,15 @@ def imports(path):
 
 def test_rooms_only_import_lower_floors():
     assert violations(ROOT) == []
+
+
+def test_the_documented_floors_are_those_of_this_test():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    documented = {int(floor): re.findall(r"`(\w+)`", rooms) for floor, rooms in rows}
+    pipelines = documented.pop(len(FLOORS) + 1)
+    assert pipelines == ["pipelines"]
+    assert [documented[floor] for floor in sorted(documented)] == FLOORS
 
 
 def test_graphs_are_traced_without_autograph():

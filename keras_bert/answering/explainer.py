@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
+from keras_bert.answering.answerer import Answerer, answer_rows, check_rows, read_rows
 from keras_bert.answering.explanation import Explanation, Explanations
 from keras_bert.answering.gradients import IntegratedGradients
 from keras_bert.checks import check_choice, check_count, is_count, similar
-from keras_bert.exporting.answerer import Answerer, answer_rows, check_rows, read_rows
 from keras_bert.exporting.stored_options import labels_of
 from keras_bert.heads.answers import character_offsets, strings
 from keras_bert.heads.explain_signatures import (
@@ -21,11 +21,11 @@ from keras_bert.heads.explain_signatures import (
 )
 from keras_bert.heads.registry import answering, describe
 from keras_bert.metadata import answer_length
+from keras_bert.progress import quiet_tensorflow
 from keras_bert.rewirings.from_vectors import build_from_vectors
 from keras_bert.text import words
 from keras_bert.text.answer_settings import HEAD, REFUSE
 from keras_bert.text.word_effects import LeaveOneOut
-from keras_bert.training.progress import quiet_tensorflow
 
 METHODS = ("leave_one_out", "integrated_gradients")
 _POINTS = 50  # Of the path of integrated gradients.

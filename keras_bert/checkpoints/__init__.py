@@ -1,4 +1,4 @@
-"""Reads and writes checkpoints of any format, which are all mapped to one set of names, see `layout.py`.
+"""Reads and writes checkpoints of any format, which are all mapped to one set of names, see `tensors.py`.
 
 The public names are for what loads models of one's own, see `register_models`. They are imported on first use.
 """

@@ -1,6 +1,6 @@
 """SavedModels that take raw text, and files for other runtimes.
 
-`Graph` is for the layers of a head of one's own, `Answerer` for models of one's own.
+`Graph` is for the layers of a head of one's own.
 """
 
 from keras_bert.imports import lazy_names

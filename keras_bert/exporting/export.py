@@ -21,10 +21,10 @@ from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.explain_signatures import explainer
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression
+from keras_bert.progress import quiet_tensorflow
 from keras_bert.text.answer_settings import REFUSE, checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor, as_strings
 from keras_bert.text.signatures import TracedOnce, on_ids
-from keras_bert.training.progress import quiet_tensorflow
 
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.

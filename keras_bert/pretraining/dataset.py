@@ -14,7 +14,7 @@ from keras_bert.data.batch_source import BatchSource
 from keras_bert.data.packed_batches import draw_texts, pack, plan_rows
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.record_files import content_hash, find_records, records_vocabulary
-from keras_bert.training.progress import track
+from keras_bert.progress import track
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.

@@ -1,3 +1,5 @@
+from keras_bert.progress import messages as messages
+from keras_bert.progress import track as track
 from keras_bert.runs.finetuning import Finetuning as Finetuning
 from keras_bert.runs.finetuning import Plan as Plan
 from keras_bert.runs.grid import seed_statistics as seed_statistics
@@ -11,6 +13,4 @@ from keras_bert.runs.pretraining import open_phases as open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged as check_unchanged
 from keras_bert.training.evaluation import rows_fingerprint as rows_fingerprint
 from keras_bert.training.evaluation import weights_fingerprint as weights_fingerprint
-from keras_bert.training.progress import messages as messages
-from keras_bert.training.progress import track as track
 from keras_bert.training.run_state import newest_step as newest_step

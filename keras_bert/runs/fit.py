@@ -37,10 +37,12 @@ from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
+from keras_bert.progress import LogHandler, hidden, quiet_tensorflow
 from keras_bert.runs.cross_validation import CrossValidation, FoldsAlone
 from keras_bert.runs.finetuning import Finetuning, Plan, Run
 from keras_bert.runs.grid import setting_text
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks import confidence, registry
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Start
@@ -48,7 +50,6 @@ from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.few_examples import FewExamples, head_of
 from keras_bert.tasks.methods import FULL, check_method
 from keras_bert.tasks.rows import first_known
-from keras_bert.tasks.settings import LongTextSettings, WindowSettings, keywords, needing_held_out
 from keras_bert.tasks.teacher import Teacher
 from keras_bert.text.answer_settings import READING, WINDOWS, Confidence, checked_confidence, placeholders
 from keras_bert.training import loss_names
@@ -56,7 +57,6 @@ from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distillation import check_distillation
 from keras_bert.training.distribution import KINDS, create_strategy, is_chief
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.progress import LogHandler, hidden, quiet_tensorflow
 from keras_bert.training.seeds import keras_seed, restore_keras_seed, restore_tensorflow_seed, tensorflow_seed
 
 _TRAINED = ", fine-tuned"  # The end of the name of a model that is in no folder.

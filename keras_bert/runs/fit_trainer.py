@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
+from keras_bert.progress import Progress, announced
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
-from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
 from keras_bert.training.trainer import rates

@@ -14,10 +14,10 @@ import time
 import numpy as np
 
 from keras_bert.files import as_numbers, json_text, read_json, read_lines, write_json
+from keras_bert.progress import Progress, is_share
 from keras_bert.runs.unchanged_inputs import COMMON, check_same_settings
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training import loss_names
-from keras_bert.training.progress import Progress, is_share
 
 _RESULT, _SECONDS = "result.json", "seconds.json"
 STATISTICS = ("mean", "deviation", "lowest", "highest")  # Of the scores over the seeds of a setting.

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_bert.checks import check_count, check_not_negative, check_positive, with_plain_numbers
-from keras_bert.tasks.settings import setting
+from keras_bert.settings import setting
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the commands; `fit` takes any dtype policy.
 _WHOLE, _PACKED = "lora_rank, which freezes the whole encoder", "pack, whose rows have one length"

@@ -19,6 +19,7 @@ from keras_bert.heads.registry import describe, head_named
 from keras_bert.models.encoder import build_encoder
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.masking import Masking
+from keras_bert.progress import announced
 from keras_bert.rewirings.joined import add_teacher, without_teacher
 from keras_bert.rewirings.trimmed import build_packed, build_trimmed
 from keras_bert.runs.fit_trainer import FitTrainer
@@ -31,7 +32,6 @@ from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import weights_fingerprint
 from keras_bert.training.optimizer import create_optimizer
-from keras_bert.training.progress import announced
 from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule
 from keras_bert.training.trainer import Trainer

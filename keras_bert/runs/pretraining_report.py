@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras_bert.files import read_lines, write_text
 from keras_bert.heads.registry import describe
 from keras_bert.pretraining.inspection import sample_fills
+from keras_bert.progress import is_share
 from keras_bert.reports import charts, page
 from keras_bert.reports.page import Head
 from keras_bert.reports.provenance import environment
@@ -15,7 +16,6 @@ from keras_bert.rewirings.joined import without_teacher
 from keras_bert.runs.pretraining import open_source
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.progress import is_share
 from keras_bert.training.run_state import Snapshots
 
 _NAMES = {

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.answering.answerer import answer_rows, with_model_options
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
 from keras_bert.checkpoints.tensors import Checkpoint, Tensor, slots
 from keras_bert.checks import is_ours
 from keras_bert.data.batch_source import as_source
-from keras_bert.exporting.answerer import answer_rows, with_model_options
 from keras_bert.exporting.export import rehearse_export
 from keras_bert.heads.head import check_inputs
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.models.encoder import build_encoder
+from keras_bert.progress import announced, hidden
 from keras_bert.runs import model_card
 from keras_bert.runs.results import export_options
 from keras_bert.tasks.registry import TASKS
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.progress import announced, hidden
 
 _ROWS = 2
 

@@ -6,10 +6,10 @@ import pathlib
 
 from keras_bert.data.text_files import NUMBER, as_text
 from keras_bert.files import write_text
+from keras_bert.progress import is_share
 from keras_bert.reports import charts, page
 from keras_bert.runs import grid
 from keras_bert.training import loss_names
-from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
 

@@ -10,13 +10,13 @@ from keras_bert.checkpoints.model_types import family_of
 from keras_bert.exporting.export import export
 from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
+from keras_bert.progress import announced
 from keras_bert.reports.page import Head, short_name
 from keras_bert.reports.provenance import environment
 from keras_bert.runs import grid, hardest_words, model_card
 from keras_bert.runs.report import write_report
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.predictions import threshold_text
-from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 _WARNINGS = ("data warning", "training warning", "warning")  # Facts that the report shows as warnings.

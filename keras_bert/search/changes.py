@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from keras_bert.files import one_writer
+from keras_bert.progress import announced, track
 from keras_bert.search import index_files, vector_files
 from keras_bert.search.index_files import PENDING, Block, IndexFacts, Lines
-from keras_bert.training.progress import announced, track
 
 PART = 512  # Passages between two updates of the progress.
 

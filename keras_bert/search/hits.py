@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.files import json_text
+from keras_bert.progress import track
 from keras_bert.search.data import Passage
 from keras_bert.text.token_counts import told_once
-from keras_bert.training.progress import track
 
 if TYPE_CHECKING:  # Commands read names of models without Keras.
     from keras_bert.bert import LoadedBert

@@ -17,6 +17,7 @@ from keras_bert.bert import LoadedBert, load
 from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_choice, check_count
 from keras_bert.heads.registry import head_named
+from keras_bert.progress import announced
 from keras_bert.runs.unchanged_inputs import differences
 from keras_bert.search import changes, index_files
 from keras_bert.search.data import checked_id, passage_reader
@@ -25,7 +26,6 @@ from keras_bert.search.nearest import Vectors
 from keras_bert.similarity import unit
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.text.token_counts import told_once
-from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 SIMILARITIES = ("cosine", "dot")

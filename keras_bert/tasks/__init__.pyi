@@ -1,4 +1,5 @@
 from keras_bert.reports.judged import Judged as Judged
+from keras_bert.settings import setting as setting
 from keras_bert.tasks.base import Start as Start
 from keras_bert.tasks.base import Task as Task
 from keras_bert.tasks.classification import glue as glue
@@ -27,7 +28,6 @@ from keras_bert.tasks.reporting import Card as Card
 from keras_bert.tasks.reporting import Findings as Findings
 from keras_bert.tasks.reporting import Report as Report
 from keras_bert.tasks.rows import RowFormat as RowFormat
-from keras_bert.tasks.settings import setting as setting
 from keras_bert.tasks.stages import Split as Split
 from keras_bert.tasks.stages import Stage as Stage
 from keras_bert.tasks.stages import Training as Training

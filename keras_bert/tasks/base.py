@@ -12,10 +12,10 @@ from keras_bert.files import json_text
 from keras_bert.heads.head import is_same_option
 from keras_bert.heads.registry import head_named
 from keras_bert.imports import quiet_integers
+from keras_bert.settings import LongTextSettings, WindowSettings
 from keras_bert.tasks import confidence
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
-from keras_bert.tasks.settings import LongTextSettings, WindowSettings
 from keras_bert.tasks.stages import Training
 from keras_bert.text.answer_settings import READING, WINDOWS
 from keras_bert.training.loss_names import total

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
+from keras_bert.answering.answerer import check_rows, read_rows
 from keras_bert.answering.explainer import can_explain
 from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
-from keras_bert.exporting.answerer import check_rows, read_rows
 from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.verification import verify
 from keras_bert.heads.explain_signatures import TOKENS, form_of
@@ -347,7 +347,7 @@ class HeadChecks:
             raise SkippedError("the head has no `run`, which writes ONNX")
         if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxruntime")):
             raise SkippedError("onnxruntime is not installed")
-        from keras_bert.checkpoints.onnx_export import export_onnx
+        from keras_bert.exporting.onnx_export import export_onnx
 
         export_onnx(bert.model(), bert.preprocessor(samples.LENGTH), self.folder / "onnx", labels=bert.labels)
 

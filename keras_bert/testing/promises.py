@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from keras_bert.training.progress import hidden
+from keras_bert.progress import hidden
 
 _LOG = logging.getLogger("keras_bert")
 _RELATIVE = 1e-4  # Of numbers that different programs compute.

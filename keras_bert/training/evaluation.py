@@ -15,8 +15,8 @@ import tensorflow as tf
 from keras_bert.data.bucketing import Batches
 from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import add_array, replacing
+from keras_bert.progress import track
 from keras_bert.training.distribution import dividing, gather_rows, replica_dataset
-from keras_bert.training.progress import track
 
 _LOG = logging.getLogger("keras_bert")
 _KEYS = "keys of model and rows"  # In files of outputs.

@@ -13,9 +13,9 @@ import keras
 import tensorflow as tf
 
 from keras_bert.files import as_numbers, difference, read_json, replacing, with_nulls, write_json
+from keras_bert.progress import announced
 from keras_bert.training.distribution import is_chief, sum_over_replicas
 from keras_bert.training.loss_names import total
-from keras_bert.training.progress import announced
 from keras_bert.training.schedule import FunctionSchedule
 
 _LOG = logging.getLogger("keras_bert")

@@ -16,13 +16,13 @@ from keras_bert.data.batch_source import BatchSource, as_source
 from keras_bert.data.packed_batches import PackedBatches
 from keras_bert.memory import explain_out_of_memory, keep_freed_memory
 from keras_bert.processor import warn_of_emulation
+from keras_bert.progress import Progress, announced
 from keras_bert.training.callbacks import TensorBoard, adapted
 from keras_bert.training.distribution import is_chief, replica_dataset
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.losses import Loss, Score
 from keras_bert.training.memory_estimate import check_memory
 from keras_bert.training.program import Parts, Programs
-from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
 from keras_bert.training.step import PENALTY, StepOptions

@@ -7,7 +7,7 @@ from keras_bert.checks import check_choice, check_counts, check_heads, check_pos
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
 from keras_bert.runs.hyperparameters import PRECISIONS
-from keras_bert.tasks.settings import setting
+from keras_bert.settings import setting
 
 # The keys of Hugging Face's `MarianConfig`, and the fields of `TransformerConfig`.
 MARIAN_KEYS = {

@@ -12,13 +12,13 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.exporting.export import export
 from keras_bert.files import difference, read_json, write_json
+from keras_bert.progress import announced, messages, track
 from keras_bert.runs.finetuning import Finetuning, Run
 from keras_bert.runs.results import Results
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
 from keras_bert.training.callbacks import Callback
 from keras_bert.training.losses import Score, token_loss
-from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import InverseSquareRootSchedule
 from keras_bert.training.trainer import Trainer

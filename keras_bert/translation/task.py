@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_bert.data.pair_bucketing import PairBatches
 from keras_bert.files import write_text
+from keras_bert.progress import announced
 from keras_bert.reports import page
 from keras_bert.tasks.base import Start, Task
 from keras_bert.tasks.reporting import Card, Findings, Report
@@ -17,7 +18,6 @@ from keras_bert.tasks.stages import Split, Stage, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.training.losses import token_loss
-from keras_bert.training.progress import announced
 from keras_bert.translation import data
 from keras_bert.translation.decoding import Beam
 from keras_bert.translation.loaded import load

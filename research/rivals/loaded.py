@@ -97,7 +97,7 @@ class LoadedRival:
         if self.config.kind == "bilm":
             raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")
         if self._answerer is None:
-            from keras_bert.exporting import Answerer  # Needs TensorFlow, unlike the models.
+            from keras_bert.answering import Answerer  # Needs TensorFlow, unlike the models.
 
             self._answerer = Answerer(self)
         lengths = {"batch_size": batch_size, "sequence_length": sequence_length}

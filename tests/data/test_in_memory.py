@@ -5,10 +5,10 @@ import types
 import numpy as np
 import pytest
 
+from keras_bert.answering.answerer import read_rows
 from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
 from keras_bert.data.sources import Memory
-from keras_bert.exporting.answerer import read_rows
 from keras_bert.runs import fit
 from keras_bert.runs.fit import infer, task_rows
 from keras_bert.tasks import registry

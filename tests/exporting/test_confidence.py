@@ -10,8 +10,9 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.metrics import f1_score
 
 import keras_bert
+from keras_bert.answering import prediction_files
 from keras_bert.heads.answers import each_text, of_outputs
-from keras_bert.tasks import confidence, prediction_files
+from keras_bert.tasks import confidence
 from tests.runs.test_folds import OPTIONS, TEXTS
 
 pytestmark = pytest.mark.tensorflow

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
-from keras_bert.exporting import answerer, assets, export  # noqa: E402
+from keras_bert.answering import answerer  # noqa: E402
+from keras_bert.exporting import assets, export  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402

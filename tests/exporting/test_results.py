@@ -19,8 +19,8 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.heads.answers import each_text, of_outputs  # noqa: E402
 from keras_bert.heads.registry import head_named  # noqa: E402
+from keras_bert.progress import track  # noqa: E402
 from keras_bert.text.token_counts import told_once  # noqa: E402
-from keras_bert.training.progress import track  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 
@@ -314,7 +314,7 @@ def test_answers_as_a_frame(eager, load, monkeypatch):
 
 def test_progress_on_a_terminal_only(eager, load, monkeypatch):
     """Of several batches, and for one number of items at a time."""
-    monkeypatch.setattr("keras_bert.training.progress._DELAY", 0.0)
+    monkeypatch.setattr("keras_bert.progress._DELAY", 0.0)
     for is_terminal, batch_size, expected in ((True, 1, True), (True, 2, False), (False, 1, False)):
         stream = io.StringIO()
         stream.isatty = lambda is_terminal=is_terminal: is_terminal
@@ -389,7 +389,7 @@ def test_answers_follow_changes_of_layers(load, tmp_path):
     inputs, before = bert.preprocessor(9, padding="longest")(["a b c"]), bert.predict("a b c")["value"]
     vector, bias = bert.encode("a b c"), bert.model().get_layer("classifier").bias
     bias.assign(bias + 1.0)
-    with mock.patch("keras_bert.exporting.answerer.build_signatures", side_effect=AssertionError):
+    with mock.patch("keras_bert.answering.answerer.build_signatures", side_effect=AssertionError):
         assert bert.predict("a b c")["value"] == pytest.approx(before + 1.0, rel=1e-5)
     bias.assign(bias - 1.0)
     for change in (adapt, lambda bert: bert.model().quantize("int8")):

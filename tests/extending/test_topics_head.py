@@ -10,12 +10,12 @@ import pytest
 import scipy.special
 
 import keras_bert
+from keras_bert.answering import prediction_files
 from keras_bert.data.sources import Memory
 from keras_bert.exporting.stored_options import stored_options
 from keras_bert.heads.answers import each_text, flat, of_outputs
 from keras_bert.heads.head import check_inputs
 from keras_bert.heads.registry import HEADS
-from keras_bert.tasks import prediction_files
 from keras_bert.text.token_counts import with_counts
 from tests import documents
 from tests.conftest import to_numpy

@@ -12,9 +12,9 @@ import pytest
 import scipy.special
 
 import keras_bert
+from keras_bert.answering import prediction_files
 from keras_bert.data.sources import source
 from keras_bert.metadata import Metadata
-from keras_bert.tasks import prediction_files
 from pipelines import common_flags
 from pipelines.predict import rectangles
 from tests.pipelines.programs import call, mistake

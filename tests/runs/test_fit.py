@@ -22,9 +22,9 @@ from scipy import special, stats
 
 import keras_bert
 from keras_bert.files import one_writer, read_json
+from keras_bert.progress import announced
 from keras_bert.runs import fit
 from keras_bert.runs.finetuning import Finetuning, Run
-from keras_bert.training.progress import announced
 from tests.pipelines.programs import call
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
 
+from keras_bert.answering.prediction_files import read_texts
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.page import NOTHING, Head, Headline, short_name
 from keras_bert.reports.provenance import command, duration, environment
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
 from keras_bert.tasks.classification.multi_label_task import judge_sets
-from keras_bert.tasks.prediction_files import read_texts
 from tests.runs.parsed import Page, having, rows_of, text_of
 
 

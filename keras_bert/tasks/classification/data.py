@@ -25,6 +25,7 @@ from keras_bert.data.sources import (
     text_cell,
 )
 from keras_bert.data.splits import split_numbers
+from keras_bert.settings import AnswerSettings, CalibrationSettings, WindowSettings, setting
 from keras_bert.tasks.class_names import (
     MANY,
     REGRESSION,
@@ -35,7 +36,6 @@ from keras_bert.tasks.class_names import (
     class_numbers,
     discover_labels,
 )
-from keras_bert.tasks.settings import AnswerSettings, CalibrationSettings, WindowSettings, setting
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,

@@ -13,6 +13,7 @@ from keras_bert.data.token_rows import compact_parts
 from keras_bert.files import write_text
 from keras_bert.heads.registry import describe, head_named, is_regression
 from keras_bert.heads.sentence_classification import SentenceClassification, take_projection, vector_options
+from keras_bert.progress import announced
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import add_language_model_loss, without_language_model_loss
@@ -35,7 +36,6 @@ from keras_bert.tasks.classification.rows import NumberRows, TextRows
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
-from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 

@@ -18,9 +18,9 @@ from keras_bert.data import squad
 from keras_bert.data.in_memory import PASSAGES, QUERIES
 from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_number, readable, source, text_cell
 from keras_bert.data.splits import connected
+from keras_bert.settings import WindowSettings, setting
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import RowFormat
-from keras_bert.tasks.settings import WindowSettings, setting
 
 # Default names of the columns, the first one that a file has; those of texts are `QUERIES` and `PASSAGES`.
 _SCORE, _LABELS = "score", ("label", "gold_label")

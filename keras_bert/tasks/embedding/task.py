@@ -12,6 +12,7 @@ from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.data.token_rows import compact, compact_parts, joined, sequence_lengths, take, uniform
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.models.description import nested_encoder
+from keras_bert.progress import announced
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.rewirings.joined import build_bi_encoder
 from keras_bert.rewirings.trimmed import build_trimmed
@@ -25,7 +26,6 @@ from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
-from keras_bert.training.progress import announced
 
 _LOSSES = {  # And the settings that they take.
     "cosine": (cosine_loss, ()),

@@ -11,6 +11,7 @@ from keras_bert.data.document_batches import DocumentRows, choice_documents
 from keras_bert.data.token_rows import compact_parts, sequence_lengths, uniform
 from keras_bert.files import write_text
 from keras_bert.heads.multiple_choice import MultipleChoice
+from keras_bert.progress import announced
 from keras_bert.reports import page
 from keras_bert.reports.comparisons import compared
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
@@ -27,7 +28,6 @@ from keras_bert.tasks.summary import Summary
 from keras_bert.text.packing import unpadded
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.metrics import accuracy
-from keras_bert.training.progress import announced
 
 _ROWS = 2048  # Rows to tokenize at a time.
 _MANY = 12  # Maximum number of choices of a table of positions.

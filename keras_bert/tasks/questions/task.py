@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_bert.data.bucketing import Batches
 from keras_bert.heads.question_answering import QuestionAnswering
+from keras_bert.progress import announced
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
@@ -22,7 +23,6 @@ from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.training.losses import span_loss
-from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 _ALTERNATIVES = 3  # Answers of the exported model.

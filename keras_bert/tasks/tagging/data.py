@@ -8,8 +8,8 @@ import pathlib
 from keras_bert.checks import check_choice
 from keras_bert.data import text_files
 from keras_bert.data.sources import Source, Table, TaskData, source
+from keras_bert.settings import CalibrationSettings, setting
 from keras_bert.tasks.rows import RowFormat, first_known
-from keras_bert.tasks.settings import CalibrationSettings, setting
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.sentences import Sentences

@@ -11,6 +11,7 @@ import scipy.special
 from keras_bert.data import text_files
 from keras_bert.data.bucketing import Batches, token_batches
 from keras_bert.heads.tokens import TokenClassification
+from keras_bert.progress import announced
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
@@ -26,7 +27,6 @@ from keras_bert.tasks.tagging.features import TaggingWindows
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.training.losses import token_loss
-from keras_bert.training.progress import announced
 
 _FEW = 5  # Types to list.
 _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}

@@ -8,13 +8,13 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.answering.prediction_files import read_texts
 from keras_bert.data import in_memory
 from keras_bert.data.sources import Memory, stream_rows
 from keras_bert.data.splits import Folds
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import Examples, own_data, parse_threshold, read_table
 from keras_bert.tasks.classification.predictions import dense
-from keras_bert.tasks.prediction_files import read_texts
 from tests.tasks.files import write
 
 FORMATS = [

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 from absl import logging as absl_logging
 
-from keras_bert.training import progress
-from keras_bert.training.progress import quiet_tensorflow
+from keras_bert import progress
+from keras_bert.progress import quiet_tensorflow
 
 
 class Screen(io.StringIO):

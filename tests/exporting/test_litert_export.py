@@ -7,7 +7,7 @@ from tests.conftest import HEADS, relative, to_numpy
 from tests.exporting.token_ids import batch_of
 
 pytest.importorskip("ai_edge_litert.interpreter", reason="`make convert` installs ai-edge-litert")
-from keras_bert.checkpoints.litert_export import build_litert, litert_runner, signature_names
+from keras_bert.exporting.litert_export import build_litert, litert_runner, signature_names
 
 pytestmark = [
     pytest.mark.tensorflow,

@@ -25,10 +25,10 @@ from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
 from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
+from keras_bert.progress import is_live, quiet_tensorflow, track
 from keras_bert.tasks import registry
 from keras_bert.text.answer_settings import HEAD, READING, REFUSE, check_long_texts, chosen_prompt
 from keras_bert.text.token_counts import CutTexts
-from keras_bert.training.progress import is_live, quiet_tensorflow, track
 
 _LOG = logging.getLogger("keras_bert")
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.

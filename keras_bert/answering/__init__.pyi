@@ -1,0 +1,1 @@
+from keras_bert.answering.answerer import Answerer as Answerer
