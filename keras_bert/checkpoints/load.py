@@ -43,7 +43,7 @@ def open_checkpoint(path_or_name, revision=None, head=None, base=None, tokenizer
         expected = "a path or a name such as 'google-bert/bert-base-uncased'"
         raise ValueError(f"`path_or_name` must be {expected}. Received: path_or_name={path_or_name!r}")
     if tokenizer != "auto":
-        checkpoint = checkpoint.replace(metadata=tokenizer_files.replaced(tokenizer, checkpoint.metadata))
+        checkpoint = checkpoint.replace(metadata=tokenizer_files.with_chosen_tokenizer(checkpoint.metadata, tokenizer))
     return checkpoint
 
 
