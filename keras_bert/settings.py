@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_bert.text.answer_settings import CUTS, LONG_TEXTS, READING
+from keras_bert.text.long_texts import CUTS, LONG_TEXTS, READING
 
 
 def setting(

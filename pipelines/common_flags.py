@@ -15,7 +15,7 @@ from keras_bert.data.splits import Folds
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters
 from keras_bert.tasks.methods import FULL, METHODS, check_method
-from keras_bert.text.answer_settings import LONG_TEXTS
+from keras_bert.text.long_texts import LONG_TEXTS
 
 from .arguments import CommandArguments, flag
 from .command import spelling
@@ -74,9 +74,15 @@ class LongTextFlags(CommandArguments):
 class FinetuningFlags(Hyperparameters, Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
-    wording: typing.ClassVar = {"rates": f"5e-5{NARROW}", "batches": "32", "epochs": "3"}
-    wording |= {"teacher": "a model of the same task"}
-    wording |= {"train": "", "dev": "", "predict": ""}
+    wording: typing.ClassVar = {
+        "rates": f"5e-5{NARROW}",
+        "batches": "32",
+        "epochs": "3",
+        "teacher": "a model of the same task",
+        "train": "",
+        "dev": "",
+        "predict": "",
+    }
 
     model: str = flag(None, "Directory or name of the model to start from.", required=True, section="model")
     learning_rate: list[float] = flag(None, "Peak learning rate(s); default: {rates}.", least=0, section="training")
@@ -97,15 +103,9 @@ class FinetuningFlags(Hyperparameters, Training):
         super().check_conditions()
         if self.lora_alpha == 0:
             raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
-        for model in self.models if self.lora_rank else ():
-            path = find(model)
-            if path is not None and (path / "adapter_config.json").is_file():
-                raise ValueError(
-                    "--lora_rank starts from a whole model, such as model/ beside adapter/. "
-                    f"Received: --model={model}, an adapter"
-                )
-            if path is None and other_models.creating(model):
-                raise ValueError(f"--lora_rank adapts the attention of BERT. Received: --model={model}")
+        if self.lora_rank:
+            for model in self.models:
+                _check_adaptable(model)
 
     def load_options(self, models):
         """Returns options of `load` for the models to start from; commands for other models have some."""
@@ -113,8 +113,11 @@ class FinetuningFlags(Hyperparameters, Training):
 
     def settings_of_runs(self, model, sequence_length, **changes):
         """Returns settings that all runs share, of those in `Finetuning.common`; `changes` are hyperparameters."""
-        known = {"sequence_length": sequence_length} if sequence_length else {}
-        return {"model": model, **known, **self.fill(Hyperparameters, **changes).to_dict()}
+        settings = {"model": model}
+        if sequence_length:
+            settings["sequence_length"] = sequence_length
+        settings.update(self.fill(Hyperparameters, **changes).to_dict())
+        return settings
 
     def choices(self, task):
         """Returns the grid of the runs; flags that are not given have the task's defaults."""
@@ -125,14 +128,17 @@ class FinetuningFlags(Hyperparameters, Training):
         from keras_bert.runs.cross_validation import CrossValidation
         from keras_bert.runs.finetuning import Finetuning, Plan
 
-        folds = self.create_folds(task.splits["dev"][0].examples) if self.divides else None
+        options = {}
+        if self.divides:
+            options["folds"] = self.create_folds(task.splits["dev"][0].examples)
+            options["source"] = self.divided_source
         if self.is_full:
-            few_examples = None
             choices = self.choices(task)
         else:
             from keras_bert.tasks.few_examples import FewExamples
 
-            few_examples = FewExamples(task, self.method, folds)
+            few_examples = FewExamples(task, self.method, options.get("folds"))
+            options["few_examples"] = few_examples
             choices = few_examples.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
         plan = Plan(
             task,
@@ -144,11 +150,9 @@ class FinetuningFlags(Hyperparameters, Training):
             log_every=self.log_every,
             report_to=self.report_to,
             teacher=teacher,
-            folds=folds,
-            few_examples=few_examples,
-            source=self.divided_source if self.divides else None,
+            **options,
         )
-        return Finetuning(plan) if plan.folds is None else CrossValidation(plan)
+        return CrossValidation(plan) if self.divides else Finetuning(plan)
 
     @property
     def divides(self):
@@ -163,7 +167,9 @@ class FinetuningFlags(Hyperparameters, Training):
     @property
     def changes(self):
         """The hyperparameters that other flags set: without dev data, or without epochs, there is none to choose."""
-        return {"best": False} if self.divides or not self.is_full else {}
+        if self.divides or not self.is_full:
+            return {"best": False}
+        return {}
 
     @property
     def is_full(self):
@@ -173,37 +179,60 @@ class FinetuningFlags(Hyperparameters, Training):
     @functools.cached_property
     def groups_of_file(self):
         """The file whose rows are divided, and the values of `--group_column` of all its rows."""
-        path = self.train_file[-1] if isinstance(self.train_file, list) else self.train_file
+        path = self.train_file
+        if isinstance(path, list):  # A command with several training files has folds of one alone.
+            path = path[-1]
         return path, read_column(path, self.group_column)
 
     def create_folds(self, rows, is_whole=None):
-        """Returns the `Folds` of rows to train on: all of their file, or the first ones without `is_whole`."""
+        """Returns the `Folds` of rows to train on.
+
+        `is_whole` tells whether these are all rows of their file, and not the first ones. Defaults to what
+        `--max_train_examples` says.
+        """
         if self.group_column is None:
             return Folds(self.folds)
-        path, groups = self.groups_of_file
         if is_whole is None:
             is_whole = self.max_train_examples is None
+        groups = self._groups_of(rows, is_whole)
+        for group in groups:
+            if isinstance(group, ValueError):  # A row that cannot be read has no group.
+                raise group
+        return Folds(self.folds, groups)
+
+    def _groups_of(self, rows, is_whole):
+        """Returns the groups of rows to train on; raises an error if these may be others than those of the file."""
+        path, groups = self.groups_of_file
         if rows.file_rows is not None:
-            groups = [groups[number] for number in rows.file_rows]
-        elif is_whole and len(groups) != len(rows):
+            groups_of_rows = [groups[number] for number in rows.file_rows]
+            return groups_of_rows[: len(rows)]
+        if is_whole and len(groups) != len(rows):
             raise ValueError(
                 f"--group_column: only for files with a row for each example. Received: {path} with {len(groups):,} "
                 f"rows, which make {len(rows):,} examples"
             )
-        groups = groups[: len(rows)]
-        for group in groups:
-            if isinstance(group, ValueError):
-                raise group
-        return Folds(self.folds, groups)
+        return groups[: len(rows)]
 
     def divided(self, data):
         """Returns the first rows of data; with folds, dev is what is trained on, after a check that they divide it."""
         first = data.first(self.max_train_examples)
         if not self.divides:
             return first
-        self.create_folds(data.divided, is_whole=True)
+        self.create_folds(data.divided, is_whole=True)  # Raises an error for rows whose groups are not known.
         self.create_folds(first.divided).check(first.divided)
         return first.on_train()
+
+
+def _check_adaptable(model):
+    """Raises an error if a model to start from is one that LoRA cannot adapt."""
+    path = find(model)
+    if path is not None and (path / "adapter_config.json").is_file():
+        raise ValueError(
+            "--lora_rank starts from a whole model, such as model/ beside adapter/. "
+            f"Received: --model={model}, an adapter"
+        )
+    if path is None and other_models.creating(model):
+        raise ValueError(f"--lora_rank adapts the attention of BERT. Received: --model={model}")
 
 
 class CrossValidationFlags(CommandArguments):
@@ -289,7 +318,9 @@ class TaskFlags(FinetuningFlags):
         files = self.train_and_dev()
         if hasattr(self, "predict_file"):
             files.append(self.predict_file)
-        options = {"skip_bad_rows": self.skip_bad_rows} if hasattr(self, "skip_bad_rows") else {}
+        options = {}
+        if hasattr(self, "skip_bad_rows"):
+            options["skip_bad_rows"] = self.skip_bad_rows
         return self.parted(self.settings.read(*files, **options))
 
     def train_and_dev(self):
@@ -307,12 +338,16 @@ class TaskFlags(FinetuningFlags):
 
     def known_settings(self):
         """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
-        model = self.models[0] if len(self.models) == 1 else None
-        return {self.output: self.settings_of_runs(model, self.settings.sequence_length, **self.changes)}
+        is_shared = len(self.models) == 1  # Else the runs differ in it.
+        model = self.models[0] if is_shared else None
+        settings = self.settings_of_runs(model, self.settings.sequence_length, **self.changes)
+        return {self.output: settings}
 
     def start(self):
         """Returns the `Start` of the runs."""
-        head = None if self.is_full else self.head_of(keras_bert.tasks.task_named(self.task))
+        head = None
+        if not self.is_full:
+            head = self.head_of(keras_bert.tasks.task_named(self.task))
         load_options = {}
         if getattr(self, "student_layers", None):
             load_options["num_layers"] = self.student_layers
@@ -405,10 +440,11 @@ def load_model(path_or_name, **options):
         return keras_bert.load(path_or_name, **options)
     except other_models.OtherModelError as error:
         load_other = error.models.load
-    options = {name: value for name, value in options.items() if value}
-    if unknown := options.keys() - inspect.signature(load_other).parameters:
+    given = {name: value for name, value in options.items() if value}
+    unknown = given.keys() - inspect.signature(load_other).parameters
+    if unknown:
         raise ValueError(f"{path_or_name} is not a BERT and does not take {', '.join(sorted(unknown))}")
-    return load_other(path_or_name, **options)
+    return load_other(path_or_name, **given)
 
 
 def check_task(arguments):
@@ -420,8 +456,11 @@ def finetune(arguments):
     """Trains a task over the grid of `TaskFlags`, and prints the results."""
     strategy = arguments.create_strategy()
     task = arguments.create_task()
-    predictions = task.report.predictions_file if getattr(arguments, "predict_file", None) else None
-    runs = arguments.runs(task, arguments.output, strategy, teacher=arguments.create_teacher(task))
+    teacher = arguments.create_teacher(task)
+    runs = arguments.runs(task, arguments.output, strategy, teacher=teacher)
+    predictions = None
+    if getattr(arguments, "predict_file", None):
+        predictions = task.report.predictions_file
     run_and_print(arguments, runs, arguments.texts, predictions, arguments.more())
 
 
@@ -450,29 +489,39 @@ def print_next(output, texts, predictions=None, more=()):
     commands = [f"{spelling('serve')} --saved_models={shlex.quote(str(above))}"]
     if texts:
         commands.insert(0, f"{spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
-    for number, text in enumerate([*commands, *more]):
-        print(f"{'' if number else 'next:':13} {text}")
+    label = "next:"
+    for text in [*commands, *more]:
+        print(f"{label:13} {text}")
+        label = ""  # The others stand below the first one.
 
 
 def read_column(path, name):
     """Returns the values of a column of a file of rows, a ValueError for rows that cannot be read."""
-    return [row if isinstance(row, ValueError) else row[name] for _, row in source(path).stream([name])]
+    values = []
+    for _, row in source(path).stream([name]):
+        values.append(row if isinstance(row, ValueError) else row[name])
+    return values
 
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
     lines = text_files.split_lines(text_files.decoded(content, name))
-    return lines if lines[-1] else lines[:-1]
+    if not lines[-1]:  # What follows the last line break.
+        del lines[-1]
+    return lines
 
 
 def words(path):
     """Returns the words of a file, one per line, or `None` without a file."""
     if not path:
         return None
-    found = [line.strip() for _, line in text_files.read_lines(path) if line.strip()]
-    if not found:
+    words_of_file = []
+    for _, line in text_files.read_lines(path):
+        if line.strip():
+            words_of_file.append(line.strip())
+    if not words_of_file:
         raise ValueError(f"{path}: the file is empty. Expected one word per line")
-    return found
+    return words_of_file
 
 
 def phases(texts):
@@ -481,10 +530,14 @@ def phases(texts):
 
 
 def _phase(text):
+    """Returns one phase as a dict with `length`, `steps` and `batch`."""
+    phase = {}
     try:
-        phase = {part: int(value) for part, value in (part.split(":") for part in text.split(","))}
+        for setting in text.split(","):
+            name, value = setting.split(":")
+            phase[name] = int(value)
     except ValueError:
         phase = {}
-    if set(phase) != {"length", "steps", "batch"} or min(phase.values()) < 1:
+    if phase.keys() != {"length", "steps", "batch"} or min(phase.values()) < 1:
         raise ValueError(f"--phase must look like length:128,steps:90000,batch:256. Received: {text!r}")
     return phase

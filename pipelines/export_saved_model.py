@@ -20,8 +20,9 @@ import pathlib
 
 import keras_bert
 from keras_bert.data.text_files import read_lines
+from keras_bert.heads.long_texts import check_long_texts
 from keras_bert.metadata import answer_length
-from keras_bert.text.answer_settings import READING, check_long_texts
+from keras_bert.text.long_texts import READING
 
 from . import command, common_flags
 from .arguments import FLAG_OF, flag

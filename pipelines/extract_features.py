@@ -16,8 +16,9 @@ import numpy as np
 import keras_bert
 from keras_bert.files import json_text, replacing
 from keras_bert.heads.answers import embedding
+from keras_bert.heads.prompts import chosen_prompt
 from keras_bert.metadata import answer_length
-from keras_bert.text.answer_settings import HEAD, REFUSE, chosen_prompt
+from keras_bert.text.long_texts import HEAD, REFUSE
 from keras_bert.text.token_counts import CutTexts
 
 from . import command, common_flags

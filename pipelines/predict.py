@@ -23,27 +23,20 @@ JSON for files. Answers are written as they come, and whole lines stay if the co
 """
 
 import functools
-import inspect
 import itertools
 import os
 import pathlib
 import sys
 
-import numpy as np
-
-from keras_bert import other_models
 from keras_bert.data import text_files
 from keras_bert.data.sources import ROWS, source
 from keras_bert.data.text_files import decoded, suffix
-from keras_bert.heads.answers import each_text, of_outputs
-from keras_bert.serving import Client
 from keras_bert.tasks.classification.data import OWN
 from keras_bert.tasks.classification.glue import TASKS
-from keras_bert.tasks.rows import not_registered
-from keras_bert.text.answer_settings import READING
-from keras_bert.text.token_counts import CutTexts, told_once
+from keras_bert.text.token_counts import told_once
 
 from . import command, common_flags
+from .answering_models import HEAD_FLAGS, READING_FLAGS, loaded_model, served_model, single_label_error
 from .arguments import flag
 from .early_checks import check_files, local_config
 
@@ -56,8 +49,7 @@ _INPUTS = {
     "ForQuestionAnswering": [("question", "context")],
 }
 _KNOWN_TASKS = (None, *OWN, *TASKS, "tagging", "questions")
-_EXPORTED = ("beam_size", "length_penalty", "hypothesis", "multi_label", "temperature")
-_OF_TEXTS = ("sequence_length", *READING)
+_COLUMN_FLAGS = ("text_column", "pair_column", "choice_columns")
 
 
 class Arguments(common_flags.LongTextFlags):
@@ -123,13 +115,15 @@ class Arguments(common_flags.LongTextFlags):
     @functools.cached_property
     def lines(self):
         """The name of the file of texts, and an iterator over its lines, the first of which have been read."""
-        name = self.input_file or "standard input"
         if self.input_file:
-            texts = text_files.stream_text(pathlib.Path(self.input_file), blank_end=True)
+            name = self.input_file
+            texts = text_files.stream_text(pathlib.Path(name), blank_end=True)
+            head_size = _HEAD
         else:
+            name = "standard input"
             texts = text_files.text_of(_standard_input("one text per line"), name, blank_end=True)
-        # Of the standard input, further lines may be written later.
-        head = list(itertools.islice(texts, _HEAD if self.input_file else 1))
+            head_size = 1  # Further lines may be written later.
+        head = list(itertools.islice(texts, head_size))
         if not head:
             raise ValueError(f"{name}: there is no text")
         return name, map(text_files.without_end, itertools.chain(head, texts))
@@ -137,18 +131,24 @@ class Arguments(common_flags.LongTextFlags):
     @property
     def questions(self):
         """A row for each question about one context."""
-        if len(self.positional) + bool(self.context_file) > 1 or self.input:
+        contexts = list(self.positional)
+        if self.context_file:
+            contexts.append(self.context_file)
+        if len(contexts) > 1 or self.input:
             raise ValueError(
                 "--question takes one context: an argument, --context_file or the standard input; no --input"
             )
-        name = self.context_file or "standard input"
-        context = self.positional[0] if self.positional else decoded(self.content, name)
+        if self.positional:
+            context = self.positional[0]
+        else:
+            context = decoded(self.content, self.context_file or "standard input")
         if not context.strip() or not all(question.strip() for question in self.question):
             raise ValueError("--question and its context must not be empty")
         return [{"question": question, "context": context} for question in self.question]
 
 
 def _standard_input(expected):
+    """Returns the standard input; says on a terminal what is expected."""
     if sys.stdin.isatty():
         print(f"type {expected}; Ctrl-D ends", file=sys.stderr)
     return sys.stdin.buffer
@@ -156,64 +156,96 @@ def _standard_input(expected):
 
 def check(arguments):
     check_files("input", arguments.input_file)
-    output, texts = arguments.output, arguments.input_file or arguments.context_file
     tables = f"for rows with columns, --input with {', '.join(ROWS)}"
-    arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
+    arguments.only(arguments.is_table, tables, *_COLUMN_FLAGS)
+    _check_output_format(arguments.output)
+    arguments.only(
+        not arguments.server,
+        "without --server, whose models were exported with theirs",
+        *READING_FLAGS,
+        *HEAD_FLAGS,
+    )
+    _check_output_is_not(arguments.input_file or arguments.context_file, arguments.output)
+    _check_candidate_labels(arguments)
+    _check_texts(arguments)
+
+
+def _check_output_format(output):
+    """Raises an error for a file in a format of tables that is not written."""
     if output and pathlib.Path(output).suffix.lower() in (".xls", ".xlsx", ".ods", ".parquet"):
         raise ValueError(f"--output must end in .csv, .tsv or .jsonl. Received: {output}")
-    arguments.only(
-        not arguments.server, "without --server, whose models were exported with theirs", *_OF_TEXTS, *_EXPORTED
-    )
+
+
+def _check_output_is_not(texts, output):
+    """Raises an error if the answers would replace the file of the texts."""
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
+
+
+def _check_candidate_labels(arguments):
+    """Raises an error for labels that are empty or equal, or a single one; `None` is none."""
     labels = arguments.candidate_labels
-    if labels is not None and (not all(labels) or len(set(labels)) < max(len(labels), 1)):
+    if labels is None:
+        return
+    are_different = len(set(labels)) == len(labels)
+    if not labels or not all(labels) or not are_different:
         received = ",".join(labels)
         raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
-    if labels and len(labels) == 1 and not arguments.multi_label and not arguments.server:
-        raise _single_label(labels[0], "--multi_label")
+    if len(labels) == 1 and not arguments.multi_label and not arguments.server:
+        raise single_label_error(labels[0], "--multi_label")
+
+
+def _check_texts(arguments):
+    """Reads the texts or their first ones, which raises an error if they cannot be read."""
     if arguments.question:
         _ = arguments.questions
-    elif not arguments.positional and not arguments.is_table:
-        _ = arguments.lines
-    elif not arguments.positional:
+    elif arguments.positional:
+        pass  # The texts are here.
+    elif arguments.is_table:
         _check_table(arguments)
+    else:
+        _ = arguments.lines
 
 
 def _check_table(arguments):
     """Reads the head of a table, to find a missing column or another encoding before TensorFlow starts."""
     from keras_bert.answering import prediction_files
 
-    origin = source(arguments.input)
-    config = {} if arguments.server or arguments.plugins else local_config(arguments.model)
+    table = source(arguments.input)
+    config = {}
+    if not arguments.server and not arguments.plugins:
+        config = local_config(arguments.model)
     facts = config.get("keras_bert")
-    facts = facts if isinstance(facts, dict) else {}
-    kind = next((kind for kind in _INPUTS if any(kind in name for name in config.get("architectures") or ())), None)
-    if kind is None or facts.get("task") not in _KNOWN_TASKS:  # Others have rows of their own.
-        rows = origin.stream()
+    if not isinstance(facts, dict):
+        facts = {}
+    architecture = _known_architecture(config)
+    if architecture is None or facts.get("task") not in _KNOWN_TASKS:  # Others have rows of their own.
+        rows = table.stream()
     else:
-        allowed = _INPUTS[kind]
+        allowed = _INPUTS[architecture]
         if arguments.candidate_labels or facts.get("pair") is False:
             allowed = allowed[:1]
         elif facts.get("pair"):
             allowed = allowed[-1:]
-        columns = arguments.values("text_column", "pair_column", "choice_columns")
-        words = kind == "ForTokenClassification"
-        rows = prediction_files.stream_texts(origin, allowed, **columns, known=facts.get("columns"), words=words)
+        columns = arguments.values(*_COLUMN_FLAGS)
+        takes_words = architecture == "ForTokenClassification"
+        rows = prediction_files.stream_texts(table, allowed, **columns, known=facts.get("columns"), words=takes_words)
     for _ in itertools.islice(rows, _HEAD):
         pass
 
 
-def _single_label(label, exception):
-    return ValueError(
-        "--candidate_labels must be at least 2 labels: a single one always has the probability 1, except with "
-        f"{exception}. Received: {label!r}"
-    )
+def _known_architecture(config):
+    """Returns the key of `_INPUTS` for the config of a model, `None` if there is none."""
+    names = config.get("architectures") or ()
+    for architecture in _INPUTS:
+        if any(architecture in name for name in names):
+            return architecture
+    return None
 
 
 def main(arguments):
-    allowed, predict, reading = (_served_model if arguments.server else _loaded_model)(arguments)
-    parts = _answered(arguments, _rows(arguments, allowed, reading), allowed, predict)
+    model = served_model(arguments) if arguments.server else loaded_model(arguments)
+    parts = _answered(arguments, model, _rows(arguments, model))
     with told_once():
         if arguments.output:
             _write(arguments, parts)
@@ -221,19 +253,83 @@ def main(arguments):
             _print(arguments, parts)
 
 
-def _answered(arguments, rows, allowed, predict):
+def _rows(arguments, model):
+    """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
+    from keras_bert.answering import prediction_files
+
+    if arguments.question:
+        return _without_records(arguments.questions)
+    if model.inputs is None:
+        if not arguments.is_table:
+            raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
+        arguments.only(False, "for models without rows of their own", *_COLUMN_FLAGS)
+        return prediction_files.stream_own(arguments.input, **model.reading)
+    _check_positional(arguments, model)
+    if arguments.is_table:
+        columns = arguments.values(*_COLUMN_FLAGS)
+        return prediction_files.stream_texts(arguments.input, model.inputs, **columns, **model.reading)
+    if arguments.positional:
+        return _without_records(_texts_of_positional(list(arguments.positional), model.inputs))
+    name, lines = arguments.lines
+    return _without_records(prediction_files.from_lines(name, lines, model.inputs))
+
+
+def _without_records(texts):
+    """Returns an iterator over texts that are in no file of rows."""
+    return ((None, text) for text in texts)
+
+
+def _check_positional(arguments, model):
+    """Raises an error for texts beside `--input`, or of a model that answers questions."""
+    texts = arguments.positional
+    if texts and arguments.input:
+        raise ValueError(f"expected either texts or --input. Received: both, {' '.join(texts)}")
+    if texts and "question" in model.inputs[0]:
+        usage = "--question=... with --context_file=FILE or the context as argument"
+        raise ValueError(f"{arguments.model} answers questions. Use {usage}")
+
+
+def _texts_of_positional(texts, allowed):
+    """Returns the texts of the command line as dicts of the inputs of the model."""
+    from keras_bert.answering import prediction_files
+
+    # Without pairs, each argument is a text; so is each with masks to fill.
+    takes_pairs = allowed != [("text",)]
+    fills_masks = ("text",) in allowed and "[MASK]" in " ".join(texts)
+    rows = [texts] if takes_pairs and not fills_masks else [[text] for text in texts]
+    return [prediction_files.from_parts("the arguments", row, allowed) for row in rows]
+
+
+def _answered(arguments, model, rows):
     """Yields parts of the rows with their answers: lists of the rows of the file, of the texts, and of the answers.
 
     The first part is a batch, so that there are answers soon; the later ones grow, and `predict` sorts the texts of a
     part by length.
     """
     size = arguments.batch_size
-    while part := list(itertools.islice(rows, size)):
-        records, texts = map(list, zip(*part, strict=True))
-        if allowed is not None and tuple(texts[0]) not in allowed:
-            raise _wrong_inputs(arguments, tuple(texts[0]), allowed)
-        yield records, texts, predict(texts)
+    while True:
+        part = list(itertools.islice(rows, size))
+        if not part:
+            return
+        records = [record for record, _ in part]
+        texts = [text for _, text in part]
+        names = tuple(texts[0])
+        if model.inputs is not None and names not in model.inputs:
+            raise _wrong_inputs(arguments, names, model.inputs)
+        yield records, texts, model.predict(texts)
         size = min(2 * size, arguments.batch_size * _CHUNK)
+
+
+def _wrong_inputs(arguments, names, allowed):
+    """Returns the error about texts with other inputs than those of the model."""
+    if arguments.question:
+        return ValueError(
+            f"{arguments.model} has no question-answering head. Expected a model from "
+            f"`{command.spelling('run_squad')}`. Received: --question"
+        )
+    hint = ". Use --question and --context_file, or --input" if "question" in allowed[0] else ""
+    expected = " or ".join(" and ".join(inputs) for inputs in allowed)
+    return ValueError(f"{arguments.model} takes {expected}. Received: {' and '.join(names)}{hint}")
 
 
 def _print(arguments, parts):
@@ -251,7 +347,26 @@ def _print(arguments, parts):
             print(line, flush=True)
 
 
+def _lines(arguments, table, texts, answers):
+    """Yields the lines to print, those of the table if there is one; arguments have lines to read rather than JSON."""
+    from keras_bert.answering import prediction_files
+
+    if table:
+        # Texts are for people to read; a program has them, and would take a tab in a label for a column.
+        labels = "".join(map(str, answers[0].get("scores", ())))
+        if sys.stdout.isatty() and "\t" not in labels:
+            table = prediction_files.with_texts(table, texts)
+        yield from table
+        return
+    for text, answer in zip(texts, answers, strict=True):
+        if arguments.positional or arguments.question:
+            yield from prediction_files.readable(text, answer)
+        else:
+            yield prediction_files.json_line(text, answer)
+
+
 def _write(arguments, parts):
+    """Writes answers as they come, and says how many there are, also if it is interrupted."""
     from keras_bert.answering import prediction_files
 
     delimiter = {".csv": ",", ".tsv": "\t"}.get(pathlib.Path(arguments.output).suffix.lower())
@@ -264,195 +379,6 @@ def _write(arguments, parts):
                 print(f"wrote the first {file.count:,} answers to {arguments.output}", file=sys.stderr)
             raise
     print(f"wrote {file.count:,} answers to {arguments.output}")
-
-
-def _wrong_inputs(arguments, names, allowed):
-    if arguments.question:
-        return ValueError(
-            f"{arguments.model} has no question-answering head. Expected a model from "
-            f"`{command.spelling('run_squad')}`. Received: --question"
-        )
-    hint = ". Use --question and --context_file, or --input" if "question" in allowed[0] else ""
-    expected = " or ".join(" and ".join(inputs) for inputs in allowed)
-    return ValueError(f"{arguments.model} takes {expected}. Received: {' and '.join(names)}{hint}")
-
-
-def _lines(arguments, table, rows, answers):
-    """Yields the lines to print, those of the table if there is one; arguments have lines to read rather than JSON."""
-    from keras_bert.answering import prediction_files
-
-    if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
-        table = prediction_files.with_texts(table, rows)
-    if table:
-        yield from table
-        return
-    for row, answer in zip(rows, answers, strict=True):
-        if arguments.positional or arguments.question:
-            yield from prediction_files.readable(row, answer)
-        else:
-            yield prediction_files.json_line(row, answer)
-
-
-def _loaded_model(arguments):
-    """Returns the names of the inputs that the model takes, its function from rows to answers, and how to read rows.
-
-    `None` stands for the names of a task whose rows are its own. How to read rows are arguments of `stream_texts`, or
-    for such a task of `stream_own`.
-    """
-    from keras_bert.heads.registry import answering
-    from keras_bert.tasks.registry import stored_settings, task_of
-
-    bert = common_flags.load_model(arguments.model)
-    options = arguments.values("n_best", "candidate_labels", *_OF_TEXTS, *_EXPORTED)
-    translates = "beam_size" in inspect.signature(bert.predict).parameters
-    wrong = {"candidate_labels", *_OF_TEXTS} if translates else {"beam_size", "length_penalty"}
-    if name := next(iter(wrong & options.keys()), None):
-        raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
-    is_plain = arguments.candidate_labels or translates
-    task = None if is_plain else task_of(bert)
-
-    def predict(rows):
-        return bert.predict(rows, batch_size=arguments.batch_size, **options)
-
-    if task and task.rows.convert:
-        convert = functools.partial(task.rows.asked, settings=stored_settings(task, bert))
-        return None, predict, {"convert": convert}
-    allowed = [("text",)] if is_plain else answering(bert.head).inputs(bert)
-    reading = {"known": getattr(bert, "columns", None), "words": not is_plain and answering(bert.head).takes_words}
-    return allowed, predict, reading
-
-
-def _served_model(arguments):
-    """Same as `_loaded_model` for a served model."""
-    client, model, n_best = Client(arguments.server, arguments.protocol), arguments.model, arguments.n_best
-    signatures = client.metadata(model)["signatures"]
-    if labels := arguments.candidate_labels:
-        _check_served_labels(model, labels, signatures)
-        ask = functools.partial(_ask, arguments, client, ("text", "labels"), signature="zero_shot")
-        return [("text",)], lambda rows: ask([{**row, "labels": labels} for row in rows]), {}
-    inputs, outputs = signatures["serving_default"]["inputs"], signatures["serving_default"]["outputs"]
-    if n_best and not {"answer", "mask_count", "translations"}.intersection(outputs):
-        raise ValueError(f"--n_best: the served {model} has one answer to each text. Expected no --n_best")
-    if n_best and "answer" in outputs and "scores" not in outputs:
-        export = command.spelling("export_saved_model")
-        raise ValueError(f"--n_best: the served {model} gives one answer. Export it with {export} --n_best=...")
-    beams = outputs.get("translations", {}).get("shape", [None, None])[1] if n_best else None
-    if beams and beams < n_best:
-        raise ValueError(f"--n_best: the served {model} gives {beams} translations. Received: {n_best}")
-    # The second input comes last.
-    names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
-    ask = functools.partial(_ask, arguments, client, names)
-    if convert := _row_converter(arguments, client.about(model)):
-        return None, lambda rows: ask([convert("the row", row) for row in rows]), {"convert": convert}
-    return [tuple(names)], ask, {}
-
-
-def _row_converter(arguments, about):
-    """Returns a function from the place of a row of the task of a served model, and the row, to the model's inputs.
-
-    Returns `None` for a model of no such task.
-
-    The task is one of a plugin, which the server names; the settings are those of the model.
-    """
-    stored = about.get("task") or {}
-    if not arguments.plugins:
-        if stored.get("converts"):
-            raise not_registered(stored["name"], arguments.model, stored["settings"])
-        return None
-    from keras_bert.tasks.registry import TASKS
-
-    if "task" not in about and arguments.is_table:
-        _check_unknown_task(arguments, [task for task in TASKS if task.rows.convert])
-    task = next((task for task in TASKS if task.name == stored.get("name")), None)
-    if task is None and stored.get("converts"):
-        raise not_registered(stored["name"], arguments.model, stored["settings"])
-    if task is None or task.rows.convert is None:
-        return None
-    settings = task.Settings(**stored["settings"])
-
-    def convert(place, row):
-        asked = task.rows.asked(place, row, settings)
-        if isinstance(asked, dict):
-            return asked
-        return {"text": asked} if isinstance(asked, str) else dict(zip(("text", "pair"), asked, strict=True))
-
-    return convert
-
-
-def _check_unknown_task(arguments, tasks):
-    """Raises for rows of a task with rows of its own, if the server does not tell the task of its model."""
-    _, row = next(source(arguments.input).stream(), (None, None))
-    names = row.keys() if isinstance(row, dict) else set()
-    for task in tasks:
-        if any(columns <= names for columns in task.rows.columns):
-            raise ValueError(
-                f"{arguments.input} has rows of the task {task.name}, whose texts depend on the settings of the model, "
-                "which this server does not tell. Ask `keras-bert serve` over REST, or convert the rows to the inputs "
-                f"of the model first, and leave out --plugins. Received: --server={arguments.server} "
-                f"--protocol={arguments.protocol}"
-            )
-
-
-def _check_served_labels(model, labels, signatures):
-    if "zero_shot" not in signatures:
-        raise ValueError(
-            f"--candidate_labels: the served {model} has no signature zero_shot. Export it with "
-            f'{command.spelling("export_saved_model")} --hypothesis="This text is about {{}}."'
-        )
-    if len(labels) == 1 and "predicted" not in signatures["zero_shot"]["outputs"]:
-        raise _single_label(labels[0], "a model that was exported with multi_label=True")
-
-
-def _ask(arguments, client, names, rows, signature=None):
-    """Returns the answers of a server to rows with inputs of these names."""
-    answers, cut = [], CutTexts("questions" if "question" in names else "texts")
-    for part in rectangles(rows, arguments.batch_size):
-        inputs = {name: [row[name] for row in part] for name in names}
-        outputs = client.predict(arguments.model, inputs, signature=signature)
-        outputs = {name: np.asarray(values) for name, values in outputs.items()}
-        convert = other_models.answering(outputs) or of_outputs(outputs)
-        answers += each_text(convert, outputs, part, arguments.n_best)
-        cut.add(outputs)
-    cut.tell()
-    return answers
-
-
-def rectangles(rows, batch_size):
-    """Yields batches of rows with equally many choices, since the tensors of requests are not ragged."""
-    for _, alike in itertools.groupby(rows, lambda row: len(row.get("choices", ()))):
-        alike = list(alike)
-        for start in range(0, len(alike), batch_size):
-            yield alike[start : start + batch_size]
-
-
-def _rows(arguments, allowed, reading):
-    """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
-    from keras_bert.answering import prediction_files
-
-    if arguments.question:
-        return ((None, row) for row in arguments.questions)
-    if allowed is None:
-        if not arguments.is_table:
-            raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
-        arguments.only(False, "for models without rows of their own", "text_column", "pair_column", "choice_columns")
-        return prediction_files.stream_own(arguments.input, **reading)
-    given = list(arguments.positional)
-    if given and arguments.input:
-        raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")
-    if given and "question" in allowed[0]:
-        usage = "--question=... with --context_file=FILE or the context as argument"
-        raise ValueError(f"{arguments.model} answers questions. Use {usage}")
-    if arguments.is_table:
-        columns = arguments.values("text_column", "pair_column", "choice_columns")
-        return prediction_files.stream_texts(arguments.input, allowed, **columns, **reading)
-    if given:
-        # Without pairs, each argument is a text; so is each with masks to fill.
-        single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))
-        lines = [[text] for text in given] if single else [given]
-        texts = [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
-    else:
-        texts = prediction_files.from_lines(*arguments.lines, allowed)
-    return ((None, row) for row in texts)
 
 
 if __name__ == "__main__":

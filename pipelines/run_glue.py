@@ -38,6 +38,7 @@ import keras_bert
 from keras_bert import other_models
 from keras_bert.data.sources import source
 from keras_bert.files import write_json, write_text
+from keras_bert.heads.class_settings import THRESHOLD
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification.data import (
@@ -48,7 +49,6 @@ from keras_bert.tasks.classification.data import (
     parse_threshold,
     read_table,
 )
-from keras_bert.text.answer_settings import THRESHOLD
 
 from . import command
 from .arguments import flag, nearest

@@ -20,6 +20,8 @@ from keras_bert.exporting.stored_options import labels_of, stored_options
 from keras_bert.heads.answers import classes, each_text
 from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.head import with_head_options
+from keras_bert.heads.long_texts import check_long_texts
+from keras_bert.heads.prompts import chosen_prompt
 from keras_bert.heads.registry import answering, describe
 from keras_bert.heads.zero_shot import ZeroShot, nli_classes
 from keras_bert.imports import quiet_integers
@@ -27,7 +29,7 @@ from keras_bert.metadata import answer_length
 from keras_bert.processor import warn_of_emulation
 from keras_bert.progress import is_live, quiet_tensorflow, track
 from keras_bert.tasks import registry
-from keras_bert.text.answer_settings import HEAD, READING, REFUSE, check_long_texts, chosen_prompt
+from keras_bert.text.long_texts import HEAD, READING, REFUSE
 from keras_bert.text.token_counts import CutTexts
 
 _LOG = logging.getLogger("keras_bert")

@@ -24,7 +24,7 @@ from keras_bert.metadata import answer_length
 from keras_bert.progress import quiet_tensorflow
 from keras_bert.rewirings.from_vectors import build_from_vectors
 from keras_bert.text import words
-from keras_bert.text.answer_settings import HEAD, REFUSE
+from keras_bert.text.long_texts import HEAD, REFUSE
 from keras_bert.text.word_effects import LeaveOneOut
 
 METHODS = ("leave_one_out", "integrated_gradients")

@@ -14,7 +14,7 @@ from keras_bert.files import write_json
 from keras_bert.heads.registry import head_named
 from keras_bert.layers.registry import positions_named
 from keras_bert.metadata import Metadata
-from keras_bert.text.answer_settings import READING
+from keras_bert.text.long_texts import READING
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"

@@ -12,11 +12,13 @@ from keras_bert.checkpoints.tensors import PROJECTION_TENSORS, Checkpoint, head_
 from keras_bert.checkpoints.weight_files import read_tensors, write_tensors
 from keras_bert.config import OTHER_SETTINGS, BertConfig
 from keras_bert.files import write_json
+from keras_bert.heads.class_settings import checked_thresholds
+from keras_bert.heads.confidence import checked_confidence
 from keras_bert.heads.head import count_classes
+from keras_bert.heads.long_texts import check_stored_reading
 from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.layers.registry import positions_of
 from keras_bert.metadata import Metadata
-from keras_bert.text.answer_settings import check_stored_reading, checked_confidence, checked_thresholds
 
 
 def fits(folder):

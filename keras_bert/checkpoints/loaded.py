@@ -17,6 +17,7 @@ from keras_bert.checks import check_count
 from keras_bert.config import BertConfig
 from keras_bert.files import add_array, json_text
 from keras_bert.heads.classification import build_classifier
+from keras_bert.heads.confidence import checked_confidence
 from keras_bert.heads.pretraining import Pretraining, build_pretrainer
 from keras_bert.heads.question_answering import build_span_labeler
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
@@ -28,7 +29,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import build_encoder
 from keras_bert.rewirings.joined import take_layers
 from keras_bert.tasks.class_names import class_name
-from keras_bert.text.answer_settings import READING, WINDOWS, checked_confidence
+from keras_bert.text.long_texts import READING, WINDOWS
 from keras_bert.text.vocabulary import Vocabulary
 
 _OWN_FACTS = ("pieces", "strip_accents")  # Settings of a vocabulary that identify a model on their own.

@@ -15,19 +15,15 @@ from keras_bert.checkpoints.keras_file import KERAS_FILE
 from keras_bert.checkpoints.model_types import checked_model_type
 from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, check_replaceable, difference, read_object, replacing, write_json
+from keras_bert.heads.class_settings import checked_labels, checked_null_threshold, checked_thresholds
+from keras_bert.heads.confidence import checked_confidence
+from keras_bert.heads.long_texts import check_stored_reading
+from keras_bert.heads.prompts import check_prompts
 from keras_bert.heads.registry import HEADS, describe
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import Description
 from keras_bert.similarity import check_function
-from keras_bert.text.answer_settings import (
-    READING,
-    check_prompts,
-    check_stored_reading,
-    checked_confidence,
-    checked_labels,
-    checked_null_threshold,
-    checked_thresholds,
-)
+from keras_bert.text.long_texts import READING
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")

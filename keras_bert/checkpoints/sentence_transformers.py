@@ -11,9 +11,9 @@ from keras_bert.checks import is_number
 from keras_bert.files import write_json
 from keras_bert.heads.classification import default_activation, stored_activation
 from keras_bert.heads.head import our_activation
+from keras_bert.heads.prompts import check_prompts
 from keras_bert.heads.registry import head_named, opened_by
 from keras_bert.similarity import check_function
-from keras_bert.text.answer_settings import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
 
 SETTINGS = "config_sentence_transformers.json"

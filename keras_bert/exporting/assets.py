@@ -12,7 +12,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_bert.config import OTHER_SETTINGS
 from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS, difference, fingerprint, json_text, read_object
-from keras_bert.text.answer_settings import READING
+from keras_bert.text.long_texts import READING
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.token_counts import TOKENS
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS

@@ -18,11 +18,12 @@ from keras_bert.exporting import assets
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8 import calibrated, in_int8, probed
 from keras_bert.files import check_replaceable, replacing
+from keras_bert.heads.class_settings import checked_labels
 from keras_bert.heads.explain_signatures import explainer
 from keras_bert.heads.head import with_options
 from keras_bert.heads.registry import answering, describe, is_regression
 from keras_bert.progress import quiet_tensorflow
-from keras_bert.text.answer_settings import REFUSE, checked_labels
+from keras_bert.text.long_texts import REFUSE
 from keras_bert.text.preprocessor import TextPreprocessor, as_strings
 from keras_bert.text.signatures import TracedOnce, on_ids
 

@@ -3,16 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.heads.class_settings import THRESHOLD, checked_thresholds, cuts, placeholders
+from keras_bert.heads.confidence import OF_SEVERAL, Confidence, checked_confidence
 from keras_bert.heads.zero_shot import with_nli
-from keras_bert.text.answer_settings import (
-    OF_SEVERAL,
-    THRESHOLD,
-    Confidence,
-    checked_confidence,
-    checked_thresholds,
-    cuts,
-    placeholders,
-)
 from keras_bert.text.signatures import (
     in_groups,
     outputs_of_texts,

@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.heads.prompts import check_prompts, chosen_prompt
 from keras_bert.heads.zero_shot import with_vectors
 from keras_bert.layers import SentencePooling
 from keras_bert.layers.head_layers import checked_pooling
-from keras_bert.text.answer_settings import check_prompts, chosen_prompt
 from keras_bert.text.signatures import in_groups, outputs_of_texts, rows_of_call, texts, traced_once
 from keras_bert.text.token_counts import with_counts
 

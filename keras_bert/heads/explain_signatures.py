@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.heads.class_settings import placeholders
 from keras_bert.heads.head import TOKEN_INPUTS
 from keras_bert.text import token_counts, words
-from keras_bert.text.answer_settings import REFUSE, placeholders
 from keras_bert.text.graph_checks import require
 from keras_bert.text.joins import EvidenceOfLogits, MeanOfLogits
+from keras_bert.text.long_texts import REFUSE
 from keras_bert.text.signatures import in_groups, not_empty, readable, text_with_lists, texts
 from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows

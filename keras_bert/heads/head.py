@@ -10,10 +10,12 @@ import numpy as np
 
 from keras_bert.checks import check_count, is_ours
 from keras_bert.heads import answers
+from keras_bert.heads.class_settings import placeholders
+from keras_bert.heads.confidence import OF_ONE_ANSWER, OF_SEVERAL
 from keras_bert.layers import Dense, Dropout
 from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.text.answer_settings import LONG_TEXTS, OF_ONE_ANSWER, OF_SEVERAL, placeholders
+from keras_bert.text.long_texts import LONG_TEXTS
 
 TEXT, PAIR = ("text",), ("text", "pair")
 # What the inputs of models are: those that signatures on texts compute from these.
@@ -175,12 +177,12 @@ class Head:
         Its arguments are some of `model`, `preprocessor`, `labels`, `pair` and `description`, in any order, and then
         the options of the signatures, with defaults. Needs TensorFlow.
         """
-        from keras_bert.text.signatures import calibrated_responder, responder
+        from keras_bert.heads.default_signatures import calibrated_responder, responder
 
         respond, deciding = with_head_options(self.respond, description.options, 2), self.deciding_output(description)
         if "confidence" in self.text_options:
-            return functools.partial(calibrated_responder, respond, deciding, self.classes)
-        return functools.partial(responder, respond, deciding)
+            return calibrated_responder(respond, deciding, self.classes)
+        return responder(respond, deciding)
 
     def signatures(self, model, description, preprocessor, labels, pair, **options) -> dict:
         """Returns the signatures on raw text by name; for the arguments see `export`."""

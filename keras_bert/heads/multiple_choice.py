@@ -3,11 +3,11 @@
 import keras
 
 from keras_bert.heads import answers
+from keras_bert.heads.confidence import Confidence
 from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import FoldChoices, UnfoldChoices
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
-from keras_bert.text.answer_settings import Confidence
 from keras_bert.text.token_counts import with_counts
 
 

@@ -7,7 +7,7 @@ from keras_bert.heads.head import PAIR, TEXT, Head
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.text.answer_settings import CUTS
+from keras_bert.text.long_texts import CUTS
 
 
 def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: bool = True) -> keras.Model:

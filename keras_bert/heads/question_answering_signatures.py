@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count
 from keras_bert.heads.answers import CANDIDATES
+from keras_bert.heads.class_settings import checked_null_threshold
 from keras_bert.text import packing
-from keras_bert.text.answer_settings import checked_null_threshold
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import span_probabilities
 from keras_bert.text.token_counts import READ, TOKENS, with_counts

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.text.answer_settings import OF_SEVERAL, Confidence, checked_confidence, placeholders
+from keras_bert.heads.class_settings import placeholders
+from keras_bert.heads.confidence import OF_SEVERAL, Confidence, checked_confidence
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.signatures import readable, texts, traced_once
 from keras_bert.text.token_counts import READ, TOKENS, with_counts

@@ -3,11 +3,11 @@
 import keras
 
 from keras_bert.heads import answers
+from keras_bert.heads.confidence import OF_SEVERAL
 from keras_bert.heads.head import Head, dense_head
 from keras_bert.layers import Discriminator
 from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.text.answer_settings import OF_SEVERAL
 
 
 def build_token_classifier(encoder: keras.Model, num_classes: int, *, dropout: float | None = None) -> keras.Model:

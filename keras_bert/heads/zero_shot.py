@@ -5,8 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 from keras_bert.checks import is_finite
+from keras_bert.heads.class_settings import THRESHOLD
 from keras_bert.layers.masks import FORBIDDEN
-from keras_bert.text.answer_settings import THRESHOLD
 from keras_bert.text.signatures import not_empty, text_with_lists
 from keras_bert.text.token_counts import with_counts
 

@@ -34,6 +34,8 @@ from keras_bert.data.batch_source import as_source
 from keras_bert.data.sources import Memory
 from keras_bert.data.splits import Folds, group_values, split_numbers
 from keras_bert.files import check_writable, one_writer
+from keras_bert.heads.class_settings import placeholders
+from keras_bert.heads.confidence import Confidence, checked_confidence
 from keras_bert.heads.registry import NO_HEAD, describe, head_named
 from keras_bert.metadata import answer_length
 from keras_bert.models.tuning import check_frozen
@@ -51,7 +53,7 @@ from keras_bert.tasks.few_examples import FewExamples, head_of
 from keras_bert.tasks.methods import FULL, check_method
 from keras_bert.tasks.rows import first_known
 from keras_bert.tasks.teacher import Teacher
-from keras_bert.text.answer_settings import READING, WINDOWS, Confidence, checked_confidence, placeholders
+from keras_bert.text.long_texts import READING, WINDOWS
 from keras_bert.training import loss_names
 from keras_bert.training.callbacks import check_callbacks
 from keras_bert.training.distillation import check_distillation

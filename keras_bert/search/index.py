@@ -16,6 +16,7 @@ import numpy as np
 from keras_bert.bert import LoadedBert, load
 from keras_bert.checkpoints.loaded import model_identity
 from keras_bert.checks import check_choice, check_count
+from keras_bert.heads.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.heads.registry import head_named
 from keras_bert.progress import announced
 from keras_bert.runs.unchanged_inputs import differences
@@ -24,7 +25,6 @@ from keras_bert.search.data import checked_id, passage_reader
 from keras_bert.search.index_files import PENDING, IndexFacts, Lines
 from keras_bert.search.nearest import Vectors
 from keras_bert.similarity import unit
-from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.text.token_counts import told_once
 
 _LOG = logging.getLogger("keras_bert")

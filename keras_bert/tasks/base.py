@@ -17,7 +17,7 @@ from keras_bert.tasks import confidence
 from keras_bert.tasks.reporting import Report
 from keras_bert.tasks.rows import RowFormat
 from keras_bert.tasks.stages import Training
-from keras_bert.text.answer_settings import READING, WINDOWS
+from keras_bert.text.long_texts import READING, WINDOWS
 from keras_bert.training.loss_names import total
 
 _LEAST_FALL = 0.05  # Of the loss, from the first to the last tenth of its values.

@@ -8,7 +8,7 @@ import scipy.special
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.tasks.class_names import are_numbers
 from keras_bert.tasks.linear_head import fit_head
-from keras_bert.text.answer_settings import HEAD
+from keras_bert.text.long_texts import HEAD
 
 _WEIGHT = 4.0  # Of a name, in texts.
 _FOLDS = 4

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checks import is_finite
+from keras_bert.heads.confidence import NEVER, Confidence
 from keras_bert.heads.registry import head_named
 from keras_bert.reports import page
 from keras_bert.reports.sections import bins, expected_error
 from keras_bert.tasks.logits import softmax
-from keras_bert.text.answer_settings import NEVER, Confidence
 
 _LOG = logging.getLogger("keras_bert")
 RISK = 0.05  # Probability with which the precision may be lower than promised.

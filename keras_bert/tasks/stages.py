@@ -16,7 +16,7 @@ from keras_bert.models.description import nested_encoder
 from keras_bert.rewirings.trimmed import build_trimmed
 from keras_bert.rewirings.windowed import build_trimmed_windows, build_windowed
 from keras_bert.settings import LongTextSettings
-from keras_bert.text.answer_settings import READING
+from keras_bert.text.long_texts import READING
 
 _NEW_MODEL_RATE = 1e-3
 _EVALUATED_TOKENS = 2**15  # Of a batch of documents.

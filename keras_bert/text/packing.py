@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.answer_settings import HEAD_TAIL, TAIL
+from keras_bert.text.long_texts import HEAD_TAIL, TAIL
 from keras_bert.text.token_counts import READ, TOKENS
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_choice, is_count, plain_number
-from keras_bert.text.answer_settings import HEAD, LONG_TEXTS, REFUSE, TAIL, WINDOWS
+from keras_bert.text.long_texts import HEAD, LONG_TEXTS, REFUSE, TAIL, WINDOWS
 from keras_bert.text.packing import Packing, cut, unpadded
 from keras_bert.text.token_counts import READ, TOKENS, TOO_LONG, check_all_read
 from keras_bert.text.tokenizer import build_tokenizer

@@ -5,9 +5,8 @@ import functools
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.text.answer_settings import OF_SEVERAL, Confidence, checked_confidence, placeholders
 from keras_bert.text.graph_checks import require
-from keras_bert.text.token_counts import STRONGEST_END, STRONGEST_START, with_counts
+from keras_bert.text.token_counts import STRONGEST_END, STRONGEST_START
 from keras_bert.text.viewed_texts import outputs_in_parts
 
 _WINDOWS = 256  # Windows to compute at once where texts are: more would only need more memory.
@@ -45,42 +44,6 @@ def speaks_for_class(logits, of_texts):
 def speaks_for_label(logits, of_texts):
     """Returns how much windows spoke for the most probable labels of their texts: their logits."""
     return tf.gather(logits, tf.argmax(of_texts, -1), batch_dims=1)
-
-
-def responder(respond, deciding, model, preprocessor, labels, pair, description):
-    """Returns the `serving_default` of a head without signatures of its own: what `respond` makes of the outputs.
-
-    `deciding` is the name of the output with the logits of classes, `None` for a head without.
-    """
-    if description.num_classes is not None:
-        labels = labels or placeholders(description.num_classes)
-
-    def run(inputs):
-        if preprocessor.reads_windows:  # Of long documents, there are many.
-            return outputs_in_parts(model, inputs)
-        outputs = model(inputs, training=False)
-        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
-
-    def answer(inputs):
-        outputs, counts = outputs_of_texts(run, preprocessor, inputs, deciding, speaks_for_class)
-        return with_counts(respond(outputs, labels), counts)
-
-    return {"serving_default": texts(answer, *(("text", "pair") if pair else ("text",)))}
-
-
-def calibrated_responder(
-    respond, deciding, classes, model, preprocessor, labels, pair, description, confidence: dict | None = None
-):
-    """Same as `responder`, with the option `confidence`: its temperature divides the logits that `respond` gets.
-
-    `classes` is the name of the output with the logits.
-    """
-    sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
-
-    def respond_to_scaled(outputs, labels):
-        return respond({**outputs, classes: sure.scaled(outputs[classes])}, labels)
-
-    return responder(respond_to_scaled, deciding, model, preprocessor, labels, pair, description)
 
 
 def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):

@@ -10,7 +10,7 @@ import logging
 
 import numpy as np
 
-from keras_bert.text.answer_settings import REFUSE, WINDOWS
+from keras_bert.text.long_texts import REFUSE, WINDOWS
 
 _LOG = logging.getLogger("keras_bert")
 TOKENS, READ = "tokens", "tokens_read"

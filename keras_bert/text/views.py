@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from keras_bert.checks import check_choice, check_count
 from keras_bert.text import packing
-from keras_bert.text.answer_settings import HEAD, HEAD_TAIL, REFUSE, TAIL, WINDOWS
 from keras_bert.text.graph_checks import require
+from keras_bert.text.long_texts import HEAD, HEAD_TAIL, REFUSE, TAIL, WINDOWS
 
 _NO_ROOM = "`room` must be at least 1, but a question leaves no room for its passage"
 

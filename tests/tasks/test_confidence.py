@@ -8,8 +8,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, log_softmax, softmax
 from scipy.stats import binom
 
+from keras_bert.heads.confidence import Confidence, checked_confidence
 from keras_bert.tasks import confidence
-from keras_bert.text.answer_settings import Confidence, checked_confidence
 
 
 def drawn(rows, classes=3, temperature=1.0, seed=0):

@@ -13,11 +13,11 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 import keras_bert  # noqa: E402
+from keras_bert.heads.default_signatures import responder  # noqa: E402
 from keras_bert.heads.registry import HEADS  # noqa: E402
 from keras_bert.tasks import setting  # noqa: E402
 from keras_bert.tasks.registry import TASKS  # noqa: E402
 from keras_bert.testing import BrokenPromises, check_head, check_task, promises  # noqa: E402
-from keras_bert.text.signatures import responder  # noqa: E402
 
 OPTIONS = {"num_classes": 3, "num_categories": 2}
 LABELS = ["sport/tennis", "sport/golf", "art/film"]
@@ -117,7 +117,7 @@ def ignores_the_temperature(user):
 
     def signature_builder(self, description):
         def build(model, preprocessor, labels, confidence=None):
-            right = functools.partial(responder, functools.partial(user.Topics.respond, self), "logits")
+            right = responder(functools.partial(user.Topics.respond, self), "logits")
             return right(model, preprocessor, labels, False, description)
 
         return build

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 
+from keras_bert.heads.class_settings import THRESHOLD, cuts
 from keras_bert.tasks.class_names import some
 from keras_bert.tasks.classification.data import SEPARATOR
 from keras_bert.tasks.logits import finite, softmax
-from keras_bert.text.answer_settings import THRESHOLD, cuts
 
 _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
 

@@ -11,6 +11,7 @@ from keras_bert.data.document_batches import DocumentRows, document_features
 from keras_bert.data.pair_bucketing import TowerBatches
 from keras_bert.data.token_rows import compact, compact_parts, joined, sequence_lengths, take, uniform
 from keras_bert.heads.embedding import build_embedder
+from keras_bert.heads.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.models.description import nested_encoder
 from keras_bert.progress import announced
 from keras_bert.reports.judged import Judged, JudgedNumbers
@@ -24,7 +25,6 @@ from keras_bert.tasks.logits import finite
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
-from keras_bert.text.answer_settings import PASSAGE, QUERY, prompt_for
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
 
 _LOSSES = {  # And the settings that they take.
