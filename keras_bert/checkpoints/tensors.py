@@ -4,8 +4,8 @@ All formats use Hugging Face's names without the prefix `bert.`, with kernels as
 tensors under these names, and `slots` lists the variable, or part of a variable, for each of them.
 """
 
+import collections
 import dataclasses
-import itertools
 import re
 from collections.abc import Callable
 
@@ -21,6 +21,7 @@ from keras_bert.metadata import Metadata
 
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 _SELF = "attention.self"  # A layer whose columns are those of query, key and value.
+_ROLES = ("query", "key", "value")
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 
 # The sizes of a config, each with a tensor and the axis that has this size.
@@ -33,7 +34,12 @@ SIZES = {
     "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
 }
 LAYERS = {"num_hidden_layers": "encoder.layer"}
-_OF_PIECES = ("embeddings.word_embeddings.weight", "cls.predictions.decoder.weight", "cls.predictions.bias")
+# Tensors with a row for each piece.
+_OF_PIECES = (
+    "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.weight",
+    "cls.predictions.bias",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,70 +85,104 @@ class Slot:
 
     @property
     def shape(self):
-        *rows, columns = self._table.shape
+        """The shape of the tensor in a checkpoint."""
+        *rows, columns = self._whole_table.shape
         shape = (*rows, columns // self.parts)
         return shape[::-1] if self.transposed else shape
 
     def value(self):
         """Returns the tensor as stored in a checkpoint, float32."""
         # NumPy has no bfloat16.
-        table = keras.ops.convert_to_numpy(keras.ops.cast(self._table, "float32"))
+        table = keras.ops.convert_to_numpy(keras.ops.cast(self._whole_table, "float32"))
         array = np.split(table, self.parts, axis=-1)[self.part]
-        return np.ascontiguousarray(array.T if self.transposed else array)
+        if self.transposed:
+            array = array.T
+        return np.ascontiguousarray(array)
 
     @property
-    def _table(self):
-        return self.variable if self.layer is None else self.layer.float_table()
+    def _whole_table(self):
+        if self.layer is None:
+            return self.variable
+        return self.layer.float_table()
 
 
 def slots(description):
     """Returns the slots of a described model in reading order; parts of a variable are consecutive."""
-    layers, config, embeddings = description.layers, description.config, description.layers["embeddings"]
-    parts = {"embeddings.word_embeddings": layers["token_embedding"], "embeddings.LayerNorm": embeddings.norm}
-    if config.type_vocab_size:
-        parts["embeddings.token_type_embeddings.weight"] = embeddings.segment_table
-    if config.embedding_size:
-        parts["embeddings.projection"] = embeddings.projection
-    parts |= positions_named(description.positions).tensors(layers)
-    for index in range(config.num_hidden_layers):
-        name, block = f"encoder.layer.{index}", layers[f"block_{index}"]
-        parts |= {
-            f"{name}.{_SELF}": block.attention.query_key_value,
-            f"{name}.attention.output.dense": block.attention.output_dense,
-            f"{name}.attention.output.LayerNorm": block.attention_norm,
-            f"{name}.intermediate.dense": block.feed_forward.intermediate_dense,
-            f"{name}.output.dense": block.feed_forward.output_dense,
-            f"{name}.output.LayerNorm": block.output_norm,
-        }
+    layers = description.layers
+    owners = _embedding_owners(description)
+    for index in range(description.config.num_hidden_layers):
+        owners.update(_block_owners(f"encoder.layer.{index}", layers[f"block_{index}"]))
     if "pooler" in layers:
-        parts["pooler.dense"] = layers["pooler"].dense
-    parts |= head_named(description.head).parts(layers)
-    roles = {name: [f"{name}.{role}" for role in ("query", "key", "value")] for name in parts if name.endswith(_SELF)}
-    return [slot for name, part in parts.items() for slot in layer_slots(part, *roles.get(name, [name]))]
+        owners["pooler.dense"] = layers["pooler"].dense
+    owners.update(head_named(description.head).parts(layers))
+
+    found = []
+    for name, owner in owners.items():
+        names = [name]
+        if name.endswith(_SELF):
+            names = [f"{name}.{role}" for role in _ROLES]
+        found.extend(layer_slots(owner, *names))
+    return found
 
 
-def layer_slots(part, name, *others):
+def _embedding_owners(description):
+    """Returns the layers and variables of the embeddings by the names of their tensors."""
+    layers = description.layers
+    embeddings = layers["embeddings"]
+    owners = {
+        "embeddings.word_embeddings": layers["token_embedding"],
+        "embeddings.LayerNorm": embeddings.norm,
+    }
+    if description.config.type_vocab_size:
+        owners["embeddings.token_type_embeddings.weight"] = embeddings.segment_table
+    if description.config.embedding_size:
+        owners["embeddings.projection"] = embeddings.projection
+    owners.update(positions_named(description.positions).tensors(layers))
+    return owners
+
+
+def _block_owners(name, block):
+    """Returns the layers of a Transformer block by the names of their tensors."""
+    return {
+        f"{name}.{_SELF}": block.attention.query_key_value,
+        f"{name}.attention.output.dense": block.attention.output_dense,
+        f"{name}.attention.output.LayerNorm": block.attention_norm,
+        f"{name}.intermediate.dense": block.feed_forward.intermediate_dense,
+        f"{name}.output.dense": block.feed_forward.output_dense,
+        f"{name}.output.LayerNorm": block.output_norm,
+    }
+
+
+def layer_slots(owner, name, *others):
     """Returns the slots of a layer or of a variable of this name; with others, its columns are those of all of them."""
-    if isinstance(part, keras.Variable):
-        return [Slot(name, part)]
-    if hasattr(part, "gamma"):
-        return [Slot(f"{name}.weight", part.gamma), Slot(f"{name}.bias", part.beta)]
-    changed = part if part.lora_enabled or part.quantization_mode else None
-    if hasattr(part, "embeddings"):
-        return [Slot(f"{name}.weight", part.embeddings, layer=changed)]
-    found = [Slot("weight", part.kernel, transposed=True, layer=changed)]
-    found += [Slot("bias", part.bias)] if part.use_bias else []
-    return [
-        dataclasses.replace(slot, name=f"{each}.{slot.name}", part=number, parts=1 + len(others))
-        for slot in found
-        for number, each in enumerate([name, *others])
-    ]
+    if isinstance(owner, keras.Variable):
+        return [Slot(name, owner)]
+    if hasattr(owner, "gamma"):
+        return [Slot(f"{name}.weight", owner.gamma), Slot(f"{name}.bias", owner.beta)]
+    changed = None
+    if owner.lora_enabled or owner.quantization_mode:
+        changed = owner
+    if hasattr(owner, "embeddings"):
+        return [Slot(f"{name}.weight", owner.embeddings, layer=changed)]
+
+    names = [name, *others]
+    found = []
+    for part, dense in enumerate(names):
+        kernel = Slot(f"{dense}.weight", owner.kernel, transposed=True, layer=changed)
+        found.append(dataclasses.replace(kernel, part=part, parts=len(names)))
+    if owner.use_bias:
+        for part, dense in enumerate(names):
+            found.append(Slot(f"{dense}.bias", owner.bias, part=part, parts=len(names)))
+    return found
 
 
 def is_of_head(name):
     """Returns whether a tensor is one of a head."""
-    known = {tensor for head in HEADS for tensor in head.tensors.values()}
-    return name in known or name.rpartition(".")[0] in known
+    for head in HEADS:
+        known = head.tensors.values()
+        if name in known or name.rpartition(".")[0] in known:
+            return True
+    return False
 
 
 def head_of_tensors(tensors):
@@ -150,13 +190,29 @@ def head_of_tensors(tensors):
 
     A classifier without a pooler is one of tokens.
     """
-    names = list(itertools.chain.from_iterable(head.tensors.values() for head in HEADS))
-    own = {head.name: {f"{name}.weight" for name in head.tensors.values() if names.count(name) == 1} for head in HEADS}
-    found = [head for head in HEADS if (own[head.name] | {head.google}) & tensors.keys()]
-    if found and "pooled" in found[-1].reads and not POOLER_TENSORS & tensors.keys():
-        alike = (head for head in HEADS if [*head.tensors.values()] == [*found[-1].tensors.values()])
-        found += [head for head in alike if "pooled" not in head.reads][:1]
-    return found[-1].name if found else None
+    head = _last_head_with(tensors)
+    if head is None:
+        return None
+    if "pooled" in head.reads and not POOLER_TENSORS & tensors.keys():
+        names = list(head.tensors.values())
+        for other in HEADS:
+            if list(other.tensors.values()) == names and "pooled" not in other.reads:
+                return other.name
+    return head.name
+
+
+def _last_head_with(tensors):
+    """Returns the last head of the table that has one of these tensors for itself, or `None`."""
+    heads_with = collections.Counter()
+    for head in HEADS:
+        heads_with.update(head.tensors.values())
+    last = None
+    for head in HEADS:
+        own = {f"{name}.weight" for name in head.tensors.values() if heads_with[name] == 1}
+        own.add(head.google)
+        if own & tensors.keys():
+            last = head
+    return last
 
 
 def tensors_of(description):
@@ -178,33 +234,59 @@ def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSI
 
     `sizes` and `layers` have the keys of the config: tables and axes of this size, prefixes of layers of this number.
     """
+    expected = _sizes_of_tables(name, config, tensors, sizes, optional)
+    for size, prefix in layers.items():
+        number = _number_of_layers(prefix, tensors)
+        expected[size] = (number, "the number of layers of the tensors")
+    for size, (value, reason) in expected.items():
+        if config[size] != value:
+            raise ValueError(
+                f"{name}: `{size}` of its config must be {value}, {reason}. Received: {size}={config[size]}"
+            )
+
+
+def _sizes_of_tables(name, config, tensors, sizes, optional):
+    """Returns sizes of the tensors by the keys of the config, with where each is from; raises if a table is missing."""
     found = {}
     for size, (table, axis) in sizes.items():
         if not config[size]:  # A table that the model lacks, or embeddings as wide as the model.
             continue
-        shape = tuple(tensors[table].shape) if table in tensors else None
-        if shape is not None and len(shape) == 2:
-            found[size] = shape[axis], f"as in {table} {shape}"
-        elif shape is not None or table != optional:
+        if table not in tensors:
+            if table != optional:
+                raise ValueError(f"{name}: the checkpoint lacks a table {table}. Received: none")
+            continue
+        shape = tuple(tensors[table].shape)
+        if len(shape) != 2:
             raise ValueError(f"{name}: the checkpoint lacks a table {table}. Received: {shape or 'none'}")
-    for size, prefix in layers.items():
-        numbers = {match[1] for tensor in tensors if (match := re.match(rf"{prefix}\.(\d+)\.", tensor))}
-        found[size] = len(numbers), "the number of layers of the tensors"
-    for size, (expected, reason) in found.items():
-        if (value := config[size]) != expected:
-            raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}")
+        found[size] = (shape[axis], f"as in {table} {shape}")
+    return found
+
+
+def _number_of_layers(prefix, tensors):
+    """Returns how many numbers follow a prefix in the names of tensors."""
+    numbers = set()
+    for name in tensors:
+        match = re.match(rf"{prefix}\.(\d+)\.", name)
+        if match:
+            numbers.add(match[1])
+    return len(numbers)
 
 
 def check_known(checkpoint, description):
     """Raises if the checkpoint contains a tensor that neither the model nor a head has."""
     # A model may lack the pooler. Old versions of transformers wrote a buffer.
-    known = {slot.name for slot in slots(description)} | POOLER_TENSORS | {"embeddings.position_ids"}
+    known = POOLER_TENSORS | {"embeddings.position_ids"}
+    known.update(slot.name for slot in slots(description))
     if _fixed_positions(description) is not None:
         known.add(POSITION_TABLE)
-    unknown = [tensor for name, tensor in checkpoint.tensors.items() if name not in known and not is_of_head(name)]
+    unknown = []
+    for name, tensor in checkpoint.tensors.items():
+        if name not in known and not is_of_head(name):
+            unknown.append(tensor)
     if unknown:
         raise ValueError(
-            f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: {_listing(unknown)}. "
+            f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: "
+            f"{_names_and_shapes(unknown)}. "
             "Expected the names and the number of layers of its config; load(..., head='encoder') leaves out "
             "what is not of the encoder"
         )
@@ -213,35 +295,55 @@ def check_known(checkpoint, description):
 def fill(checkpoint, wanted, optional=()):
     """Copies tensors into slots, after names and shapes are checked; those with the names `optional` may be missing."""
     tensors = checkpoint.tensors
-    missing = [slot for slot in wanted if slot.name not in tensors and slot.name not in optional]
+    missing = []
+    present = []
+    for slot in wanted:
+        if slot.name in tensors:
+            present.append(slot)
+        elif slot.name not in optional:
+            missing.append(slot)
     if missing:
-        raise ValueError(f"{checkpoint.name}: the checkpoint lacks {len(missing)} tensor(s): {_listing(missing)}")
-    present = [slot for slot in wanted if slot.name in tensors]
-    wrong = [slot for slot in present if tuple(tensors[slot.name].shape) != tuple(slot.shape)]
-    if wrong:
-        pairs = ", ".join(f"{slot.name} {tuple(tensors[slot.name].shape)}, expected {slot.shape}" for slot in wrong[:5])
-        raise ValueError(f"{checkpoint.name}: {len(wrong)} shape(s) disagree with the config: {pairs}")
+        raise ValueError(
+            f"{checkpoint.name}: the checkpoint lacks {len(missing)} tensor(s): {_names_and_shapes(missing)}"
+        )
+    _check_shapes(checkpoint, present)
     assign(tensors, present)
 
 
+def _check_shapes(checkpoint, wanted):
+    """Raises if a tensor has another shape than its slot."""
+    wrong = []
+    for slot in wanted:
+        shape = tuple(checkpoint.tensors[slot.name].shape)
+        if shape != tuple(slot.shape):
+            wrong.append(f"{slot.name} {shape}, expected {slot.shape}")
+    if wrong:
+        raise ValueError(f"{checkpoint.name}: {len(wrong)} shape(s) disagree with the config: {', '.join(wrong[:5])}")
+
+
 def assign(tensors, wanted):
-    """Copies tensors, by name, into slots."""
+    """Copies tensors, by name, into slots, of which the parts of a variable are consecutive."""
     columns = []
     for slot in wanted:
         array = np.asarray(tensors[slot.name].read())
-        columns.append(array.T if slot.transposed else array)
+        if slot.transposed:
+            array = array.T
+        columns.append(array)
         if slot.part == slot.parts - 1:
             slot.variable.assign(np.concatenate(columns, axis=-1).astype("float32"))
             columns = []
 
 
-def _listing(items):
+def _names_and_shapes(items):
     return listing([f"{item.name} {tuple(item.shape)}" for item in items])
 
 
 def listing(names):
     """Returns the first names, and how many more there are."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    text = ", ".join(names[:5])
+    if len(names) > 5:
+        text += f" and {len(names) - 5} more"
+    return text
 
 
 def with_words(checkpoint, words):
@@ -254,25 +356,31 @@ def with_words(checkpoint, words):
     with naming_extras("add_words"):
         from keras_bert.text.new_words import add_words  # Needs TensorFlow, unlike the models.
 
-    vocabulary, before = add_words(metadata.vocabulary, words, metadata.lowercase)
-    size = max(checkpoint.config.vocab_size, len(vocabulary))  # A table may have more rows than there are pieces.
-    present = [name for name in _OF_PIECES if name in checkpoint.tensors]
-    tables = {name: _extended(checkpoint.tensors[name], size, before) for name in present}
+    vocabulary, pieces_before = add_words(metadata.vocabulary, words, metadata.lowercase)
+    # A table may have more rows than there are pieces.
+    vocab_size = max(checkpoint.config.vocab_size, len(vocabulary))
+    tensors = dict(checkpoint.tensors)
+    for name in _OF_PIECES:
+        if name in tensors:
+            tensors[name] = _with_new_rows(tensors[name], vocab_size, pieces_before)
     return checkpoint.replace(
-        config=dataclasses.replace(checkpoint.config, vocab_size=size),
-        tensors={**checkpoint.tensors, **tables},
+        config=dataclasses.replace(checkpoint.config, vocab_size=vocab_size),
+        tensors=tensors,
         metadata=metadata.replace(vocabulary=vocabulary),
     )
 
 
-def _extended(tensor, size, before):
+def _with_new_rows(tensor, size, pieces_before):
     """Returns a table of `size` rows, where new words have the mean of the rows of their pieces.
+
+    `pieces_before` has the ids of these pieces by the id of the new word.
 
     So has the bias of masked LM: the logit of a new word starts as the mean of those of its pieces. That of an unused
     piece would exclude it, and 0 would favor it, since most words of a trained model have less.
     """
     old = np.asarray(tensor.read(), "float32")
-    table = np.concatenate([old, np.zeros((size - len(old), *old.shape[1:]), "float32")])
-    for index, ids in before.items():
+    added = np.zeros((size - len(old), *old.shape[1:]), "float32")
+    table = np.concatenate([old, added])
+    for index, ids in pieces_before.items():
         table[index] = old[ids].mean(axis=0)
     return Tensor(tensor.name, table.shape, lambda: table)
