@@ -62,8 +62,12 @@ class Client:
 
     def status(self, model):
         """Returns the state of each version: dicts with `version`, `state`, `error_code` and `error_message`."""
-        versions = self._transport.status(model)["model_version_status"]
-        return [{"version": int(each["version"]), "state": each["state"], **each["status"]} for each in versions]
+        states = []
+        for answer in self._transport.status(model)["model_version_status"]:
+            state = {"version": int(answer["version"]), "state": answer["state"]}
+            state.update(answer["status"])
+            states.append(state)
+        return states
 
     def metadata(self, model, version=None):
         """Returns the signatures of a model.
@@ -73,18 +77,14 @@ class Client:
             ...}}}`, with TensorFlow's dtype names (`DT_STRING`) and `None` for unknown dimensions.
         """
         answer = self._transport.metadata(model, version)
-        signatures = answer["metadata"]["signature_def"]["signature_def"]
-        return {
-            "version": int(answer["model_spec"]["version"]),
-            "signatures": {
-                name: {
-                    "method": signature.get("method_name", ""),
-                    "inputs": {key: _info(info) for key, info in signature.get("inputs", {}).items()},
-                    "outputs": {key: _info(info) for key, info in signature.get("outputs", {}).items()},
-                }
-                for name, signature in signatures.items()
-            },
-        }
+        signatures = {}
+        for name, signature in answer["metadata"]["signature_def"]["signature_def"].items():
+            signatures[name] = {
+                "method": signature.get("method_name", ""),
+                "inputs": _tensor_facts(signature.get("inputs", {})),
+                "outputs": _tensor_facts(signature.get("outputs", {})),
+            }
+        return {"version": int(answer["model_spec"]["version"]), "signatures": signatures}
 
     def about(self, model):
         """Returns what `export` stores about a model, a dict; empty for a server that does not tell it.
@@ -106,22 +106,36 @@ class Client:
     def _signature_dtypes(self, model, version, signature):
         """Input and output dtypes by name. JSON responses lack the dtypes and the name of a single output."""
         key = (model, version, signature)
-        dtypes, expires = self._dtypes.get(key, (None, 0.0))
+        cached, expires = self._dtypes.get(key, (None, 0.0))
         if time.monotonic() < expires:
-            return dtypes
-        if dtypes:  # Other threads keep using the cached dtypes while this one refreshes them.
-            self._dtypes[key] = dtypes, time.monotonic() + _SIGNATURE_SECONDS
+            return cached
+        if cached:  # Other threads keep using the cached dtypes while this one refreshes them.
+            self._dtypes[key] = cached, time.monotonic() + _SIGNATURE_SECONDS
         signatures = self.metadata(model, version)["signatures"]
         if signature not in signatures:
             expected = ", ".join(sorted(name for name in signatures if not name.startswith("__saved_model_")))
             raise bad(f"unknown signature `{signature}`. Expected one of: {expected}")
-        sides = signatures[signature]["inputs"], signatures[signature]["outputs"]
-        dtypes = tuple({name: info["dtype"] for name, info in side.items()} for side in sides)
+        input_dtypes = {name: info["dtype"] for name, info in signatures[signature]["inputs"].items()}
+        output_dtypes = {name: info["dtype"] for name, info in signatures[signature]["outputs"].items()}
+        dtypes = (input_dtypes, output_dtypes)
         self._dtypes[key] = dtypes, time.monotonic() + _SIGNATURE_SECONDS
         return dtypes
 
 
-def _info(info):
-    shape = info["tensor_shape"]
-    sizes = [None if int(dim["size"]) < 0 else int(dim["size"]) for dim in shape.get("dim", ())]
-    return {"dtype": info["dtype"], "shape": None if shape.get("unknown_rank") else sizes}
+def _tensor_facts(infos):
+    """Returns the dtype and the shape of each tensor of a signature, by name."""
+    facts = {}
+    for name, info in infos.items():
+        facts[name] = {"dtype": info["dtype"], "shape": _shape(info["tensor_shape"])}
+    return facts
+
+
+def _shape(shape):
+    """Returns the sizes of a shape in JSON, with `None` for unknown ones, or `None` for an unknown rank."""
+    if shape.get("unknown_rank"):
+        return None
+    sizes = []
+    for dim in shape.get("dim", ()):
+        size = int(dim["size"])
+        sizes.append(None if size < 0 else size)
+    return sizes

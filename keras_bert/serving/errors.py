@@ -47,6 +47,8 @@ def bad(message):
 
 def one_line(error):
     """Returns an error message as a single line without control characters, truncated to 500 characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    text = "".join(sign if sign.isprintable() else "?" for sign in text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    message = " ".join(str(error).split()) or type(error).__name__
+    line = "".join(sign if sign.isprintable() else "?" for sign in message)
+    if len(line) > _LONGEST:
+        return line[: _LONGEST - 3] + "..."
+    return line

@@ -13,9 +13,22 @@ from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
 _NotConnected = urllib3.exceptions.NewConnectionError  # A subclass of urllib3's TimeoutError.
 # Maximum number of pooled connections: threads beyond it open new ones.
 _CONNECTIONS = 256
-_DTYPES = {"DT_HALF": "float16", "DT_BFLOAT16": "float32", "DT_FLOAT": "float32", "DT_DOUBLE": "float64"}
-_DTYPES |= {"DT_BOOL": "bool"}
-_DTYPES |= {f"DT_{name.upper()}{bits}": f"{name}{bits}" for name in ("int", "uint") for bits in (8, 16, 32, 64)}
+# NumPy's dtypes of TensorFlow's; it has no bfloat16.
+_DTYPES = {
+    "DT_HALF": "float16",
+    "DT_BFLOAT16": "float32",
+    "DT_FLOAT": "float32",
+    "DT_DOUBLE": "float64",
+    "DT_BOOL": "bool",
+    "DT_INT8": "int8",
+    "DT_INT16": "int16",
+    "DT_INT32": "int32",
+    "DT_INT64": "int64",
+    "DT_UINT8": "uint8",
+    "DT_UINT16": "uint16",
+    "DT_UINT32": "uint32",
+    "DT_UINT64": "uint64",
+}
 
 
 class RestTransport:
@@ -25,7 +38,9 @@ class RestTransport:
         url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(f"`address` must be host:port or an HTTP(S) URL. Received: address={address!r}")
-        self._host, self._prefix, self._timeout = url.netloc, url.path.rstrip("/"), timeout
+        self._host = url.netloc
+        self._prefix = url.path.rstrip("/")
+        self._timeout = timeout
         server = f"{url.scheme}://{url.netloc}"
         self._pool = urllib3.connection_from_url(server, maxsize=_CONNECTIONS, timeout=timeout, retries=False)
 
@@ -52,7 +67,8 @@ class RestTransport:
         self._pool.close()
 
     def _send(self, method, path, request=None):
-        response = self._exchange(method, path, request and _to_json(request))
+        body = None if request is None else _to_json(request)
+        response = self._exchange(method, path, body)
         status = response.status
         try:
             answer = json.loads(response.data)
@@ -60,8 +76,9 @@ class RestTransport:
             shown = response.data[:100].decode("utf-8", "replace")
             raise RequestError("INTERNAL", f"{self._host} did not return JSON (HTTP {status}): {shown}") from error
         if status != 200:
-            message = answer.get("error", "") if isinstance(answer, dict) else ""
-            raise RequestError(CODE_OF_STATUS.get(status, "UNKNOWN"), message or f"HTTP status {status}", status)
+            message = answer.get("error") if isinstance(answer, dict) else None
+            code = CODE_OF_STATUS.get(status, "UNKNOWN")
+            raise RequestError(code, message or f"HTTP status {status}", status)
         return answer
 
     def _exchange(self, method, path, body, again=True):
@@ -69,34 +86,43 @@ class RestTransport:
         try:
             return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
-            failure = error
-        if any(type(cause) is http.client.BadStatusLine for cause in failure.args):
-            other = "Use its REST port (8501 by default), or `protocol`=grpc"
-            raise ConnectionError(f"{self._host} does not answer in HTTP: it is a port of gRPC. {other}") from failure
-        if isinstance(failure, urllib3.exceptions.ProtocolError) and again:
-            return self._exchange(method, path, body, again=False)  # The server closed the connection.
-        if isinstance(failure.__cause__, ConnectionRefusedError):
-            hint = "" if ":" in self._host else ", which has no port. Expected host:port, such as localhost:8501"
-            raise ConnectionRefusedError(f"no server is listening at {self._host}{hint}") from failure
-        if isinstance(failure, urllib3.exceptions.TimeoutError) and not isinstance(failure, _NotConnected):
-            raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from failure
-        raise ConnectionError(f"the request to {self._host} failed: {one_line(failure)}") from failure
+            is_grpc = any(type(cause) is http.client.BadStatusLine for cause in error.args)
+            is_closed = isinstance(error, urllib3.exceptions.ProtocolError) and not is_grpc
+            if not is_closed or not again:
+                raise self._connection_error(error, is_grpc) from error
+        return self._exchange(method, path, body, again=False)  # The server closed the connection.
+
+    def _connection_error(self, error, is_grpc):
+        """Returns an error of Python's that says why there is no answer."""
+        if is_grpc:
+            fix = "Use its REST port (8501 by default), or `protocol`=grpc"
+            return ConnectionError(f"{self._host} does not answer in HTTP: it is a port of gRPC. {fix}")
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            message = f"no server is listening at {self._host}"
+            if ":" not in self._host:
+                message += ", which has no port. Expected host:port, such as localhost:8501"
+            return ConnectionRefusedError(message)
+        if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(error, _NotConnected):
+            return TimeoutError(f"{self._host} did not answer within {self._timeout} seconds")
+        return ConnectionError(f"the request to {self._host} failed: {one_line(error)}")
 
 
 def _path(model, version):
     path = f"/v1/models/{urllib.parse.quote(model, safe='')}"
-    return path if version is None else f"{path}/versions/{int(version)}"
+    if version is not None:
+        path += f"/versions/{int(version)}"
+    return path
 
 
 def _to_json(request):
     try:
-        return json.dumps(request, default=_plain).encode()
+        return json.dumps(request, default=_json_value).encode()
     except (TypeError, RecursionError) as error:
         expected = "`inputs` must be lists or arrays of strings or numbers"
         raise ValueError(f"{expected}: {one_line(error)}") from error
 
 
-def _plain(value):
+def _json_value(value):
     """Converts an array, a NumPy scalar or bytes, which JSON lacks."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
@@ -106,6 +132,14 @@ def _plain(value):
 
 
 def _from_json(value, dtype):
+    """Converts nested lists of JSON, or a single value, to an array."""
     if dtype != "DT_STRING":
         return np.array(value, _DTYPES.get(dtype))
-    return np.vectorize(lambda text: base64.b64decode(text["b64"]) if isinstance(text, dict) else text, [object])(value)
+    return np.vectorize(_text_or_bytes, [object])(value)
+
+
+def _text_or_bytes(value):
+    """Returns a string as it is, and the bytes of `{"b64": "..."}`."""
+    if isinstance(value, dict):
+        return base64.b64decode(value["b64"])
+    return value

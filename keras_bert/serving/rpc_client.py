@@ -25,7 +25,8 @@ class RpcTransport:
     def __init__(self, address, timeout):
         if "://" in address:
             raise ValueError(f"`address` must be host:port for gRPC. Received: address={address!r}")
-        self._address, self._timeout = address, timeout
+        self._address = address
+        self._timeout = timeout
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
@@ -59,12 +60,13 @@ class RpcTransport:
         try:
             return method(request, timeout=self._timeout)
         except grpc.RpcError as error:
-            code, message = error.code().name, one_line(error.details())
+            code = error.code().name
+            message = one_line(error.details())
         if code == "DEADLINE_EXCEEDED":
             raise TimeoutError(f"{self._address} did not answer within {self._timeout} seconds")
         if code == "UNAVAILABLE" and "http1" in message:
-            other = "Use its gRPC port (8500 by default), or `protocol`=rest"
-            raise ConnectionError(f"{self._address} does not answer in gRPC: it is a REST port. {other}")
+            fix = "Use its gRPC port (8500 by default), or `protocol`=rest"
+            raise ConnectionError(f"{self._address} does not answer in gRPC: it is a REST port. {fix}")
         if code == "UNAVAILABLE" and "failed to connect" in message.lower():
             raise ConnectionRefusedError(f"no server is listening at {self._address}: {message}")
         raise RequestError(code, message)
@@ -86,12 +88,17 @@ def to_dict(message):
 def _to_tensor(name, value, dtype):
     """Converts a value to a tensor with the input's dtype. The server rejects unknown names."""
     try:
-        wanted = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
-        array = np.array(value, object if wanted == tf.string else None)
-        if wanted == tf.string and any(isinstance(leaf, list) for leaf in array.reshape(-1)):
-            raise ValueError('lists at the same depth must have the same length. Pad shorter ones with ""')
-        if wanted and wanted != tf.string and array.size and not _fits(array, wanted):
-            raise ValueError("expected values in its range")
+        if dtype is None:
+            return tf.make_tensor_proto(np.array(value))
+        wanted = tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
+        if wanted == tf.string:
+            array = np.array(value, object)
+            if any(isinstance(leaf, list) for leaf in array.reshape(-1)):
+                raise ValueError('lists at the same depth must have the same length. Pad shorter ones with ""')
+        else:
+            array = np.array(value)
+            if array.size and not _fits(array, wanted):
+                raise ValueError("expected values in its range")
         return tf.make_tensor_proto(array, wanted)
     except (TypeError, ValueError) as error:
         raise ValueError(f"input `{name}` must be {dtype or 'a tensor'}: {one_line(error)}") from error
@@ -99,12 +106,19 @@ def _to_tensor(name, value, dtype):
 
 def _fits(array, wanted):
     """Whether the values are of the type of a dtype and in its range."""
-    if array.dtype.kind not in ("b" if wanted.is_bool else "iu" if wanted.is_integer else "iuf"):
+    if wanted.is_bool:
+        kinds = "b"
+    elif wanted.is_integer:
+        kinds = "iu"
+    else:
+        kinds = "iuf"
+    if array.dtype.kind not in kinds:
         return False
     with np.errstate(over="ignore"):
         values = array.astype(wanted.as_numpy_dtype)
-    same = np.isfinite(values) == np.isfinite(array) if wanted.is_floating else values == array
-    return same.all()
+    if wanted.is_floating:
+        return (np.isfinite(values) == np.isfinite(array)).all()
+    return (values == array).all()
 
 
 def _to_array(name, tensor):

@@ -39,7 +39,10 @@ class Batcher:
     """
 
     def __init__(self, window=0.002, max_rows=32, max_queue=1000, observe=lambda name, rows: None):
-        self._window, self._max_rows, self._max_queue, self._observe = window, max_rows, max_queue, observe
+        self._window = window
+        self._max_rows = max_rows
+        self._max_queue = max_queue
+        self._observe = observe
         self._forming = {}  # Key -> the batch that new requests join
         self._waiting = set()  # Batches that do not run yet
         self._tasks = set()
@@ -59,11 +62,15 @@ class Batcher:
             raise RequestError("RESOURCE_EXHAUSTED", message)
         if rows <= self._max_rows or not signature.joinable:
             return await self._run_part(version, signature, inputs, rows)
-        parts = []
+        answers = []
         for start in range(0, rows, self._max_rows):
-            part = {name: value[start : start + self._max_rows] for name, value in inputs.items()}
-            parts.append(await self._run_part(version, signature, part, min(self._max_rows, rows - start)))
-        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+            end = min(start + self._max_rows, rows)
+            part = {name: value[start:end] for name, value in inputs.items()}
+            answers.append(await self._run_part(version, signature, part, end - start))
+        outputs = {}
+        for name in answers[0]:
+            outputs[name] = _joined([answer[name] for answer in answers])
+        return outputs
 
     async def _run_part(self, version, signature, inputs, rows):
         request = _Request(inputs, rows, asyncio.get_running_loop().create_future())
@@ -131,12 +138,17 @@ class Batcher:
 
 def _joined(values):
     """Joins the parts of an output. Rows are padded as exports pad them: offsets, which are integers, with -1."""
-    rows, sizes = sum(map(len, values)), np.max([value.shape[1:] for value in values], 0).astype(int)
-    joined = np.full((rows, *sizes), {"i": -1, "O": b""}.get(values[0].dtype.kind, 0), values[0].dtype)
-    end = 0
+    rows = sum(len(value) for value in values)
+    sizes = np.max([value.shape[1:] for value in values], axis=0).astype(int)
+    dtype = values[0].dtype
+    padding = {"i": -1, "O": b""}.get(dtype.kind, 0)
+    joined = np.full((rows, *sizes), padding, dtype)
+    start = 0
     for value in values:
-        end += len(value)
-        joined[(slice(end - len(value), end), *map(slice, value.shape[1:]))] = value
+        end = start + len(value)
+        corner = (slice(start, end), *map(slice, value.shape[1:]))
+        joined[corner] = value
+        start = end
     return joined
 
 
@@ -145,22 +157,32 @@ def _answers(signature, requests):
     try:
         return _run(signature, requests)
     except Exception as error:
+        if len(requests) == 1 and isinstance(error, RequestError):
+            return [error]
         if len(requests) == 1:
-            known = isinstance(error, RequestError)
-            return [error if known else RequestError("INTERNAL", f"model execution failed: {one_line(error)}")]
+            return [RequestError("INTERNAL", f"model execution failed: {one_line(error)}")]
     return [_answers(signature, [request])[0] for request in requests]
 
 
 def _run(signature, requests):
-    inputs = requests[0].inputs
-    if len(requests) > 1:
-        inputs = {name: np.concatenate([request.inputs[name] for request in requests]) for name in inputs}
-    outputs = signature(inputs)
+    """Runs a batch and returns the outputs of each request."""
+    outputs = signature(_joined_inputs(requests))
     if not signature.joinable:
-        return [outputs]
-    ends = np.cumsum([request.rows for request in requests])
-    check_rows(outputs, ends[-1])
-    return [
-        {name: value[end - request.rows : end] for name, value in outputs.items()}
-        for request, end in zip(requests, ends, strict=True)
-    ]
+        return [outputs]  # It is the only request of its batch.
+    check_rows(outputs, sum(request.rows for request in requests))
+    answers = []
+    start = 0
+    for request in requests:
+        end = start + request.rows
+        answers.append({name: value[start:end] for name, value in outputs.items()})
+        start = end
+    return answers
+
+
+def _joined_inputs(requests):
+    if len(requests) == 1:
+        return requests[0].inputs
+    inputs = {}
+    for name in requests[0].inputs:
+        inputs[name] = np.concatenate([request.inputs[name] for request in requests])
+    return inputs

@@ -48,7 +48,8 @@ class Rest:
     """REST handlers of a `Service`."""
 
     def __init__(self, service):
-        self._service, self._settings = service, service.settings
+        self._service = service
+        self._settings = service.settings
 
     def runner(self):
         """Returns an aiohttp runner; the caller sets it up and adds sites."""
@@ -72,12 +73,16 @@ class Rest:
     @web.middleware
     async def _hosts(self, request, handler):
         """Refuses pages of other sites, also if their name leads to this server (DNS rebinding)."""
-        named = {name.lower() for name in self._settings.allowed_hosts}
-        host, origin = request.headers.get("Host", "").lower(), request.headers.get("Origin", "").lower()
+        allowed = {name.lower() for name in self._settings.allowed_hosts}
+        if "*" in allowed:
+            return await handler(request)
+        host = request.headers.get("Host", "").lower()
+        origin = request.headers.get("Origin", "").lower()
         fix = "Name it with --allowed_hosts, or allow all with --allowed_hosts=*"
-        if not _is_local(host, {"", "localhost", self._settings.host.lower(), *named}) and "*" not in named:
+        if not _is_local(host, {"", "localhost", self._settings.host.lower(), *allowed}):
             raise RequestError("PERMISSION_DENIED", f"the host {host} is not that of this server. {fix}")
-        if origin and origin.partition("://")[2] != host and not {"*", _name(origin)} & named:
+        is_own_page = not origin or origin.partition("://")[2] == host
+        if not is_own_page and _host_name(origin) not in allowed:
             raise RequestError("PERMISSION_DENIED", f"the request is from a page of another host, {origin}. {fix}")
         return await handler(request)
 
@@ -86,8 +91,9 @@ class Rest:
         return web.Response(text=document, content_type="text/html", headers=headers)
 
     async def _health(self, request):
-        ready = self._service.shelf.ready
-        return web.Response(status=200 if ready else 503, text="ok\n" if ready else "no model is loaded yet\n")
+        if self._service.shelf.ready:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="no model is loaded yet\n")
 
     async def _metrics(self, request):
         text = self._service.counters.text()
@@ -105,24 +111,31 @@ class Rest:
 
     async def _model(self, request):
         match = _PATH.fullmatch(request.match_info["path"])
-        api = (match["api"] or "/status")[1:] if match else "other"
+        if not match:
+            api = "other"
+        elif match["api"]:
+            api = match["api"][1:]  # Without the colon or the slash.
+        else:
+            api = "status"
         with self._service.observed(f"rest:{api}") as call:
-            if not match or request.method != ("GET" if api in ("status", "metadata") else "POST"):
+            method = "GET" if api in ("status", "metadata") else "POST"
+            if not match or request.method != method:
                 raise bad(f"Malformed request: {request.method} {request.path}: {_EXPECTED}")
-            target = match["name"], match["version"] and int(match["version"])
-            if target[1] and target[1] >= 2**63:
-                raise bad(f"Malformed request: the version {target[1]} is not a 64-bit integer")
+            name = match["name"]
+            number = _version_number(match["version"])
             if api == "status":
-                return _json(to_dict(self._service.status(call, *target)))
+                return _json(to_dict(self._service.status(call, name, number)))
             if api == "metadata":
-                answer = to_dict(self._service.metadata(call, *target))
+                answer = to_dict(self._service.metadata(call, name, number))
                 answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving omits it.
                 return _json(answer)
-            return await self._answer(call, request, api, target)
+            version = self._service.version(call, name, number)
+            return await self._answer(call, request, api, version)
 
-    async def _answer(self, call, request, api, target):
-        version, body = self._service.version(call, *target), await _read(request, self._settings.read_seconds)
-        self._service.check_rows(_longest(body))
+    async def _answer(self, call, request, api, version):
+        """Answers a request to predict, classify or regress by a `Version`."""
+        body = await _json_object(request, self._settings.read_seconds)
+        self._service.check_rows(_most_rows(body))
         signature = version.model.signature(body.get("signature_name", ""))
         if api == "predict":
             inputs, rows = tensors.from_json(body, signature)
@@ -136,34 +149,45 @@ class Rest:
         return _json({"results": tensors.labels_or_numbers(method, outputs, call.rows)})
 
 
+def _version_number(text):
+    """Returns the number of a path's version, `None` without one."""
+    if text is None:
+        return None
+    number = int(text)
+    if number >= 2**63:
+        raise bad(f"Malformed request: the version {number} is not a 64-bit integer")
+    return number
+
+
 def _is_local(host, names):
     """Whether a `Host` is one of the names, or an IP address, which no other site can have as its name."""
-    name = _name(f"//{host}")
+    name = _host_name(f"//{host}")
     try:
         return name in names or bool(ipaddress.ip_address(name))
     except ValueError:
         return False
 
 
-def _name(url):
+def _host_name(url):
+    """Returns the name of the host of a URL without its port, "?" if it has none."""
     try:
         return urllib.parse.urlsplit(url).hostname or ""
     except ValueError:
         return "?"
 
 
-def _longest(body):
+def _most_rows(body):
     """Returns the largest number of rows of a request's values."""
+    columns = [body.get("instances"), body.get("examples")]
     inputs = body.get("inputs")
-    columns = [
-        *(inputs.values() if isinstance(inputs, dict) else [inputs]),
-        body.get("instances"),
-        body.get("examples"),
-    ]
+    if isinstance(inputs, dict):
+        columns.extend(inputs.values())
+    else:
+        columns.append(inputs)
     return max((len(column) for column in columns if isinstance(column, list)), default=0)
 
 
-async def _read(request, seconds):
+async def _json_object(request, seconds):
     """Reads the JSON object of a request."""
     too_long = RequestError(
         "RESOURCE_EXHAUSTED", f"the body is longer than {request.client_max_size} bytes (--max_body_bytes)", status=413
@@ -193,7 +217,9 @@ async def _read(request, seconds):
 def _text(value, levels=3):
     """Encodes rows one by one, since no other thread runs while the encoder does."""
     if levels and isinstance(value, dict):
-        fields = (f"{_ENCODE(name)}:{_text(part, levels - 1)}" for name, part in value.items())
+        fields = []
+        for name, field in value.items():
+            fields.append(f"{_ENCODE(name)}:{_text(field, levels - 1)}")
         return "{" + ",".join(fields) + "}"
     if levels and isinstance(value, list):
         return "[" + ",".join(map(_ENCODE, value)) + "]"
@@ -213,7 +239,8 @@ async def _errors(request, handler):
     except RequestError as error:
         response = _json({"error": one_line(error)}, error.status)
     except web.HTTPException as error:
-        response = _json({"error": f"{error.status} {error.reason}: {request.method} {request.path}"}, error.status)
+        message = f"{error.status} {error.reason}: {request.method} {request.path}"
+        response = _json({"error": message}, error.status)
     if not request.content.at_eof():
         response.force_close()  # The rest of a rejected body is not read.
     return response
@@ -222,9 +249,11 @@ async def _errors(request, handler):
 @functools.cache
 def _page():
     """Returns the web page, one HTML document with its style and script, and its HTTP headers."""
-    sources = {"style": _source("style.css"), "script": "\n".join(map(_source, _SCRIPTS))}
-    hashes = {name: _hash(f"\n{text}") for name, text in sources.items()}
-    return string.Template(_source("page.html")).substitute(sources), _headers(**hashes)
+    style = _source("style.css")
+    script = "\n".join(map(_source, _SCRIPTS))
+    document = string.Template(_source("page.html")).substitute(style=style, script=script)
+    # The elements of the page start with a line break.
+    return document, _headers(style=_hash(f"\n{style}"), script=_hash(f"\n{script}"))
 
 
 def _source(name):
@@ -246,4 +275,5 @@ def _headers(style, script):
 
 
 def _hash(text):
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

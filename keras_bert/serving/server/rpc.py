@@ -26,25 +26,26 @@ class Rpc:
             # Without `so_reuseport=0`, two servers could share a port and split the requests.
             options=[("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)]
         )
-        server.add_generic_rpc_handlers(
-            [
-                grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", methods)
-                for service, methods in self._services().items()
-            ]
-        )
+        handlers = []
+        for service, methods in self._services().items():
+            name = f"tensorflow.serving.{service}"
+            handlers.append(grpc.method_handlers_generic_handler(name, methods))
+        server.add_generic_rpc_handlers(handlers)
         return server
 
     def _services(self):
-        handler, refuse = self._handler, self._refuse
+        """Returns the handlers of the methods of each service, by name."""
         return {
             "PredictionService": {
-                "Predict": handler("predict", PredictRequest, self._predict),
-                "GetModelMetadata": handler("metadata", GetModelMetadataRequest, self._metadata),
-                **{name: handler(name.lower(), Empty, refuse) for name in ("Classify", "Regress", "MultiInference")},
+                "Predict": self._handler("predict", PredictRequest, self._predict),
+                "GetModelMetadata": self._handler("metadata", GetModelMetadataRequest, self._metadata),
+                "Classify": self._handler("classify", Empty, self._refuse),
+                "Regress": self._handler("regress", Empty, self._refuse),
+                "MultiInference": self._handler("multiinference", Empty, self._refuse),
             },
             "ModelService": {
-                "GetModelStatus": handler("status", GetModelStatusRequest, self._status),
-                "HandleReloadConfigRequest": handler("reload", Empty, refuse),
+                "GetModelStatus": self._handler("status", GetModelStatusRequest, self._status),
+                "HandleReloadConfigRequest": self._handler("reload", Empty, self._refuse),
             },
         }
 
@@ -54,10 +55,12 @@ class Rpc:
         async def handle(body, context):
             try:
                 with self._service.observed(f"grpc:{api}") as call:
-                    return (await answer(call, _parsed(message, body))).SerializeToString()
+                    response = await answer(call, _parsed(message, body))
+                    return response.SerializeToString()
             except RequestError as error:
-                refusal = getattr(grpc.StatusCode, error.code), one_line(error)
-            await context.abort(*refusal)
+                code = getattr(grpc.StatusCode, error.code)
+                details = one_line(error)
+            await context.abort(code, details)  # Raises, outside of the handling of the other error.
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
@@ -69,16 +72,10 @@ class Rpc:
     async def _predict(self, call, request):
         version = self._service.version(call, *_target(request))
         signature = version.model.signature(request.model_spec.signature_name)
-        wanted = request.output_filter or signature.outputs
-        if unknown := set(wanted) - set(signature.outputs):
-            expected = ", ".join(signature.outputs)
-            raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
+        wanted = _wanted_outputs(request, signature)
         specs = {name: _spec(name, tensor) for name, tensor in request.inputs.items()}
         self._service.check(call, signature, specs)
-        values, size = sum(spec.shape.num_elements() for spec in specs.values()), request.ByteSize()
-        # A tensor may repeat its last value: a short message could declare gigabytes.
-        if values > max(size, _REPEATED):
-            raise bad(f"the inputs have {values} values, too many for a message of {size} bytes. Expected each in full")
+        _check_size(request, specs)
         inputs = {name: _array(name, tensor) for name, tensor in request.inputs.items()}
         outputs = await self._service.run(call, version, signature, inputs)
         response = PredictResponse()
@@ -97,6 +94,24 @@ class Rpc:
         return self._service.status(call, *_target(request))
 
 
+def _wanted_outputs(request, signature):
+    """Returns the names of the outputs that a request asks for, by default all of them."""
+    wanted = request.output_filter or signature.outputs
+    unknown = set(wanted) - set(signature.outputs)
+    if unknown:
+        expected = ", ".join(signature.outputs)
+        raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
+    return wanted
+
+
+def _check_size(request, specs):
+    """Raises an error if short inputs declare many values: a tensor may repeat its last value for gigabytes."""
+    values = sum(spec.shape.num_elements() for spec in specs.values())
+    size = request.ByteSize()
+    if values > max(size, _REPEATED):
+        raise bad(f"the inputs have {values} values, too many for a message of {size} bytes. Expected each in full")
+
+
 def _spec(name, tensor):
     shape = [dim.size for dim in tensor.tensor_shape.dim]
     if min(shape, default=0) < 0:
@@ -112,7 +127,9 @@ def _array(name, tensor):
         array = tf.make_ndarray(tensor)
     except (TypeError, ValueError, OverflowError) as error:
         raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
-    return array.astype(object) if array.dtype.kind in "SU" else array
+    if array.dtype.kind in "SU":
+        return array.astype(object)
+    return array
 
 
 def _parsed(message, body):
@@ -129,4 +146,5 @@ def _target(request):
         raise bad("`model_spec.name` is missing")
     if spec.version_label:
         raise RequestError("UNIMPLEMENTED", "version labels are not supported; use the version number")
-    return spec.name, spec.version.value if spec.HasField("version") else None
+    number = spec.version.value if spec.HasField("version") else None
+    return spec.name, number

@@ -13,7 +13,8 @@ from keras_bert.files import MODEL_FACTS, read_object
 from keras_bert.serving.errors import CODES, RequestError, bad, one_line
 
 _DEFAULT_SIGNATURE = "serving_default"
-CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+CLASSIFY = "tensorflow/serving/classify"
+REGRESS = "tensorflow/serving/regress"
 # Signatures of the SavedModel format itself.
 _INTERNAL = "__saved_model_"
 # A check of inputs in the graph with one message, as TensorFlow reports it.
@@ -23,7 +24,9 @@ _ASSERTION = re.compile(r"(?:Graph execution error: )?assertion failed: \[([^\[\
 def _failure(message):
     """Returns the error message of an execution: for a check in the graph, only its own message."""
     assertion = _ASSERTION.fullmatch(message)
-    return assertion[1] if assertion else f"model execution failed: {message}"
+    if assertion:
+        return assertion[1]
+    return f"model execution failed: {message}"
 
 
 def _spec(info):
@@ -39,8 +42,12 @@ def describe(spec):
     """Formats a `tf.TensorSpec` for messages, such as `string (batch,)`."""
     if spec.shape.rank is None:
         return f"{spec.dtype.name} of any shape"
-    sizes = ["batch" if index == 0 and size is None else size or "any" for index, size in enumerate(spec.shape)]
-    return f"{spec.dtype.name} ({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
+    sizes = [str(size) if size else "any" for size in spec.shape]
+    if spec.shape.rank and spec.shape[0] is None:
+        sizes[0] = "batch"
+    if len(sizes) == 1:
+        return f"{spec.dtype.name} ({sizes[0]},)"
+    return f"{spec.dtype.name} ({', '.join(sizes)})"
 
 
 class Signature:
@@ -50,7 +57,8 @@ class Signature:
     """
 
     def __init__(self, session, name, definition):
-        self.name, self.method = name, definition.method_name
+        self.name = name
+        self.method = definition.method_name
         self.inputs = {key: _spec(info) for key, info in sorted(definition.inputs.items())}
         self.outputs = {key: _spec(info) for key, info in sorted(definition.outputs.items())}
         specs = [*self.inputs.values(), *self.outputs.values()]
@@ -95,18 +103,18 @@ class SavedModel:
             raise ValueError(f"{path}: there is no saved_model.pb")
         self.facts = _facts(pathlib.Path(path) / MODEL_FACTS)
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-        config.gpu_options.allow_growth = True
+        options = config.gpu_options
+        options.allow_growth = True
         graph = tf.Graph()
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
             with graph.as_default():
                 meta_graph = tf.compat.v1.saved_model.loader.load(self._session, ["serve"], str(path))
             self.definitions = dict(meta_graph.signature_def)
-            self.signatures = {
-                name: Signature(self._session, name, definition)
-                for name, definition in sorted(self.definitions.items())
-                if not name.startswith(_INTERNAL) and _is_dense(definition)
-            }
+            self.signatures = {}
+            for name, definition in sorted(self.definitions.items()):
+                if not name.startswith(_INTERNAL) and _is_dense(definition):
+                    self.signatures[name] = Signature(self._session, name, definition)
             if not self.signatures:
                 raise ValueError(f"{path}: no signature can be served")
         except BaseException as error:

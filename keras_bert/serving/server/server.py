@@ -22,33 +22,42 @@ class Server:
     def __init__(self, directory, settings=None):
         self._settings = settings or Settings()
         service = Service(directory, self._settings)
-        self.shelf, self.batcher = service.shelf, service.batcher
-        self._runner, self._rpc = Rest(service).runner(), Rpc(service)
+        self.shelf = service.shelf
+        self.batcher = service.batcher
+        self._runner = Rest(service).runner()
+        self._rpc = Rpc(service)
         self._grpc = None
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True, name="shelf")
-        self.port = self.grpc_port = None
+        self.port = None
+        self.grpc_port = None
 
     async def start(self):
         """Starts listening and loading. Requests are answered once their model is loaded."""
-        host, port, grpc_port = self._settings.host, self._settings.port, self._settings.grpc_port
         await self._runner.setup()
-        await self._listen(host, port)
-        if grpc_port is not None:
-            self._grpc = self._rpc.server()
-            host = f"[{host}]" if ":" in host else host
-            try:
-                self.grpc_port = self._grpc.add_insecure_port(f"{host}:{grpc_port}")
-            except RuntimeError as error:
-                await self._runner.cleanup()
-                raise OSError(f"cannot listen at {host}:{grpc_port} for gRPC") from error
-            await self._grpc.start()
+        await self._listen_rest(self._settings.host, self._settings.port)
+        if self._settings.grpc_port is not None:
+            await self._listen_grpc(self._settings.host, self._settings.grpc_port)
         self._watcher.start()
 
-    async def _listen(self, host, port):
+    async def _listen_grpc(self, host, port):
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._grpc = self._rpc.server()
+        try:
+            self.grpc_port = self._grpc.add_insecure_port(address)
+        except RuntimeError as error:
+            await self._runner.cleanup()
+            raise OSError(f"cannot listen at {address} for gRPC") from error
+        await self._grpc.start()
+
+    async def _listen_rest(self, host, port):
         # One socket, which also accepts IPv4 if the host is `::`; aiohttp may open several on different ports.
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        if ":" in host:
+            family = socket.AF_INET6
+            dual = socket.has_dualstack_ipv6()
+        else:
+            family = socket.AF_INET
+            dual = False
         try:
             listener = socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=dual)
         except OSError as error:

@@ -7,6 +7,7 @@ import logging
 import time
 
 import prometheus_client
+from google.protobuf import wrappers_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2
 
 from keras_bert.serving.errors import RequestError, one_line
@@ -49,13 +50,18 @@ class Counters:
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
-        new = {"namespace": "keras_bert", "registry": self._registry}
-        counter, histogram, gauge = prometheus_client.Counter, prometheus_client.Histogram, prometheus_client.Gauge
-        self.requests = counter("requests", "Requests by status code.", ("api", "model", "version", "code"), **new)
-        self.seconds = histogram("request_seconds", "Request latency.", ("api", "model"), buckets=_SECONDS, **new)
-        self.batch_rows = histogram("batch_rows", "Rows per batch.", ("model",), buckets=_ROWS, **new)
-        self.waiting = gauge("waiting_requests", "Requests waiting to run.", **new)
-        self.ready = gauge("ready", "Whether a model is served.", **new)
+        shared = {"namespace": "keras_bert", "registry": self._registry}
+        self.requests = prometheus_client.Counter(
+            "requests", "Requests by status code.", ("api", "model", "version", "code"), **shared
+        )
+        self.seconds = prometheus_client.Histogram(
+            "request_seconds", "Request latency.", ("api", "model"), buckets=_SECONDS, **shared
+        )
+        self.batch_rows = prometheus_client.Histogram(
+            "batch_rows", "Rows per batch.", ("model",), buckets=_ROWS, **shared
+        )
+        self.waiting = prometheus_client.Gauge("waiting_requests", "Requests waiting to run.", **shared)
+        self.ready = prometheus_client.Gauge("ready", "Whether a model is served.", **shared)
 
     def text(self):
         """Returns all metrics in Prometheus' text format."""
@@ -71,20 +77,41 @@ class Call:
     version: str = ""
     rows: int = 0
     code: str = "OK"
+    message: str = ""
 
     def model_spec(self, signature=""):
         spec = model_pb2.ModelSpec(name=self.model, signature_name=signature)
-        spec.version.value = int(self.version)
+        spec.version.CopyFrom(wrappers_pb2.Int64Value(value=int(self.version)))
         return spec
+
+    def is_for(self, model, version=""):
+        """Notes which model the request is for, and the number of its version."""
+        self.model = model
+        self.version = str(version)
+
+    def has_rows(self, rows):
+        """Notes the number of rows of the request."""
+        self.rows = rows
+
+    def failed(self, code, message):
+        """Notes why the request failed."""
+        self.code = code
+        self.message = message
 
 
 class Service:
     """Handles requests of both protocols for the models of a folder."""
 
     def __init__(self, directory, settings):
-        self.settings, self.shelf, self.counters = settings, Shelf(directory), Counters()
-        window, rows = settings.batch_window_ms / 1e3, settings.max_batch_size
-        self.batcher = Batcher(window, rows, settings.max_queue, self._observe_batch)
+        self.settings = settings
+        self.shelf = Shelf(directory)
+        self.counters = Counters()
+        self.batcher = Batcher(
+            window=settings.batch_window_ms / 1e3,
+            max_rows=settings.max_batch_size,
+            max_queue=settings.max_queue,
+            observe=self._observe_batch,
+        )
         self.counters.waiting.set_function(lambda: self.batcher.waiting)
         self.counters.ready.set_function(lambda: self.shelf.ready)
 
@@ -98,7 +125,7 @@ class Service:
 
     def check(self, call, signature, inputs):
         """Validates the inputs: arrays, or `tf.TensorSpec`s of arrays to be made."""
-        call.rows = check(signature, inputs)
+        call.has_rows(check(signature, inputs))
         self.check_rows(call.rows)
 
     def check_rows(self, rows):
@@ -107,9 +134,9 @@ class Service:
             raise RequestError("RESOURCE_EXHAUSTED", f"the request has {rows} rows. {expected}", status=413)
 
     def status(self, call, name, number):
-        response = get_model_status_pb2.GetModelStatusResponse(model_version_status=self.shelf.status(name, number))
-        call.model = name
-        return response
+        statuses = self.shelf.status(name, number)
+        call.is_for(name)
+        return get_model_status_pb2.GetModelStatusResponse(model_version_status=statuses)
 
     def metadata(self, call, name, number):
         response = get_model_metadata_pb2.GetModelMetadataResponse()
@@ -122,28 +149,30 @@ class Service:
     def version(self, call, name, number=None):
         """Returns a version (see `Shelf.version`) and records it in the call."""
         version = self.shelf.version(name, number)
-        call.model, call.version = name, str(version.number)
+        call.is_for(name, version.number)
         return version
 
     @contextlib.contextmanager
     def observed(self, api):
         """Counts and logs a `Call`. Converts unexpected exceptions to `RequestError`s."""
-        call, start, message = Call(api), time.monotonic(), ""
+        call = Call(api)
+        start = time.monotonic()
         try:
             yield call
         except RequestError as error:
-            call.code, message = error.code, one_line(error)
+            call.failed(error.code, one_line(error))
             raise
         except asyncio.CancelledError:
-            call.code, message = "CANCELLED", "the client disconnected"
+            call.failed("CANCELLED", "the client disconnected")
             raise
         except Exception as error:
             _LOG.exception("internal server error")
-            call.code, message = "INTERNAL", one_line(error)
+            call.failed("INTERNAL", one_line(error))
             raise RequestError("INTERNAL", f"internal server error: {type(error).__name__}") from error
         finally:
             seconds = time.monotonic() - start
             self.counters.requests.labels(api, call.model, call.version, call.code).inc()
             self.counters.seconds.labels(api, call.model).observe(seconds)
             where = f"{call.model or '-'}/{call.version or '-'}"
-            _LOG.info(f"{api} {where} rows={call.rows} {call.code} {seconds * 1e3:.1f}ms {message}".rstrip())
+            line = f"{api} {where} rows={call.rows} {call.code} {seconds * 1e3:.1f}ms {call.message}"
+            _LOG.info(line.rstrip())

@@ -86,32 +86,42 @@ class Shelf:
         """Returns the `ModelVersionStatus` of each version, or only of version `number`, latest first."""
         with self._lock:
             errors = self._errors(name)
-            states = dict.fromkeys(errors, "END")
-            states |= {loading: "LOADING" for model, loading in filter(None, [self._loading]) if model == name}
-            if name in self._served:
-                states[self._served[name].number] = "AVAILABLE"
+            states = self._states(name, errors)
             if not states:
                 raise RequestError("NOT_FOUND", f"model {name} has no status: {self._why_not(name)}")
-        if number is not None and number not in states:
-            known = ", ".join(map(str, sorted(states, reverse=True)))
-            raise RequestError("NOT_FOUND", f"model {name} has no version {number}. Expected one of: {known}")
-        codes = {version: "FAILED_PRECONDITION" if version in errors else "OK" for version in states}
-        return [
-            ModelVersionStatus(
-                version=version,
-                state=states[version],
-                status={"error_code": codes[version], "error_message": errors.get(version, "")},
-            )
-            for version in (sorted(states, reverse=True) if number is None else [number])
-        ]
+        numbers = sorted(states, reverse=True)
+        if number is not None:
+            if number not in states:
+                known = ", ".join(map(str, numbers))
+                raise RequestError("NOT_FOUND", f"model {name} has no version {number}. Expected one of: {known}")
+            numbers = [number]
+        return [_version_status(known, states[known], errors.get(known)) for known in numbers]
+
+    def _states(self, name, errors):
+        """Returns the states of the versions of a model by their numbers."""
+        states = dict.fromkeys(errors, "END")
+        if self._loading is not None:
+            model, number = self._loading
+            if model == name:
+                states[number] = "LOADING"
+        if name in self._served:
+            states[self._served[name].number] = "AVAILABLE"
+        return states
 
     def _errors(self, name):
         """Error messages by version number. A served version has one if its changed files failed to load."""
-        return {number: message for (model, number), (_, message) in self._failures.items() if model == name}
+        errors = {}
+        for (model, number), (_, message) in self._failures.items():
+            if model == name:
+                errors[number] = message
+        return errors
 
     def _why_not(self, name):
-        if errors := self._errors(name):
-            return "version {}: {}".format(*list(errors.items())[-1])
+        """Returns why a model is not served."""
+        errors = self._errors(name)
+        if errors:
+            number, message = list(errors.items())[-1]
+            return f"version {number}: {message}"
         if self._scanned is None or self._scanned.get(name):
             return "it is still loading"
         if name not in self._scanned:
@@ -125,39 +135,58 @@ class Shelf:
         """Scans the folder, loads new versions and drops those that they replace."""
         models = _find_models(self._directory)
         with self._lock:
-            before, self._scanned = self._scanned, models
-            self._failures = {
-                (name, number): failure
-                for (name, number), failure in self._failures.items()
-                if number in (models.get(name) or ())
-            }
-        for name in {**models, **self._served}:
-            self._update(name, models.get(name), models if before is None else before)
+            before = models if self._scanned is None else self._scanned
+            self._scanned = models
+            failures = {}
+            for (name, number), failure in self._failures.items():
+                if number in (models.get(name) or ()):
+                    failures[name, number] = failure
+            self._failures = failures
+        for name in models | self._served:
+            self._update(name, models.get(name), before.get(name) or {})
         self._polled = True
 
     def _update(self, name, versions, before):
         """Serves the latest version that loads. Until one does, the current version stays.
 
         Only what two polls see is acted on: files may still be being written, and a missing folder replaced.
+
+        Args:
+            name: string, name of the model.
+            versions: dict of the `Files` of its versions in this poll, `None` for a checkpoint or a missing folder.
+            before: dict of those in the poll before.
         """
-        served, current, before = self._served.get(name), versions or {}, before.get(name) or {}
-        kept = {served.number} & before.keys() if served else set()
-        for number in sorted({*current, *kept}, reverse=True):
-            files, is_served = current.get(number), bool(served) and served.number == number
-            known = self._failures.get((name, number), (None,))[0], served.files if is_served else None
-            is_new = files is not None and files == before.get(number) and files not in known
-            if (is_new and self._load(name, number, files)) or is_served:
+        served = self._served.get(name)
+        numbers = set(versions or ())
+        if served and served.number in before:
+            numbers.add(served.number)
+        for number in sorted(numbers, reverse=True):
+            is_served = served is not None and served.number == number
+            files = versions.get(number) if versions else None
+            is_complete = files is not None and files == before.get(number)
+            if is_complete and not self._has_tried(name, number, files) and self._load(name, number, files):
+                return
+            if is_served:
                 return
         if versions is None:
             with self._lock:
                 self._served.pop(name, None)
+
+    def _has_tried(self, name, number, files):
+        """Whether the files of a version are those that are served, or that could not be loaded."""
+        failed_files, _ = self._failures.get((name, number), (None, None))
+        served = self._served.get(name)
+        is_served = served is not None and served.number == number and served.files == files
+        return is_served or failed_files == files
 
     def _load(self, name, number, files):
         """Loads a version and serves it; returns whether it could be loaded."""
         with self._lock:
             self._loading = name, number
         _LOG.info("%s/%d is loading ...", one_line(name), number)
-        start, version, message = time.monotonic(), None, None
+        start = time.monotonic()
+        version = None
+        message = None
         try:
             version = Version(name, number, files, _load_model(files.path))
             _LOG.info("%s/%d loaded in %.1f s", one_line(name), number, time.monotonic() - start)
@@ -174,6 +203,13 @@ class Shelf:
         return version is not None
 
 
+def _version_status(number, state, error):
+    """Returns a version's status; `error` is the message of the files that failed to load, or `None`."""
+    code = "OK" if error is None else "FAILED_PRECONDITION"
+    status = {"error_code": code, "error_message": error or ""}
+    return ModelVersionStatus(version=number, state=state, status=status)
+
+
 def _load_model(path):
     """Loads the `SavedModel` of a folder and warms it up, since the first run of a graph is slow."""
     model = SavedModel(path)
@@ -183,7 +219,9 @@ def _load_model(path):
 
 def _warm_up(model, file):
     """Replays the predict requests of TensorFlow Serving's warmup file. A failing request is an error."""
-    records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.is_file() else ()
+    if not file.is_file():
+        return
+    records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
     for number, record in enumerate(records, 1):
         try:
             log = prediction_log_pb2.PredictionLog.FromString(record)
@@ -203,14 +241,23 @@ def _find_models(directory):
     """
     models = {}
     for folder in sorted(directory.iterdir()):
-        if folder.is_dir() and not folder.name.startswith("."):
-            versions = {}
-            with contextlib.suppress(OSError):  # One unreadable folder must not stop the others.
-                place = folder / "saved_model" if (folder / "saved_model").is_dir() else folder
-                versions = {int(path.name): _files(path) for path in place.iterdir() if _is_version(path)}
-            is_checkpoint = not versions and (folder / "config.json").is_file()
-            models[folder.name] = None if is_checkpoint else versions
+        if not folder.is_dir() or folder.name.startswith("."):
+            continue
+        versions = {}
+        with contextlib.suppress(OSError):  # One unreadable folder must not stop the others.
+            versions = _find_versions(folder)
+        if not versions and (folder / "config.json").is_file():
+            models[folder.name] = None
+        else:
+            models[folder.name] = versions
     return models
+
+
+def _find_versions(folder):
+    """Returns the `Files` of each version by number."""
+    if (folder / "saved_model").is_dir():
+        folder = folder / "saved_model"
+    return {int(path.name): _files(path) for path in folder.iterdir() if _is_version(path)}
 
 
 def _is_version(path):

@@ -41,29 +41,43 @@ def from_json(request, signature):
     """Parses a predict request: returns a dict of arrays, and the number of rows (`None` in the column format)."""
     if ("instances" in request) == ("inputs" in request):
         raise bad('expected either "instances" (rows) or "inputs" (columns) in the request')
-    key = "inputs" if "inputs" in request else "instances"
-    columns, rows = request[key], None
-    if key == "instances":
-        if not isinstance(columns, list) or not columns:
+    if "inputs" in request:
+        rows = None
+        columns = _named("inputs", request["inputs"], signature)
+    else:
+        instances = request["instances"]
+        if not isinstance(instances, list) or not instances:
             raise bad('"instances" must be a list of at least one row')
-        rows = len(columns)
-        if _is_object(columns[0]):
-            columns = _columns(columns, signature)
-    if not _is_object(columns):
-        if len(signature.inputs) != 1:
-            expected = f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}'
-            raise bad(f"{expected}. Received: plain values")
-        columns = {next(iter(signature.inputs)): columns}
+        rows = len(instances)
+        values = _columns(instances, signature) if _is_object(instances[0]) else instances
+        columns = _named("instances", values, signature)
     signature.check_names(columns)
-    return {name: _to_array(name, value, signature.inputs[name]) for name, value in columns.items()}, rows
+    arrays = {}
+    for name, value in columns.items():
+        arrays[name] = _to_array(name, value, signature.inputs[name])
+    return arrays, rows
+
+
+def _named(key, values, signature):
+    """Returns values by the name of their input; those of a single input may have no name."""
+    if _is_object(values):
+        return values
+    if len(signature.inputs) != 1:
+        expected = f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}'
+        raise bad(f"{expected}. Received: plain values")
+    return {next(iter(signature.inputs)): values}
 
 
 def _columns(instances, signature):
+    """Returns the values of each input, given objects that name their inputs, one for each row."""
     for number, row in enumerate(instances):
         if not _is_object(row):
             raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: not an object")
         signature.check_names(row, f"row {number}: ")
-    return {name: [row[name] for row in instances] for name in signature.inputs}
+    columns = {}
+    for name in signature.inputs:
+        columns[name] = [row[name] for row in instances]
+    return columns
 
 
 def _is_object(value):
@@ -72,25 +86,31 @@ def _is_object(value):
 
 def _to_array(name, value, spec):
     """Converts nested lists, or a single value, to an array."""
-    dtype, rank = spec.dtype, spec.shape.rank
+    rank = spec.shape.rank
     try:
         array = np.array(value, object)
-        leaves = array.reshape(-1)  # A view; `array.flat` has at most 32 dimensions.
-    except ValueError:
-        array = leaves = None
-    if array is not None and rank is not None and array.ndim > rank:
+    except ValueError as error:
+        raise _ragged(name, spec) from error
+    leaves = array.reshape(-1)  # A view; `array.flat` has at most 32 dimensions.
+    if rank is not None and array.ndim > rank:
         raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={array.shape}")
-    if array is None or any(isinstance(leaf, list) for leaf in leaves):
-        padded = '. Pad shorter ones with ""' if dtype == tf.string and rank != 1 else ""
-        raise bad(f"input `{name}` is ragged: all lists at the same depth must have the same length{padded}")
-    if dtype != tf.string:
-        return _to_numbers(name, leaves, dtype).reshape(array.shape)
+    if any(isinstance(leaf, list) for leaf in leaves):
+        raise _ragged(name, spec)
+    if spec.dtype != tf.string:
+        return _to_numbers(name, leaves, spec.dtype).reshape(array.shape)
     for index, leaf in enumerate(leaves):
         try:
             leaves[index] = to_bytes(leaf)
         except (ValueError, TypeError) as error:
             raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}: {error}') from error
     return array
+
+
+def _ragged(name, spec):
+    message = f"input `{name}` is ragged: all lists at the same depth must have the same length"
+    if spec.dtype == tf.string and spec.shape.rank != 1:
+        message += '. Pad shorter ones with ""'
+    return bad(message)
 
 
 def to_bytes(value):
@@ -103,36 +123,47 @@ def to_bytes(value):
 
 
 def _to_numbers(name, leaves, dtype):
-    kinds, wanted = ((int,), "an integer") if dtype.is_integer else ((int, float), "a number")
     if dtype.is_bool:
-        kinds, wanted = (bool,), "true or false"
+        types = (bool,)
+        wanted = "true or false"
+    elif dtype.is_integer:
+        types = (int,)
+        wanted = "an integer"
+    else:
+        types = (int, float)
+        wanted = "a number"
     for index, leaf in enumerate(leaves):
-        if type(leaf) not in kinds:
+        if type(leaf) not in types:  # A `bool` is an `int`, but none of JSON's.
             raise bad(f"input `{name}` ({dtype.name}): value {index} must be {wanted}. Received: {_brief(leaf)}")
     try:
         with np.errstate(over="raise"):
-            return (leaves.astype(np.float64) if dtype.is_floating else leaves).astype(dtype.as_numpy_dtype)
+            if dtype.is_floating:
+                return leaves.astype(np.float64).astype(dtype.as_numpy_dtype)
+            return leaves.astype(dtype.as_numpy_dtype)
     except (OverflowError, FloatingPointError) as error:
         raise bad(f"input `{name}`: a value is out of range for {dtype.name}") from error
 
 
 def _brief(value):
     text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    if len(text) > 40:
+        return text[:37] + "..."
+    return text
 
 
 def to_json(outputs, rows):
     """Returns the JSON response of a predict request; `rows` is `None` for the column format."""
-    if rows is not None:
-        check_rows(outputs, rows)
     columns = {name: _to_list(name, value) for name, value in outputs.items()}
-    if len(columns) == 1:
-        (values,) = columns.values()
-    elif rows is None:
-        values = columns
-    else:
-        values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return {"outputs" if rows is None else "predictions": values}
+    is_single = len(columns) == 1
+    if rows is None:
+        return {"outputs": next(iter(columns.values())) if is_single else columns}
+    check_rows(outputs, rows)
+    if is_single:
+        return {"predictions": next(iter(columns.values()))}
+    predictions = []
+    for values in zip(*columns.values(), strict=True):
+        predictions.append(dict(zip(columns, values, strict=True)))
+    return {"predictions": predictions}
 
 
 def check_rows(outputs, rows):
@@ -144,14 +175,26 @@ def check_rows(outputs, rows):
 
 
 def _to_list(name, value):
+    """Returns an output as nested lists of what JSON has."""
     if value.dtype == object:
-        to_text = _to_base64 if name.endswith("_bytes") else (lambda text: text.decode("utf-8", "replace"))
-        return np.vectorize(to_text, [object])(value).tolist()
+        convert = _to_base64 if name.endswith("_bytes") else _to_text
+        return np.vectorize(convert, [object])(value).tolist()
     if tf.dtypes.as_dtype(value.dtype).is_floating and value.dtype != np.float64:
-        # The shortest decimal representation of the float32: 0.1, not 0.10000000149011612.
-        parts = np.array_split(value.astype(np.float32).reshape(-1), value.size // _TOGETHER + 1)
-        return np.concatenate([part.astype(str).astype(np.float64) for part in parts]).reshape(value.shape).tolist()
+        return _shortest_decimals(value.astype(np.float32)).tolist()
     return value.tolist()
+
+
+def _shortest_decimals(values):
+    """Returns the numbers of the shortest decimals that are these float32: 0.1, not 0.10000000149011612."""
+    flat = values.reshape(-1)
+    decimals = []
+    for chunk in np.array_split(flat, flat.size // _TOGETHER + 1):
+        decimals.append(chunk.astype(str).astype(np.float64))
+    return np.concatenate(decimals).reshape(values.shape)
+
+
+def _to_text(text):
+    return text.decode("utf-8", "replace")
 
 
 def _to_base64(text):
@@ -175,20 +218,23 @@ def _examples(request):
     examples = request.get("examples")
     if not isinstance(examples, list) or not examples:
         raise bad('expected {"examples": [{"feature": value or list of values, ...}, ...]} with at least one example')
-    context, parsed = request.get("context", {}), []
+    context = request.get("context", {})
     if not isinstance(context, dict):
         raise bad(f"`context` must be an object of features. Received: {type(context).__name__}")
+    parsed = []
     for number, features in enumerate(examples):
         if not isinstance(features, dict):
             raise bad(f"example {number} must be an object of features. Received: {type(features).__name__}")
         example = tf.train.Example()
-        for name, values in {**context, **features}.items():
-            _fill(example, name, values if isinstance(values, list) else [values], f"of example {number}")
+        for name, value in (context | features).items():
+            values = value if isinstance(value, list) else [value]
+            _fill(example, name, values, f"of example {number}")
         parsed.append(example)
     return parsed
 
 
 def _fill(example, name, values, where):
+    """Adds the values of a feature to a `tf.train.Example`."""
     fields = {_FIELDS.get(type(value)) for value in values}
     if len(fields) > 1 or None in fields:
         raise bad(f"feature `{name}` {where} must contain only strings, only integers or only floats")
@@ -211,17 +257,31 @@ _CONVERSIONS = {"bytes_list": to_bytes, "int64_list": int, "float_list": _to_flo
 
 def labels_or_numbers(method, outputs, rows):
     """Returns, for each row, a list of `(label, score)` (classify) or a number (regress)."""
-    names = ("classes", "scores") if method == CLASSIFY else ("outputs",)
-    if not set(names) & set(outputs):
-        expected = " or ".join(f"`{name}`" for name in names)
-        raise RequestError("FAILED_PRECONDITION", f"a signature for {method} must have the output {expected}")
+    if method == CLASSIFY:
+        return _labels(outputs, rows)
+    if "outputs" not in outputs:
+        raise _lacks_output(method, "`outputs`")
     check_rows(outputs, rows)
-    if method != CLASSIFY:
-        return outputs["outputs"].reshape(rows).tolist()
-    # A classify signature may have only one of the two outputs.
-    some = next(outputs[name] for name in names if name in outputs)
-    outputs = {"classes": np.full(some.shape, b"", object), "scores": np.zeros(some.shape), **outputs}
-    return [
-        [(label.decode("utf-8", "replace"), float(score)) for label, score in zip(*row, strict=True)]
-        for row in zip(outputs["classes"], outputs["scores"], strict=True)
-    ]
+    return outputs["outputs"].reshape(rows).tolist()
+
+
+def _labels(outputs, rows):
+    """Returns lists of `(label, score)`. A classify signature may have only one of the two outputs."""
+    if "classes" not in outputs and "scores" not in outputs:
+        raise _lacks_output(CLASSIFY, "`classes` or `scores`")
+    check_rows(outputs, rows)
+    classes = outputs.get("classes")
+    scores = outputs.get("scores")
+    if classes is None:
+        classes = np.full(scores.shape, b"", object)
+    if scores is None:
+        scores = np.zeros(classes.shape)
+    answers = []
+    for row_classes, row_scores in zip(classes, scores, strict=True):
+        labels = [label.decode("utf-8", "replace") for label in row_classes]
+        answers.append(list(zip(labels, map(float, row_scores), strict=True)))
+    return answers
+
+
+def _lacks_output(method, expected):
+    return RequestError("FAILED_PRECONDITION", f"a signature for {method} must have the output {expected}")
