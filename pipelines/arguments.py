@@ -1,6 +1,5 @@
 """The flags of a command as the fields of a frozen dataclass, and the page of `--help`."""
 
-import contextlib
 import dataclasses
 import math
 import re
@@ -15,9 +14,19 @@ from keras_bert.settings import setting as flag
 
 __all__ = ["CommandArguments", "flag"]  # The public ones.
 # Parameters of the library that flags of other names set, for messages.
-FLAG_OF = {"output": "output_dir", "directory": "output_dir", "vocabulary": "vocab", "form": "format", "top": "n_best"}
-FLAG_OF |= {"sources": "data", "held_out": "eval_data", "phases": "phase", "stride": "doc_stride"}
-FLAG_OF |= {"zero_shot": "hypothesis", "bert": "model"}
+FLAG_OF = {
+    "output": "output_dir",
+    "directory": "output_dir",
+    "vocabulary": "vocab",
+    "form": "format",
+    "top": "n_best",
+    "sources": "data",
+    "held_out": "eval_data",
+    "phases": "phase",
+    "stride": "doc_stride",
+    "zero_shot": "hypothesis",
+    "bert": "model",
+}
 _INDENT = 32  # Columns of the name of a flag in the page of `--help`.
 _WHOLE = {"break_long_words": False, "break_on_hyphens": False}
 # Flags that other programs have.
@@ -61,23 +70,30 @@ class CommandArguments:
     @property
     def flagfile(self):
         """The given flags as lines for `--flagfile`."""
-        names = [name for name in flag_fields(type(self)) if name in self.given and name != "verbose"]
-        return "".join(f"{self.given[name]}\n" for name in names)
+        lines = []
+        for name in flag_fields(type(self)):
+            if name in self.given and name != "verbose":
+                lines.append(f"{self.given[name]}\n")
+        return "".join(lines)
 
     def values(self, *names):
         """Returns the values of flags that have one, by name."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def only(self, condition, purpose, *names):
         """Raises an error if flags of these names are given that would do nothing, since a condition is false."""
-        given = [name for name in names if name in self.given]
-        if given and not condition:
-            raise ValueError(f"--{given[0]}: only {purpose}. Received: {self.given[given[0]]}")
+        if condition:
+            return
+        for name in names:
+            if name in self.given:
+                raise ValueError(f"--{name}: only {purpose}. Received: {self.given[name]}")
 
     def check_conditions(self):
         """Raises an error if a flag is given without one that it needs, or with one that it excludes, see `setting`."""
         for name, field in flag_fields(type(self)).items():
-            if needed := field.metadata["needs"]:
+            needed = field.metadata["needs"]
+            if needed:
                 self.only(self._has(needed), f"with --{needed.replace(' or ', ' or --')}", name)
             for other in field.metadata["excludes"]:
                 if name in self.given and getattr(self, name) is not False and self._has(other):
@@ -85,28 +101,48 @@ class CommandArguments:
 
     def _has(self, condition):
         """Returns whether flags have a value: `model`, `format=jsonl`, `query or squad`; a reason follows a comma."""
-        pairs = [text.partition("=") for text in condition.partition(",")[0].split(" or ")]
-        return any(
-            getattr(self, name, None) == value if value else getattr(self, name, None) for name, _, value in pairs
-        )
+        alternatives = condition.partition(",")[0]
+        for alternative in alternatives.split(" or "):
+            name, _, expected = alternative.partition("=")
+            value = getattr(self, name, None)
+            is_met = value == expected if expected else bool(value)
+            if is_met:
+                return True
+        return False
 
     def fill(self, settings, **values):
         """Returns an instance of a dataclass of settings, with these values and those of the flags of equal names."""
-        names = {field.name for field in dataclasses.fields(settings)} & flag_fields(type(self)).keys()
-        return settings(**{**{name: getattr(self, name) for name in names}, **values})
+        settings_names = {field.name for field in dataclasses.fields(settings)}
+        shared = settings_names & flag_fields(type(self)).keys()
+        filled = {name: getattr(self, name) for name in shared}
+        filled.update(values)
+        return settings(**filled)
+
+
+@dataclasses.dataclass(frozen=True)
+class FlagType:
+    """What a flag takes: values of one type, or a list of them."""
+
+    element: type
+    is_list: bool
+
+    @classmethod
+    def of(cls, field):
+        """Returns the type by the annotation of a field, such as `int` or `list[int]`."""
+        if typing.get_origin(field.type) is list:
+            return cls(typing.get_args(field.type)[0], is_list=True)
+        return cls(field.type, is_list=False)
 
 
 def flag_fields(cls):
     """Returns the fields that are flags, by name: those of the command first, then those that it shares."""
-    own = [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())]
-    fields = {field.name: field for field in dataclasses.fields(cls) if field.metadata.get("help")}
-    return {name: fields[name] for name in dict.fromkeys(own) if name in fields}
-
-
-def kind_of(field):
-    """Returns the type of a flag, for a list that of its elements, and whether it is a list."""
-    is_list = typing.get_origin(field.type) is list
-    return typing.get_args(field.type)[0] if is_list else field.type, is_list
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    flags_by_name = {}
+    for base in cls.__mro__:
+        for name in vars(base).get("__annotations__", ()):
+            if name in fields and fields[name].metadata.get("help"):
+                flags_by_name.setdefault(name, fields[name])
+    return flags_by_name
 
 
 def help_of(cls, field):
@@ -123,66 +159,126 @@ def parse(document, cls, arguments):
         absl.flags.Error or ValueError: if the arguments are wrong.
     """
     fields = flag_fields(cls)
-    known, positional = _read(fields, arguments, {**_HINTS, **cls.others})
-    values = {name: _value(known[name], field) for name, field in fields.items()}
-    if missing := [name for name, field in fields.items() if _is_missing(name, field, values)]:
-        raise ValueError(" ".join([*(_missing(name, document, cls, fields[name]) for name in missing), "See --help"]))
-    given = {name: known[name].serialize() for name in fields if known[name].present}
+    parsed, positional = _parse_flags(fields, arguments, _HINTS | cls.others)
+    values = {name: _flag_value(parsed[name], field) for name, field in fields.items()}
+    _check_required(document, cls, fields, values)
+    given = {name: parsed[name].serialize() for name in fields if parsed[name].present}
     return cls(**values, positional=tuple(positional), given=given)
 
 
 def parse_some(cls, arguments, *names):
     """Returns the values of some flags, with those of flagfiles; other flags may be unknown or missing."""
-    fields = {name: flag_fields(cls)[name] for name in names}
-    known, _ = _read(fields, arguments, known_only=True)
-    return {name: _value(known[name], field) for name, field in fields.items()}
+    all_fields = flag_fields(cls)
+    fields = {name: all_fields[name] for name in names}
+    parsed, _ = _parse_flags(fields, arguments, known_only=True)
+    return {name: _flag_value(parsed[name], field) for name, field in fields.items()}
 
 
-def _read(fields, arguments, hints=_HINTS, known_only=False):
+def _parse_flags(fields, arguments, hints=_HINTS, known_only=False):
     """Returns absl's flags, which are texts, lists of texts, or bools, and the arguments that are none.
 
     `hints` are sentences about unknown flags by name.
     """
-    known = flags.FlagValues()
+    parsed = flags.FlagValues()
     for name, field in fields.items():
-        kind, is_list = kind_of(field)
-        define = flags.DEFINE_bool if kind is bool else flags.DEFINE_string
-        if is_list:
-            define = flags.DEFINE_multi_string if field.metadata["repeatable"] else flags.DEFINE_list
-        define(name, None, "", flag_values=known)
+        define = _defining_function(field)
+        define(name, None, "", flag_values=parsed)
     try:
+        texts = parsed.read_flags_from_files(arguments, force_gnu=False)
         # A flagfile may start with a byte order mark.
-        texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
-        return known, known(["", *texts], known_only)[1:]
+        texts = [text.removeprefix("\ufeff") for text in texts]
+        _program, *positional = parsed(["", *texts], known_only)
     except flags.UnrecognizedFlagError as error:
         more = hint(error.flagname, fields, hints, "--{}", "See --help")
         raise ValueError(f"Unknown flag --{error.flagname}. {more}") from None
     except flags.CantOpenFlagFileError as error:
         raise ValueError(str(error).removeprefix("ERROR:: ")) from None
     except flags.IllegalFlagValueError as error:
-        given = re.fullmatch(r"flag (--\w+)(=.*?): .*Non-boolean.*", str(error), re.DOTALL)
-        raise ValueError(
-            f"{given[1]} must be true or false. Received: {given[1]}{given[2]}" if given else error
-        ) from None
+        raise ValueError(_about_illegal_value(error)) from None
+    return parsed, positional
 
 
-def _value(parsed, field):
-    """Returns the value of a flag, by default that of its field."""
-    kind, is_list = kind_of(field)
-    found = parsed.value if parsed.present else field.default
-    if found is None or kind is bool:
-        return found
-    (least, most), names = field.metadata["limits"], field.metadata["values"]
-    with contextlib.suppress(ValueError):
-        values = [_integer(text) if kind is int else kind(text) for text in (found if is_list else [found])]
-        if all(value in names if names else kind is str or _is_within(value, least, most) for value in values):
-            return values if is_list else values[0]
-    expected = "an integer" if kind is int else "a finite number" if least is None else "a number"
-    expected += "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
-    expected = f"one of {', '.join(names)}" if names else expected
-    several = ", or several separated by commas" if is_list else ""
-    fix = nearest(found if is_list else [found], names or ())
-    raise ValueError(f"--{parsed.name} must be {expected}{several}. Received: {parsed.serialize()}{fix}")
+def _defining_function(field):
+    """Returns the function of absl that defines a flag; numbers are texts there, which `_flag_value` reads."""
+    flag_type = FlagType.of(field)
+    if flag_type.is_list and field.metadata["repeatable"]:
+        return flags.DEFINE_multi_string
+    if flag_type.is_list:
+        return flags.DEFINE_list
+    if flag_type.element is bool:
+        return flags.DEFINE_bool
+    return flags.DEFINE_string
+
+
+def _about_illegal_value(error):
+    """Returns the message about a bool that is neither true nor false, or the error of absl if it is about another."""
+    given = re.fullmatch(r"flag (--\w+)(=.*?): .*Non-boolean.*", str(error), re.DOTALL)
+    if given is None:
+        return error
+    return f"{given[1]} must be true or false. Received: {given[1]}{given[2]}"
+
+
+def _flag_value(parsed, field):
+    """Returns the value of a flag, by default that of its field; raises an error for one that is not allowed."""
+    flag_type = FlagType.of(field)
+    given = parsed.value if parsed.present else field.default
+    if given is None or flag_type.element is bool:
+        return given
+    elements = given if flag_type.is_list else [given]
+    try:
+        values = [_converted(element, flag_type.element) for element in elements]
+    except ValueError:
+        raise _wrong_value(parsed, field, elements) from None
+    if not all(_is_allowed(value, field) for value in values):
+        raise _wrong_value(parsed, field, elements)
+    return values if flag_type.is_list else values[0]
+
+
+def _converted(value, element_type):
+    """Returns a text, or a default that has the type already, as a value of the type of a flag."""
+    if element_type is not int:
+        return element_type(value)
+    if not isinstance(value, str):
+        return value
+    is_prefixed = value[:2] in ("0x", "0o")
+    return int(value, 0 if is_prefixed else 10)
+
+
+def _is_allowed(value, field):
+    """Returns whether a value is one of the names that a flag allows or, for numbers, within its limits."""
+    names = field.metadata["values"]
+    if names:
+        return value in names
+    if isinstance(value, str):
+        return True
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    least, most = field.metadata["limits"]
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+def _wrong_value(parsed, field, elements):
+    """Returns the error about a flag with a value that is not allowed; `elements` are those that were given."""
+    expected = _expected_value(field)
+    if FlagType.of(field).is_list:
+        expected += ", or several separated by commas"
+    fix = nearest(elements, field.metadata["values"] or ())
+    return ValueError(f"--{parsed.name} must be {expected}. Received: {parsed.serialize()}{fix}")
+
+
+def _expected_value(field):
+    """Returns in words what a flag allows, such as `one of lower, upper` or `an integer of at least 1`."""
+    names = field.metadata["values"]
+    if names:
+        return f"one of {', '.join(names)}"
+    is_integer = FlagType.of(field).element is int
+    least, most = field.metadata["limits"]
+    if least is None:
+        return "an integer" if is_integer else "a finite number"
+    number = "an integer" if is_integer else "a number"
+    if most is None:
+        return f"{number} of at least {least}"
+    return f"{number} from {least} to {most}"
 
 
 def nearest(values, names):
@@ -194,13 +290,20 @@ def nearest(values, names):
     return ""
 
 
-def _integer(value):
-    return int(value, 0 if value[:2] in ("0x", "0o") else 10) if isinstance(value, str) else value
-
-
-def _is_within(value, least, most):
-    is_finite = isinstance(value, int) or math.isfinite(value)
-    return is_finite and (least is None or value >= least) and (most is None or value <= most)
+def _check_required(document, cls, fields, values):
+    """Raises an error that describes each required flag without a value, with the example of the documentation."""
+    sentences = []
+    for name, field in fields.items():
+        if not _is_missing(name, field, values):
+            continue
+        sentences.append(f"--{name} is required: {help_of(cls, field)}")
+        # The last command of the documentation is this one, those before it prepare files.
+        examples = re.finditer(rf'--{name}=("[^"]*"|(?!\.\.\.)\S+)', document)
+        examples = [match[0].rstrip("`,.;") for match in examples]
+        if examples:
+            sentences.append(f"Example: {examples[-1]}.")
+    if sentences:
+        raise ValueError(" ".join([*sentences, "See --help"]))
 
 
 def _is_missing(name, field, values):
@@ -212,63 +315,91 @@ def _is_missing(name, field, values):
     return not any(values.get(other) for other in others)
 
 
-def _missing(name, document, cls, field):
-    """Returns the message about a required flag, with the example in the command's documentation."""
-    # The last command of the documentation is this one, those before it prepare files.
-    examples = [match[0].rstrip("`,.;") for match in re.finditer(rf'--{name}=("[^"]*"|(?!\.\.\.)\S+)', document)]
-    example = f" Example: {examples[-1]}." if examples else ""
-    return f"--{name} is required: {help_of(cls, field)}{example}"
-
-
 def help_page(document, cls, prefix):
     """Returns the documentation of a command, with how the user starts one as `prefix`, and its flags by section."""
-    sections, title = {}, None
+    sections = {}
+    title = None
     for name, field in flag_fields(cls).items():
         title = field.metadata["section"] or title
-        sections.setdefault(title, []).append(_described(name, field, help_of(cls, field)))
-    sections["other"].append(_columns("--flagfile=FILE", "Reads flags from a file, one per line."))
-    lines = [_wrapped(document.replace("python -m pipelines.", prefix))]
-    lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in sections.items()]
-    return "\n".join(lines).rstrip()
+        lines_of_flag = _described_flag(name, field, help_of(cls, field))
+        sections.setdefault(title, []).append(lines_of_flag)
+    sections["other"].append(_two_columns("--flagfile=FILE", "Reads flags from a file, one per line."))
+    page = [_wrapped(document.replace("python -m pipelines.", prefix))]
+    for title, described in sections.items():
+        page.append(f"{title}:\n" + "\n".join(described) + "\n")
+    return "\n".join(page).rstrip()
 
 
 def wrapped_command(line):
     """Continues a command, which may be indented, on further lines if it is wider than the terminal."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     line = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), line)
-    return " \\\n".join(textwrap.wrap(line, _width() - 2, subsequent_indent=indent, **_WHOLE)).replace("\0", " ")
+    lines = textwrap.wrap(line, _width() - 2, subsequent_indent=indent, **_WHOLE)
+    return " \\\n".join(lines).replace("\0", " ")
 
 
 def _wrapped(document):
     """Fits documentation into the terminal: paragraphs, and commands of several lines."""
-    parts = []
-    for part in document.rstrip().split("\n\n"):
-        if not part.startswith(" "):
-            parts.append(textwrap.fill(part, _width(), **_WHOLE))
+    fitted = []
+    for paragraph in document.rstrip().split("\n\n"):
+        if not paragraph.startswith(" "):
+            fitted.append(textwrap.fill(paragraph, _width(), **_WHOLE))
             continue
-        commands = re.sub(r" \\\n +", " ", part).split("\n")
-        parts.append("\n".join(map(wrapped_command, commands)))
-    return "\n\n".join(parts) + "\n"
+        commands = re.sub(r" \\\n +", " ", paragraph).split("\n")
+        fitted.append("\n".join(map(wrapped_command, commands)))
+    return "\n\n".join(fitted) + "\n"
 
 
-def _described(name, field, text):
-    (kind, is_list), told, default = kind_of(field), field.metadata, field.default
-    if told["values"]:
-        text += f" {'One of ' if told['values'][1:] else 'Value: '}{', '.join(told['values'])}."
-    if default not in (None, False, ()):
-        text += f" Default: {','.join(map(str, default)) if is_list else 'true' if default is True else default}."
-    example = {int: "N", float: "X"}.get(kind, "NAME" if told["values"] else "TEXT")
-    example = "A,B,..." if is_list and not told["repeatable"] else example
-    usage = f"--[no]{name}" if kind is bool else f"--{name}={example}"
-    return _columns(usage, f"{text}{' Required.' if told['required'] is True else ''}")
+def _described_flag(name, field, text):
+    """Returns the lines of `--help` about a flag; `text` is its description, to which values and default are added."""
+    description = [text]
+    allowed = field.metadata["values"]
+    if allowed:
+        label = "One of" if len(allowed) > 1 else "Value:"
+        description.append(f"{label} {', '.join(allowed)}.")
+    if field.default not in (None, False, ()):  # Nor 0, which equals `False`.
+        description.append(f"Default: {_shown_default(field.default)}.")
+    if field.metadata["required"] is True:
+        description.append("Required.")
+    return _two_columns(_usage(name, field), " ".join(description))
 
 
-def _columns(usage, text):
+def _usage(name, field):
+    """Returns a flag as it is given, such as `--epochs=A,B,...`, with `N` for an integer and `X` for a number."""
+    flag_type = FlagType.of(field)
+    if flag_type.element is bool:
+        return f"--[no]{name}"
+    if flag_type.is_list and not field.metadata["repeatable"]:
+        return f"--{name}=A,B,..."
+    if flag_type.element is int:
+        return f"--{name}=N"
+    if flag_type.element is float:
+        return f"--{name}=X"
+    if field.metadata["values"]:
+        return f"--{name}=NAME"
+    return f"--{name}=TEXT"
+
+
+def _shown_default(default):
+    """Returns a default as a command line has it."""
+    if default is True:
+        return "true"
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return str(default)
+
+
+def _two_columns(usage, text):
+    """Returns a flag and its description beside it, which starts below a flag that is too long."""
     lines = textwrap.wrap(text, _width() - _INDENT, **_WHOLE)
     if len(usage) > _INDENT - 4:
         lines.insert(0, "")
-    return "\n".join([f"  {usage:{_INDENT - 4}}  {lines[0]}".rstrip(), *(" " * _INDENT + line for line in lines[1:])])
+    first = f"  {usage:{_INDENT - 4}}  {lines[0]}".rstrip()
+    others = [" " * _INDENT + line for line in lines[1:]]
+    return "\n".join([first, *others])
 
 
 def _width():
-    return max(_INDENT + 20, min(shutil.get_terminal_size((100, 24)).columns, 100))
+    """Returns the width of the page: that of the terminal, at most 100 columns."""
+    columns = shutil.get_terminal_size((100, 24)).columns
+    return max(_INDENT + 20, min(columns, 100))

@@ -10,7 +10,7 @@ import keras_bert
 from keras_bert import other_models
 from keras_bert.checkpoints.folder import find
 from keras_bert.data import text_files
-from keras_bert.data.sources import source
+from keras_bert.data.formats import source
 from keras_bert.data.splits import Folds
 from keras_bert.files import check_writable, write_text
 from keras_bert.runs.hyperparameters import Hyperparameters

@@ -29,7 +29,7 @@ import pathlib
 import sys
 
 from keras_bert.data import text_files
-from keras_bert.data.sources import ROWS, source
+from keras_bert.data.formats import ROWS, source
 from keras_bert.data.text_files import decoded, suffix
 from keras_bert.tasks.classification.data import OWN
 from keras_bert.tasks.classification.glue import TASKS
@@ -352,7 +352,7 @@ def _lines(arguments, table, texts, answers):
     from keras_bert.answering import prediction_files
 
     if table:
-        # Texts are for people to read; a program has them, and would take a tab in a label for a column.
+        # Texts are for people to read, in columns, which a label with a tab would shift.
         labels = "".join(map(str, answers[0].get("scores", ())))
         if sys.stdout.isatty() and "\t" not in labels:
             table = prediction_files.with_texts(table, texts)

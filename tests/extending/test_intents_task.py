@@ -81,7 +81,7 @@ class Served:
 
 @pytest.fixture
 def served(monkeypatch):
-    monkeypatch.setattr("pipelines.predict.Client", Served)
+    monkeypatch.setattr("pipelines.answering_models.Client", Served)
     return Served
 
 

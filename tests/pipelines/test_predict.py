@@ -13,10 +13,10 @@ import scipy.special
 
 import keras_bert
 from keras_bert.answering import prediction_files
-from keras_bert.data.sources import source
+from keras_bert.data.formats import source
 from keras_bert.metadata import Metadata
 from pipelines import common_flags
-from pipelines.predict import rectangles
+from pipelines.answering_models import AnsweringModel, rectangles
 from tests.pipelines.programs import call, mistake
 
 tf = pytest.importorskip("tensorflow")
@@ -153,7 +153,7 @@ class ServedModels:
 
 
 def test_labels_of_ones_own_for_a_served_model(monkeypatch):
-    monkeypatch.setattr("pipelines.predict.Client", ServedModels)
+    monkeypatch.setattr("pipelines.answering_models.Client", ServedModels)
     flags = ["--server=localhost:1", "--candidate_labels=x,y z,w"]
     lines = call(PROGRAM, *flags, "--model=one", "b", "c").splitlines()
     assert [line.split("\t") for line in lines] == [
@@ -184,7 +184,7 @@ class ServedNumbers(ServedModels):
 
 
 def test_texts_that_a_served_model_cuts(monkeypatch, tmp_path, caplog):
-    monkeypatch.setattr("pipelines.predict.Client", ServedNumbers)
+    monkeypatch.setattr("pipelines.answering_models.Client", ServedNumbers)
     for name, expected in (
         ("new", [{"tokens": 7, "tokens_read": 5}, {"tokens": 3, "tokens_read": 3}]),
         ("old", [{}, {}]),
@@ -466,7 +466,8 @@ def test_a_table_of_rows_with_different_keys(tmp_path):
 
 def stub(monkeypatch, predict):
     """Replaces the model by a function of rows."""
-    monkeypatch.setattr("pipelines.predict._loaded_model", lambda arguments: ([("text",)], predict, {}))
+    model = AnsweringModel([("text",)], predict)
+    monkeypatch.setattr("pipelines.predict.loaded_model", lambda arguments: model)
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
@@ -515,7 +516,8 @@ def test_answers_are_written_as_they_come(tmp_path, monkeypatch, suffix):
 
 def test_a_pipe_is_answered_before_it_ends(tmp_path):
     """Lines of the standard input, or of `--input=-`, are answered while its writer waits for the answers."""
-    before = "from pipelines import predict\npredict._loaded_model = lambda _: ([('text',)], lambda rows: rows, {})"
+    before = "from pipelines import predict\nfrom pipelines.answering_models import AnsweringModel\n"
+    before += "predict.loaded_model = lambda _: AnsweringModel([('text',)], lambda rows: rows)"
     code = f"import sys, runpy\n{before}\nfrom pipelines import predict as program, command\n"
     code += "command.run(program.__doc__, program.Arguments, program.main, program.check, True, tensorflow=False)"
     flags = ["--model=bert_tiny_books", "--batch_size=1", "--input=-"]
