@@ -15,7 +15,7 @@ from keras_bert.progress import Progress, announced
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
-from keras_bert.training.trainer import rates
+from keras_bert.training.step_loop import rates
 
 _FIT_S = 10.0  # Approximate limit of the duration of a call of `fit`, so that progress is shown.
 

@@ -55,12 +55,14 @@ class AdamW(keras.optimizers.AdamW):
         if self.use_ema and any(map(is_narrow, variables)):
             raise ValueError("`use_ema` is not supported for weights in 16 bits. Received: use_ema=True")
         super().build(variables)
-        self._copies = [
-            self.add_variable_from_reference(variable, "copy") if is_narrow(variable) else None
-            for variable in variables
-        ]
+        self._copies = []  # `None` for the weights that are not in 16 bits.
+        for variable in variables:
+            copy = None
+            if is_narrow(variable):
+                copy = self.add_variable_from_reference(variable, "copy")
+            self._copies.append(copy)
         self._paths = [variable.path for variable in variables]
-        unknown = {*self.undecayed, *self.rates} - {*self._paths}
+        unknown = {*self.undecayed, *self.rates} - set(self._paths)
         if unknown:
             raise ValueError(
                 f"the optimizer was created for another model: {sorted(unknown)[0]!r} is not one of the weights to "
@@ -70,12 +72,18 @@ class AdamW(keras.optimizers.AdamW):
     def add_variable(self, shape, initializer="zeros", dtype=None, **options):
         """Like in Keras, but never in 16 bits."""
         dtype = keras.backend.standardize_dtype(dtype)
-        return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
+        if dtype in _NARROW:
+            dtype = "float32"
+        return super().add_variable(shape, initializer, dtype, **options)
 
     def apply(self, grads, trainable_variables=None):
         cast = tf.cast if _HAS_KERNEL else ops.cast  # Gradients of tables are sparse on TensorFlow.
-        grads = [cast(grad, "float32") if grad is not None and is_narrow(grad) else grad for grad in grads]
-        super().apply(grads, trainable_variables)
+        wide = []
+        for grad in grads:
+            if grad is not None and is_narrow(grad):
+                grad = cast(grad, "float32")
+            wide.append(grad)
+        super().apply(wide, trainable_variables)
 
     @property
     def schedule(self):
@@ -116,10 +124,12 @@ class AdamW(keras.optimizers.AdamW):
         """Does nothing: `update_step` decays weights, since it knows their learning rates."""
 
     def update_step(self, gradient, variable, learning_rate, factor=1.0):
-        weight, index = self._exact(variable), self._get_variable_index(variable)
-        state = weight, _local(self._momentums[index]), _local(self._velocities[index])
+        index = self._get_variable_index(variable)
+        weight = self._exact(variable)
+        state = (weight, _local(self._momentums[index]), _local(self._velocities[index]))
         scalars = self._scalars(variable, weight.dtype, learning_rate)
-        gradient, factor = _dense(gradient, weight.dtype), ops.cast(factor, weight.dtype)
+        gradient = _dense(gradient, weight.dtype)
+        factor = ops.cast(factor, weight.dtype)
         if self._is_fused:
             self._fused_update(state, gradient, factor, scalars)
         else:
@@ -130,18 +140,19 @@ class AdamW(keras.optimizers.AdamW):
     def _fused_update(self, state, gradient, factor, scalars):
         """Updates a weight and its moments in one operation of TensorFlow."""
         learning_rate, beta_1, beta_2, decay, power_1, power_2 = scalars
-        weight, handles = state[0], [part.handle for part in state]
+        weight, m, v = state
         if weight.shape.num_elements() >= _LARGE:
-            scalars = learning_rate, beta_1, beta_2, decay or 0.0, power_1, power_2, self.epsilon, factor
-            scalars = [tf.convert_to_tensor(scalar, weight.dtype) for scalar in scalars]
-            _compiled_update(weight.shape, weight.dtype)(*handles, gradient, scalars)
+            scalars = (learning_rate, beta_1, beta_2, decay or 0.0, power_1, power_2, self.epsilon, factor)
+            tensors = [tf.convert_to_tensor(scalar, weight.dtype) for scalar in scalars]
+            update = _compiled_update(weight.shape, weight.dtype)
+            update(weight.handle, m.handle, v.handle, gradient, tensors)
             return
         if decay is not None:
-            tf.raw_ops.AssignSubVariableOp(resource=handles[0], value=weight * (decay * learning_rate))
+            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=weight * (decay * learning_rate))
         tf.raw_ops.ResourceApplyAdam(
-            var=handles[0],
-            m=handles[1],
-            v=handles[2],
+            var=weight.handle,
+            m=m.handle,
+            v=v.handle,
             beta1_power=power_1,
             beta2_power=power_2,
             lr=learning_rate,
@@ -159,8 +170,10 @@ class AdamW(keras.optimizers.AdamW):
         if decay is not None:
             step += decay * weight
         step = self._scaled(step, weight, variable)
-        for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
-            assign(part, value)
+        weight_next = weight - learning_rate * step
+        assign(m, m_next)
+        assign(v, v_next)
+        assign(weight, weight_next)
 
     def _scaled(self, step, weight, variable):
         """Returns the step of a weight; subclasses scale it."""
@@ -171,7 +184,8 @@ class AdamW(keras.optimizers.AdamW):
         copy = self._copies[self._get_variable_index(variable)]
         if copy is None:
             return variable
-        narrow, copy = ops.convert_to_tensor(variable), _local(copy)
+        copy = _local(copy)
+        narrow = ops.convert_to_tensor(variable)
         is_same = ops.equal(ops.cast(copy, narrow.dtype), narrow)
         assign(copy, ops.where(is_same, copy, ops.cast(narrow, "float32")))
         return copy
@@ -179,9 +193,14 @@ class AdamW(keras.optimizers.AdamW):
     def _scalars(self, variable, dtype, learning_rate):
         """Returns learning rate, betas, weight decay or None, and powers of the betas (0 without bias correction)."""
         learning_rate = ops.cast(learning_rate, dtype) * self.rates.get(self._path(variable), 1.0)
-        beta_1, beta_2 = (ops.convert_to_tensor(beta, dtype) for beta in (self.beta_1, self.beta_2))
-        step = ops.cast(self.iterations + 1, dtype) if self.bias_correction else float("inf")
-        decay = self.weight_decay if self.weight_decay and self._decays(variable) else None
+        beta_1 = ops.convert_to_tensor(self.beta_1, dtype)
+        beta_2 = ops.convert_to_tensor(self.beta_2, dtype)
+        step = float("inf")
+        if self.bias_correction:
+            step = ops.cast(self.iterations + 1, dtype)
+        decay = None
+        if self.weight_decay and self._decays(variable):
+            decay = self.weight_decay
         return learning_rate, beta_1, beta_2, decay, beta_1**step, beta_2**step
 
     def _path(self, variable):
@@ -192,12 +211,18 @@ class AdamW(keras.optimizers.AdamW):
         return self._path(variable) not in self.undecayed and self._use_weight_decay(variable)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "bias_correction": self.bias_correction,
-            "undecayed": self.undecayed,
-            "rates": self.rates,
-        }
+        config = super().get_config()
+        config.update(bias_correction=self.bias_correction, undecayed=self.undecayed, rates=self.rates)
+        return config
+
+    def get_config_without_schedule(self):
+        """Returns `get_config` with a learning rate of `None`: Keras cannot serialize each function of a schedule."""
+        schedule = self._learning_rate
+        self._learning_rate = None
+        try:
+            return self.get_config()
+        finally:
+            self._learning_rate = schedule
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -226,19 +251,31 @@ class LAMB(AdamW):
         if not self._decays(variable):
             return step
         parts = 3 if self._path(variable) in self.fused else 1
-        folded = [-1, parts, (step.shape[-1] if len(step.shape) else 1) // parts]
-        weight, folded = ops.reshape(weight, folded), ops.reshape(step, folded)
-        sizes = [ops.sqrt(ops.sum(ops.square(value), axis=(0, 2), keepdims=True)) for value in (weight, folded)]
-        ratio = ops.where((sizes[0] > 0) & (sizes[1] > 0), ops.divide_no_nan(*sizes), 1.0)
-        return ops.reshape(folded * ratio, step.shape)
+        width = step.shape[-1] if len(step.shape) else 1
+        shape = [-1, parts, width // parts]
+        weight_parts = ops.reshape(weight, shape)
+        step_parts = ops.reshape(step, shape)
+        weight_norm = _norm_of_parts(weight_parts)
+        step_norm = _norm_of_parts(step_parts)
+        are_positive = (weight_norm > 0) & (step_norm > 0)
+        ratio = ops.where(are_positive, ops.divide_no_nan(weight_norm, step_norm), 1.0)
+        return ops.reshape(step_parts * ratio, step.shape)
 
     def get_config(self):
-        return {**super().get_config(), "fused": self.fused}
+        config = super().get_config()
+        config["fused"] = self.fused
+        return config
+
+
+def _norm_of_parts(values):
+    """Returns the norm of each part, `(1, parts, 1)`, of values `(rows, parts, width)`."""
+    return ops.sqrt(ops.sum(ops.square(values), axis=(0, 2), keepdims=True))
 
 
 def _adam(m, v, gradient, beta_1, beta_2, power_1, power_2, epsilon):
     """Returns the step of Adam, before weight decay and learning rate, and the next moments."""
-    m, v = beta_1 * m + (1 - beta_1) * gradient, beta_2 * v + (1 - beta_2) * ops.square(gradient)
+    m = beta_1 * m + (1 - beta_1) * gradient
+    v = beta_2 * v + (1 - beta_2) * ops.square(gradient)
     return m / (1 - power_1) / (ops.sqrt(v / (1 - power_2)) + epsilon), m, v
 
 
@@ -251,10 +288,13 @@ def _compiled_update(shape, dtype):
 
     def update(weight, m, v, gradient, scalars):
         learning_rate, beta_1, beta_2, decay, power_1, power_2, epsilon, factor = scalars
-        old, *moments = (tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in (weight, m, v))
-        step, *moments = _adam(*moments, gradient * factor, beta_1, beta_2, power_1, power_2, epsilon)
-        for handle, value in zip((weight, m, v), (old - learning_rate * (step + decay * old), *moments), strict=True):
-            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+        old = tf.raw_ops.ReadVariableOp(resource=weight, dtype=dtype)
+        old_m = tf.raw_ops.ReadVariableOp(resource=m, dtype=dtype)
+        old_v = tf.raw_ops.ReadVariableOp(resource=v, dtype=dtype)
+        step, m_next, v_next = _adam(old_m, old_v, gradient * factor, beta_1, beta_2, power_1, power_2, epsilon)
+        tf.raw_ops.AssignVariableOp(resource=weight, value=old - learning_rate * (step + decay * old))
+        tf.raw_ops.AssignVariableOp(resource=m, value=m_next)
+        tf.raw_ops.AssignVariableOp(resource=v, value=v_next)
 
     return tf.function(update, jit_compile=True, autograph=False)
 
@@ -276,7 +316,10 @@ def _local(variable):
 
 
 def _dense(gradient, dtype):
-    return tf.convert_to_tensor(tf.cast(gradient, dtype)) if _HAS_KERNEL else ops.cast(gradient, dtype)
+    """Returns a gradient in a type; rows of tables, which are sparse on TensorFlow, become a whole table."""
+    if _HAS_KERNEL:
+        return tf.convert_to_tensor(tf.cast(gradient, dtype))
+    return ops.cast(gradient, dtype)
 
 
 def is_narrow(value):

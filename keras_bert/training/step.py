@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -28,6 +28,8 @@ class StepOptions:
         seed: int, dropout seed. Defaults to 0.
         rewire: function that takes the model and returns the one that training steps call, with the same weights, such
             as `build_packed`. The model itself is evaluated. Defaults to `None`, the model.
+        programs: `Programs` of several trainers, one after the other, of which each takes over the model and the
+            optimizer of the last one, if its own differ in values alone. Defaults to `None`, its own.
     """
 
     micro_batches: int = 1
@@ -35,6 +37,7 @@ class StepOptions:
     jit_compile: bool = False
     seed: int = 0
     rewire: Callable | None = None
+    programs: Any = None
 
 
 class RunInputs(NamedTuple):

@@ -105,7 +105,8 @@ class CutError(RuntimeError):
 @contextlib.contextmanager
 def cut_if(condition):
     """Ends training in this process before a step; `condition` is a function of the name of its folder and the step."""
-    from keras_bert.training.trainer import StepLoop, Trainer
+    from keras_bert.training.step_loop import StepLoop
+    from keras_bert.training.trainer import Trainer
 
     train, fit, folders = StepLoop._call, Trainer.fit, []
 

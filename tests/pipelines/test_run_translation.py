@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.trainer import StepLoop
+from keras_bert.training.step_loop import StepLoop
 from keras_bert.translation import run as translation
 from tests.conftest import SEED, eagerly
 from tests.pipelines.programs import call, cut_if, flags_of, mistake

@@ -17,9 +17,8 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
     """Resumes a run whose weight is its step number; returns its state, weight and last step."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, name="dense")], name="model")
     (weight,) = model.weights
-    state = run_state.RunState(
-        directory, tf.distribute.get_strategy(), model, {}, {}, metric=metric, patience=patience, losses=["loss"]
-    )
+    selection = run_state.Selection(metric, patience, losses=["loss"])
+    state = run_state.RunState(directory, tf.distribute.get_strategy(), model, {}, {}, selection)
     step = state.restore()
     for score in scores:
         if state.done:

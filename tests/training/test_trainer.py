@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.data.batch_source import Phases, Stream
-from keras_bert.training import run_state, trainer
+from keras_bert.training import run_state, step_loop, trainer
 from keras_bert.training.callbacks import Callback
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.losses import Loss
@@ -148,7 +148,7 @@ def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypat
         message = f"contains a run with different settings: {difference}. Expected the same settings to resume it, or"
         with pytest.raises(ValueError, match=message):
             fit(**options)
-    monkeypatch.setattr(trainer, "replica_dataset", None)  # No batch is read.
+    monkeypatch.setattr(step_loop, "replica_dataset", None)  # No batch is read.
     assert_equal_state(fit(), whole)
 
 
