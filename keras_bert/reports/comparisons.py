@@ -16,15 +16,18 @@ def register_comparison(function: Callable) -> Callable:
     Returns:
         `function`, so that this is also a decorator.
     """
-    _REGISTERED[:] = [other for other in _REGISTERED if other.__qualname__ != function.__qualname__] + [function]
+    # A notebook may run the same definition again.
+    others = [other for other in _REGISTERED if other.__qualname__ != function.__qualname__]
+    _REGISTERED[:] = [*others, function]
     return function
 
 
 def compared(task: Any, scores: dict, test_scores: dict | None = None) -> tuple[dict, list]:
     """Returns the entries and the tables of all functions."""
-    facts, tables = {}, []
+    facts = {}
+    tables = []
     for function in _REGISTERED:
-        found, more = function(task, scores, test_scores)
-        facts |= found
-        tables += more
+        function_facts, function_tables = function(task, scores, test_scores)
+        facts.update(function_facts)
+        tables.extend(function_tables)
     return facts, tables

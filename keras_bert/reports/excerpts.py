@@ -17,32 +17,51 @@ def excerpts(text: str, spans, marks, labels=(), around: int = _AROUND):
     by style, a class of `style.css`; `labels` are `(span, style, text)`, texts that follow a span. An excerpt is a list
     of `(style, text, labels)`, with `labels` a list of `[style, text]`, for the macro `marked` of `macros.html`.
     """
-    marks = {style: [_whole_characters(text, span) for span in spans] for style, spans in marks.items()}
-    labels = [(_whole_characters(text, span), *label) for span, *label in labels]
-    return [_marked(text, begin, end, marks, labels) for begin, end in _windows(text, spans, around)]
+    whole_marks = {}
+    for style, marked_spans in marks.items():
+        whole_marks[style] = [_whole_characters(text, span) for span in marked_spans]
+    whole_labels = []
+    for span, style, label in labels:
+        whole_labels.append((_whole_characters(text, span), style, label))
+    shown = []
+    for begin, end in _windows(text, spans, around):
+        shown.append(_marked_excerpt(text, begin, end, whole_marks, whole_labels))
+    return shown
 
 
 def _windows(text, spans, around):
+    """Returns the beginnings and ends of excerpts, which do not cut words or characters."""
     windows = []
     for first, last in sorted(spans) or [(0, around)]:
-        begin, end = max(0, first - around), min(len(text), min(last, first + _SPAN) + around)
+        begin = max(0, first - around)
+        end = min(len(text), min(last, first + _SPAN) + around)
         if windows and begin <= windows[-1][1] + _GAP:
-            windows[-1] = windows[-1][0], max(windows[-1][1], end)
+            previous_begin, previous_end = windows.pop()
+            windows.append((previous_begin, max(previous_end, end)))
         else:
             windows.append((begin, end))
-    return [_whole_characters(text, _whole_words(text, begin, end)) for begin, end in windows]
+    whole = []
+    for begin, end in windows:
+        window = _whole_words(text, begin, end)
+        whole.append(_whole_characters(text, window))
+    return whole
 
 
 def _whole_words(text, begin, end):
-    if begin:
+    """Drops parts of words at both ends of a window, if they are short."""
+    if begin > 0:
         begin = max(begin, text.find(" ", begin, begin + _WORD) + 1)
-    space = text.rfind(" ", end - _WORD, end) if end < len(text) else -1
-    return begin, end if space < 0 else space
+    if end < len(text):
+        space = text.rfind(" ", end - _WORD, end)
+        if space >= 0:
+            end = space
+    return begin, end
 
 
 def _whole_characters(text, span):
     """Moves the ends of a span behind combining characters, which belong to the character before."""
-    return tuple(_next_whole(text, place) for place in span)
+    first, end = span
+    return _next_whole(text, first), _next_whole(text, end)
 
 
 def _next_whole(text, place):
@@ -55,16 +74,41 @@ def _combines(character):
     return character == _JOINER or unicodedata.category(character).startswith("M")
 
 
-def _marked(text, begin, end, marks, labels):
-    """Splits an excerpt where a style changes, and at labels."""
-    ends = {place for spans in marks.values() for span in spans for place in span}
-    cuts = sorted({begin, end, *(place for place in ends if begin < place < end)})
-    parts = [("", "… ", [])] if begin else []
-    for first, last in itertools.pairwise(cuts):
-        style = " ".join(name for name, spans in marks.items() if any(start <= first < stop for start, stop in spans))
-        follow = [label for (start, stop), *label in labels if start < end and first < min(stop, end) <= last]
+def _marked_excerpt(text, begin, end, marks, labels):
+    """Returns an excerpt in parts `(style, text, labels)`: it is split where a style changes, and at labels."""
+    parts = []
+    if begin > 0:
+        parts.append(("", "… ", []))
+    for first, last in itertools.pairwise(_cuts(begin, end, marks)):
+        style = _style_at(first, marks)
+        following = []
+        for (label_first, label_end), label_style, label in labels:
+            # A span that goes on after the excerpt has its label at the end of the excerpt.
+            if label_first < end and first < min(label_end, end) <= last:
+                following.append([label_style, label])
         if parts and parts[-1][0] == style and not parts[-1][2]:
-            parts[-1] = style, parts[-1][1] + text[first:last], follow
+            _, previous_text, _ = parts.pop()
+            parts.append((style, previous_text + text[first:last], following))
         else:
-            parts.append((style, text[first:last], follow))
-    return parts + [("", " …", [])] * (end < len(text))
+            parts.append((style, text[first:last], following))
+    if end < len(text):
+        parts.append(("", " …", []))
+    return parts
+
+
+def _cuts(begin, end, marks):
+    """Returns the places where a mark begins or ends in an excerpt, and the ends of the excerpt."""
+    places = {begin, end}
+    for spans in marks.values():
+        for span in spans:
+            places.update(place for place in span if begin < place < end)
+    return sorted(places)
+
+
+def _style_at(place, marks):
+    """Returns the styles of all marks at a place, as one string."""
+    styles = []
+    for style, spans in marks.items():
+        if any(first <= place < end for first, end in spans):
+            styles.append(style)
+    return " ".join(styles)

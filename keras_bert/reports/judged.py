@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_bert.reports import page, sections
-from keras_bert.reports.label_checks import LabelCheck, ranked
+from keras_bert.reports.label_checks import JudgedLabel, ranked
 
 HARDEST = 20
 SEPARATOR = "|"  # Between several labels in `errors.tsv`.
@@ -49,8 +49,8 @@ class Judged:
     right: Any = None
     names: Any = ()
 
-    words = "class", "classes", "examples"  # For a class, for classes and for what is classified.
-    titles = "true", "loss"  # Of the columns of `gold` and of `loss`.
+    words = ("class", "classes", "examples")  # For a class, for classes and for what is classified.
+    titles = ("true", "loss")  # Of the columns of `gold` and of `loss`.
     title = "Hardest examples of dev"
     how = "The {shown} with the highest loss (cross-entropy), wrong predictions first, then by confidence: "
     how += LOOK.format("wrong labels") + COUNTED
@@ -63,33 +63,45 @@ class Judged:
     @functools.cached_property
     def is_right(self):
         """Bools, whether predictions are correct."""
-        if self.right is not None:
-            return np.asarray(self.right, bool)
-        return np.asarray([gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)], bool)
+        right = self.right
+        if right is None:
+            right = [gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)]
+        return np.asarray(right, bool)
 
     @functools.cached_property
     def places(self):
         """The numbers of the rows in their file."""
-        return range(1, len(self.is_right) + 1) if self.place is None else self.place
+        if self.place is None:
+            return range(1, len(self.is_right) + 1)
+        return self.place
 
     @classmethod
     def of_classes(cls, names, targets, logits, **fields):
         """Judges class indices by logits `(rows, classes)`; NaN is an infinite loss."""
-        targets, logits = np.asarray(targets, int), np.asarray(logits, "float64")
-        rows, predicted, names = np.arange(len(targets)), np.argmax(logits, -1), list(map(str, names))
+        names = [str(name) for name in names]
+        targets = np.asarray(targets, int)
+        logits = np.asarray(logits, "float64")
+        rows = np.arange(len(targets))
+        predicted = np.argmax(logits, -1)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             shifted = logits - logits.max(-1, keepdims=True)
             sums = np.exp(shifted).sum(-1)
             losses = np.log(sums) - shifted[rows, targets]
             confidence = np.exp(shifted)[rows, predicted] / sums
-        gold, said = ([names[number] for number in numbers] for numbers in (targets, predicted))
-        losses = np.where(np.isnan(losses), np.inf, losses)
-        return cls(gold=gold, predicted=said, loss=losses, confidence=confidence, names=names, **fields)
+        return cls(
+            gold=[names[number] for number in targets],
+            predicted=[names[number] for number in predicted],
+            loss=np.where(np.isnan(losses), np.inf, losses),
+            confidence=confidence,
+            names=names,
+            **fields,
+        )
 
     def report(self):
         """Returns the HTML sections, and the rows of `errors.tsv`, the header first."""
-        found = [*self.overview(), self.calibration(), self.lengths(), self.hardest()]
-        return [section for section in found if section], self.errors()
+        possible = [*self.overview(), self.calibration(), self.lengths(), self.hardest()]
+        shown = [section for section in possible if section]
+        return shown, self.errors()
 
     def overview(self):
         """Returns the first sections, a list."""
@@ -98,18 +110,32 @@ class Judged:
 
     def calibration(self):
         """Returns the section about calibration, or ""."""
-        return "" if self.confidence is None else sections.calibration_section(self.confidence, self.is_right)
+        if self.confidence is None:
+            return ""
+        return sections.calibration_section(self.confidence, self.is_right)
 
     def lengths(self):
         """Returns the section about errors by length, or ""."""
-        return "" if self.length is None else sections.length_section(self.length, ~self.is_right)
+        if self.length is None:
+            return ""
+        return sections.length_section(self.length, ~self.is_right)
 
     def hardest(self):
         """Returns the section about the hardest rows."""
-        rows, wrong = self.chosen(), f"{np.sum(~self.is_right):,} of {len(self.is_right):,}"
-        how = self.how.format(shown=len(rows), wrong=wrong) if len(rows) else self.none
+        rows = self.chosen()
+        if len(rows):
+            wrong = f"{np.sum(~self.is_right):,} of {len(self.is_right):,}"
+            how = self.how.format(shown=len(rows), wrong=wrong)
+        else:
+            how = self.none
         examples = [(self.head(row), self.paragraphs(row)) for row in rows]
-        return page.render("hardest.html", title=self.title, how=how, marks=self.marks, examples=examples)
+        return page.render(
+            "hardest.html",
+            title=self.title,
+            how=how,
+            marks=self.marks,
+            examples=examples,
+        )
 
     def chosen(self):
         """Returns the indices of the hardest rows, in their order."""
@@ -117,13 +143,22 @@ class Judged:
         if self.none:
             rows = rows[~self.is_right[rows]]
         if self.once:
-            first = {}
-            for row in rows:
-                first.setdefault(self.texts[self.once][row], row)
-            rows = np.array([*first.values()], int)
+            rows = self._first_of_each_text(rows)
         rows = rows[:HARDEST]
-        sure = [] if self.confidence is None else [-self.confidence[rows]]
-        return rows[np.lexsort([*sure, self.is_right[rows]])] if self.wrong_first else rows
+        if not self.wrong_first:
+            return rows
+        keys = []
+        if self.confidence is not None:
+            keys.append(-self.confidence[rows])
+        keys.append(self.is_right[rows])  # The last key counts first.
+        return rows[np.lexsort(keys)]
+
+    def _first_of_each_text(self, rows):
+        """Returns the rows without those whose text, that of `once`, was in an earlier one."""
+        first_rows = {}
+        for row in rows:
+            first_rows.setdefault(self.texts[self.once][row], row)
+        return np.array([*first_rows.values()], int)
 
     def worst(self):
         """Returns the indices of all rows, the highest loss first."""
@@ -132,18 +167,27 @@ class Judged:
 
     def head(self, row):
         """Returns the parts of the line above a hard row."""
-        sure = [] if self.confidence is None else [f"with {page.percent(self.confidence[row], 1)}"]
-        gold, predicted = (page.bold(_shown(values[row])) for values in (self.gold, self.predicted))
+        gold_title, loss_title = self.titles
+        prediction = ["predicted", page.bold(_for_report(self.predicted[row]))]
+        if self.confidence is not None:
+            prediction.append(f"with {page.percent(self.confidence[row], 1)}")
         parts = [
             f"row {self.places[row]:,}",
-            page.words(self.titles[0], gold),
-            page.words("predicted", predicted, *sure),
+            page.words(gold_title, page.bold(_for_report(self.gold[row]))),
+            page.words(*prediction),
+            f"{loss_title} {self.loss[row]:.3g}",
         ]
-        return [*parts, f"{self.titles[1]} {self.loss[row]:.3g}", *["correct"] * bool(self.is_right[row])]
+        if self.is_right[row]:
+            parts.append("correct")
+        return parts
 
     def paragraphs(self, row):
         """Returns what is shown of a row: pairs of a class of `style.css` and a text, an excerpt, or HTML."""
-        return [("second" if number else "", texts[row]) for number, texts in enumerate(self.texts.values())]
+        shown = []
+        for texts in self.texts.values():
+            style = "second" if shown else ""
+            shown.append((style, texts[row]))
+        return shown
 
     def asked(self, row):
         """Returns what `LoadedBert.explain` takes of a row, a text and a target, or `None` if it takes none.
@@ -151,18 +195,28 @@ class Judged:
         By default, why the model predicts what it does.
         """
         texts = [values[row] for values in self.texts.values()]
-        if len(texts) not in (1, 2) or not all(isinstance(text, str) and text.strip() for text in texts):
+        if not all(isinstance(text, str) and text.strip() for text in texts):
             return None
-        return (tuple(texts) if len(texts) == 2 else texts[0]), None
+        if len(texts) == 1:
+            return texts[0], None
+        if len(texts) == 2:
+            return tuple(texts), None
+        return None
 
     def columns(self):
         """Returns the columns of `errors.tsv` by name."""
-        sides = {self.titles[0]: self.gold, "predicted": self.predicted}
-        return {"row": self.places, **sides, **self.details(), self.titles[1]: self.loss, **self.texts}
+        gold_title, loss_title = self.titles
+        columns = {"row": self.places, gold_title: self.gold, "predicted": self.predicted}
+        columns.update(self.details())
+        columns[loss_title] = self.loss
+        columns.update(self.texts)
+        return columns
 
     def details(self):
         """Returns the columns of `errors.tsv` between the prediction and the loss."""
-        return {} if self.confidence is None else {"probability": self.confidence}
+        if self.confidence is None:
+            return {}
+        return {"probability": self.confidence}
 
     @property
     def by_row(self):
@@ -177,51 +231,74 @@ class Judged:
     @property
     def contents(self):
         """What the model reads of each row, a tuple of texts; `None` if it is not known."""
-        return list(zip(*self.texts.values(), strict=True)) if self.texts else None
+        if not self.texts:
+            return None
+        return list(zip(*self.texts.values(), strict=True))
 
     def label_checks(self):
-        """Returns the labels of all rows as `LabelCheck`s, the most doubtful first."""
+        """Returns the labels of all rows as `JudgedLabel`s, the most doubtful first."""
         contents = self.contents
-        checks = []
-        for row, (label, predicted, loss) in enumerate(zip(self.gold, self.predicted, self.label_losses, strict=True)):
-            check = LabelCheck(
+        labels = []
+        judged = zip(self.gold, self.predicted, self.label_losses, strict=True)
+        for row, (gold, predicted, loss) in enumerate(judged):
+            text = ""
+            if contents:
+                text = " / ".join(map(str, contents[row]))
+            label = JudgedLabel(
                 row=row,
-                label=_plain(label),
-                predicted=_plain(predicted),
+                label=_python_value(gold),
+                predicted=_python_value(predicted),
                 loss=float(loss),
                 place=int(self.places[row]),
-                text=" / ".join(map(str, contents[row])) if contents else "",
+                text=text,
             )
-            checks.append(check)
-        return ranked(checks, contents if self.repeats_agree else None)
+            labels.append(label)
+        if not self.repeats_agree:
+            return ranked(labels)
+        return ranked(labels, contents)
 
     def table(self):
         """Returns the columns of all rows by name, in the order of the rows, with cells as in `errors.tsv`."""
-        return {name: [_cell(value) for value in values] for name, values in self.columns().items()}
+        table = {}
+        for name, values in self.columns().items():
+            table[name] = [_cell(value) for value in values]
+        return table
 
     def errors(self):
         """Returns the rows of `errors.tsv`, the header first."""
-        columns, rows = self.columns(), self.worst()
-        if self.confidence is not None:
+        if self.confidence is None:
+            rows = self.worst()
+        else:
             rows = np.argsort(-np.asarray(self.confidence, "float64"), kind="stable")
-        wrong = rows[~self.is_right[rows]]
-        return [[*columns], *([_cell(values[row]) for values in columns.values()] for row in wrong)]
+        columns = self.columns()
+        lines = [list(columns)]
+        for row in rows[~self.is_right[rows]]:
+            lines.append([_cell(values[row]) for values in columns.values()])
+        return lines
 
 
 class JudgedNumbers(Judged):
     """Predicted numbers, none of which is right; the loss is the absolute error."""
 
-    titles, wrong_first, repeats_agree = ("target", "error"), False, False
+    titles = ("target", "error")
+    wrong_first = False
+    repeats_agree = False
     how = "The {shown} with the largest error: " + LOOK.format("wrong targets") + COUNTED
 
     @classmethod
     def of_numbers(cls, targets, predictions, **fields):
         """Judges one number for each row; NaN is an infinite error."""
-        targets, predictions = (np.asarray(values, "float64").reshape(-1) for values in (targets, predictions))
+        targets = np.asarray(targets, "float64").reshape(-1)
+        predictions = np.asarray(predictions, "float64").reshape(-1)
         with np.errstate(invalid="ignore"):
             errors = np.abs(predictions - targets)
-        errors = np.where(np.isnan(errors), np.inf, errors)
-        return cls(gold=targets, predicted=predictions, loss=errors, right=np.zeros(len(targets)), **fields)
+        return cls(
+            gold=targets,
+            predicted=predictions,
+            loss=np.where(np.isnan(errors), np.inf, errors),
+            right=np.zeros(len(targets)),
+            **fields,
+        )
 
     @property
     def label_losses(self):
@@ -231,19 +308,23 @@ class JudgedNumbers(Judged):
         return [sections.scatter_section(self.gold, self.predicted)]
 
     def lengths(self):
-        return "" if self.length is None else sections.length_section(self.length, self.loss, percent=False)
+        if self.length is None:
+            return ""
+        return sections.length_section(self.length, self.loss, percent=False)
 
 
-def _plain(value):
-    """Returns a value with a type of Python."""
+def _python_value(value):
+    """Returns a value with a type of Python instead of one of NumPy."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _shown(value):
+def _for_report(value):
     """Returns a value as text for the report."""
     if isinstance(value, list):
         return ", ".join(value) or "none"
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else value
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    return value
 
 
 def _cell(value):
@@ -252,4 +333,6 @@ def _cell(value):
         return ""
     if isinstance(value, list):
         return SEPARATOR.join(value)
-    return f"{value:.6g}" if isinstance(value, float | np.floating) else value
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return value

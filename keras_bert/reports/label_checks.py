@@ -5,7 +5,6 @@ Chong et al. (2022, "Detecting label errors by using pre-trained language models
 
 import collections
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ _AROUND = 60  # Characters to show on both sides of a word.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelCheck:
+class JudgedLabel:
     """A label of a row, or of a word, and how much a prediction speaks against it.
 
     Args:
@@ -45,58 +44,74 @@ class LabelCheck:
 
     def to_dict(self):
         """Returns what `LoadedBert.check_labels` tells."""
-        found = {"row": self.row}
+        told = {"row": self.row}
         if self.word is not None:
             start, end = self.span
-            found |= {"word": self.word, "text": self.text[start:end]}
-        found |= {"label": self.label, "predicted": self.predicted, "loss": self.loss}
-        return {**found, "same_text": list(self.same_text)}
+            told["word"] = self.word
+            told["text"] = self.text[start:end]
+        told["label"] = self.label
+        told["predicted"] = self.predicted
+        told["loss"] = self.loss
+        told["same_text"] = list(self.same_text)
+        return told
 
 
-def ranked(checks, contents=None):
-    """Returns `LabelCheck`s, the most doubtful first: those of repeated texts with different labels, then by loss.
+def ranked(labels, contents=None):
+    """Returns `JudgedLabel`s, the most doubtful first: those of repeated texts with different labels, then by loss.
 
-    `contents` has what the model reads for each check, such as the texts of a pair: labels of the same content, or of
+    `contents` has what the model reads for each label, such as the texts of a pair: labels of the same content, or of
     the same word of it, should be equal. By default, labels of repeated texts may differ.
     """
     if contents is not None:
-        checks = _with_same_texts(checks, contents)
-    losses = np.array([check.loss for check in checks], "float64")
+        labels = _with_same_texts(labels, contents)
+    losses = np.array([label.loss for label in labels], "float64")
     losses = np.where(np.isnan(losses), np.inf, losses)
-    is_single = [not check.same_text for check in checks]
-    return [checks[number] for number in np.lexsort([-losses, is_single])]
+    is_single = [not label.same_text for label in labels]
+    order = np.lexsort([-losses, is_single])  # The last key counts first.
+    return [labels[number] for number in order]
 
 
-def _with_same_texts(checks, contents):
-    """Returns the checks with the first rows that have the same text and another label."""
+def _with_same_texts(labels, contents):
+    """Returns the labels with the first rows that have the same text and another label."""
+    # Rows by text and word, and by what the label says of it.
     groups = collections.defaultdict(lambda: collections.defaultdict(list))
-    for check, content in zip(checks, contents, strict=True):
-        groups[content, check.word][_key(check.label)].append(check.row)
-    found = []
-    for check, content in zip(checks, contents, strict=True):
-        by_label = groups[content, check.word]
-        others = [rows for key, rows in by_label.items() if key != _key(check.label)]
-        same_text = tuple(itertools.islice(itertools.chain.from_iterable(others), _SAME))
-        found.append(dataclasses.replace(check, same_text=same_text) if same_text else check)
-    return found
+    for label, content in zip(labels, contents, strict=True):
+        groups[content, label.word][_hashable(label.label)].append(label.row)
+    completed = []
+    for label, content in zip(labels, contents, strict=True):
+        rows_by_label = groups[content, label.word]
+        same_text = _rows_of_others(rows_by_label, _hashable(label.label))
+        completed.append(dataclasses.replace(label, same_text=same_text))
+    return completed
 
 
-def _key(label):
+def _rows_of_others(rows_by_label, own):
+    """Returns the first rows whose label is not one's own; it stops early, since a text may be repeated very often."""
+    rows = []
+    for label, labelled in rows_by_label.items():
+        if label != own:
+            rows.extend(labelled[: _SAME - len(rows)])
+        if len(rows) == _SAME:
+            break
+    return tuple(rows)
+
+
+def _hashable(label):
     return tuple(label) if isinstance(label, list) else label
 
 
-def section(checks, unit, file):
+def section(labels, unit, file):
     """Returns the HTML section "Rows to check".
 
     `unit` is what places count, such as "row"; `file` is the name of the file to edit, or `None`.
     """
-    has_words = any(check.word is not None for check in checks)
-    rows = [_table_row(rank, check, unit) for rank, check in enumerate(checks[:SHOWN], 1)]
+    has_words = any(label.word is not None for label in labels)
+    rows = [_table_row(rank, label, unit) for rank, label in enumerate(labels[:SHOWN], 1)]
     return page.render(
         "label_checks.html",
         shown=len(rows),
-        total=len(checks),
-        repeated=sum(bool(check.same_text) for check in checks),
+        total=len(labels),
+        repeated=sum(bool(label.same_text) for label in labels),
         unit="word" if has_words else "row",
         heads=["rank", "place", "text", "label", "prediction", "loss"],
         rows=rows,
@@ -104,22 +119,38 @@ def section(checks, unit, file):
     )
 
 
-def _table_row(rank, check, unit):
-    text = page.cut(check.text, 300)
-    if check.span is not None:
-        start, end = check.span
-        before = check.text[max(0, start - _AROUND) : start]
-        after = check.text[end : end + _AROUND]
-        text = page.words(page.isolated(before), page.bold(check.text[start:end]), page.isolated(after), between="")
-    place = f"{unit}\N{NO-BREAK SPACE}{check.place:,}"
-    if check.same_text:
+def _table_row(rank, label, unit):
+    place = f"{unit}\N{NO-BREAK SPACE}{label.place:,}"
+    if label.same_text:
         place += " (repeated)"
-    predicted = page.NOTHING if check.predicted is None else as_text(check.predicted)
-    return [str(rank), place, text, as_text(check.label), predicted, f"{check.loss:.3g}"]
+    predicted = page.NOTHING
+    if label.predicted is not None:
+        predicted = as_text(label.predicted)
+    return [
+        str(rank),
+        place,
+        _shown_text(label),
+        as_text(label.label),
+        predicted,
+        f"{label.loss:.3g}",
+    ]
+
+
+def _shown_text(label):
+    """Returns the text of a row, or HTML with a word in bold and what stands around it."""
+    if label.span is None:
+        return page.cut(label.text, 300)
+    start, end = label.span
+    before = label.text[max(0, start - _AROUND) : start]
+    word = label.text[start:end]
+    after = label.text[end : end + _AROUND]
+    return page.words(page.isolated(before), page.bold(word), page.isolated(after), between="")
 
 
 def as_text(value):
     """Returns a label or a prediction as text."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

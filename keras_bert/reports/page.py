@@ -25,7 +25,9 @@ def _clean(value):
 def cut(text, length):
     """Truncates text to `length` characters, including an ellipsis."""
     text = str(text)
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+    if len(text) <= length:
+        return text
+    return text[: length - 1].rstrip() + "…"
 
 
 def percent(share, places=2):
@@ -56,13 +58,27 @@ def readable(value):
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {readable(part)}" for name, part in value.items())
-    return "; ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return "; ".join(map(readable, value))
+    return str(value)
 
 
 def _elsewhere(path):
     """Returns the template at an absolute path, one of a report outside of this package."""
     file = pathlib.Path(path)
-    return file.read_text(encoding="utf-8") if file.is_absolute() else None
+    if not file.is_absolute():
+        return None
+    return file.read_text(encoding="utf-8")
+
+
+def _anchor(name):
+    """Returns the id of a section with this name."""
+    return re.sub(r"\W+", "-", name.lower()).strip("-")
+
+
+def _contents(body):
+    """Returns pairs of id and name of the sections of a rendered page."""
+    return [(key, markupsafe.Markup(name)) for key, name in _SECTION.findall(body)]
 
 
 # Shared templates, and those beside the modules that fill them, such as "tasks/tagging/report.html".
@@ -75,12 +91,15 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_ENVIRONMENT.filters |= {"cut": cut, "readable": readable}
-_ENVIRONMENT.filters["anchor"] = lambda name: re.sub(r"\W+", "-", name.lower()).strip("-")  # The id of a section.
-# Pairs of id and name of the sections of a rendered page.
-_ENVIRONMENT.filters["contents"] = lambda body: [(key, markupsafe.Markup(name)) for key, name in _SECTION.findall(body)]
-_ENVIRONMENT.filters["px"] = "{:.1f}".format
-_ENVIRONMENT.filters["percent"] = "{:.2f}%".format
+_FILTERS = {
+    "anchor": _anchor,
+    "contents": _contents,
+    "cut": cut,
+    "percent": "{:.2f}%".format,
+    "px": "{:.1f}".format,
+    "readable": readable,
+}
+_ENVIRONMENT.filters.update(_FILTERS)
 _ENVIRONMENT.globals["nothing"] = NOTHING
 
 
@@ -88,8 +107,8 @@ def render(template, **values):
     """Renders a template of Jinja as HTML.
 
     Args:
-        template: str, the absolute path of a file. It may extend `base.html`, which takes a `head`, a `Head`, and has a
-            block `body`; `{% import "macros.html" as m %}` has what reports consist of, such as `m.head(head)`,
+        template: str, the absolute path of a file. It may extend `base.html`, which takes a `head`, a `ReportHead`, and
+            has a block `body`; `{% import "macros.html" as m %}` has what reports consist of, such as `m.head(head)`,
             `m.section(title, text)`, `m.table(titles, rows, numeric)` and `m.notes(sentences)`.
         **values: what the template takes.
 
@@ -97,7 +116,7 @@ def render(template, **values):
         A string, safe to be inserted into another template. Texts in the values are escaped.
 
     Example:
-        head = Head("Study", {"rows": "8"}, environment(seconds=0))
+        head = ReportHead("Study", {"rows": "8"}, run=environment(seconds=0))
         keras_bert.files.write_text("report.html", render(str(path_of_template), head=head))
     """
     return markupsafe.Markup(_ENVIRONMENT.get_template(template).render(values))
@@ -105,7 +124,8 @@ def render(template, **values):
 
 def draw(chart, **values):
     """Renders a chart, a macro of `charts.html`, as SVG."""
-    return getattr(_ENVIRONMENT.get_template("charts.html").module, chart)(**values)
+    macro = getattr(_ENVIRONMENT.get_template("charts.html").module, chart)
+    return macro(**values)
 
 
 def interval_of_share(share, rows):
@@ -141,8 +161,10 @@ class Headline:
         if self.reference is None:
             return ""
         points = round(100 * self.score, 1) - round(100 * self.reference, 1)
+        if round(points, 1) == 0:
+            return "no better than the baseline"
         side = "above" if points > 0 else "below"
-        return f"{abs(points):.1f} points {side} the baseline" if round(points, 1) else "no better than the baseline"
+        return f"{abs(points):.1f} points {side} the baseline"
 
     @property
     def interval(self):
@@ -155,19 +177,27 @@ class Headline:
     @property
     def text(self):
         """The headline as a sentence."""
-        compared = f", {self.comparison} ({self.baseline}: {100 * self.reference:.1f}%)" if self.comparison else ""
-        interval = f" ({self.interval})" if self.interval else ""
-        return f"{self.percent} {self.name}{interval}{compared}."
+        text = f"{self.percent} {self.name}"
+        if self.interval:
+            text += f" ({self.interval})"
+        if self.comparison:
+            text += f", {self.comparison} ({self.baseline}: {100 * self.reference:.1f}%)"
+        return f"{text}."
 
     @property
     def bars(self):
         """Name, number and share of the width of both bars; none without a baseline."""
-        rows = [("this model", self.score), (self.baseline, self.reference)] if self.comparison else []
-        return [(name, f"{100 * value:.1f}%", min(max(value, 0.0), 1.0)) for name, value in rows]
+        if not self.comparison:
+            return []
+        bars = []
+        for name, value in [("this model", self.score), (self.baseline, self.reference)]:
+            width = min(max(value, 0.0), 1.0)
+            bars.append((name, f"{100 * value:.1f}%", width))
+        return bars
 
 
 @dataclasses.dataclass(frozen=True)
-class Head:
+class ReportHead:
     """The head of a report.
 
     Args:
@@ -191,7 +221,9 @@ class Head:
 def short_name(model):
     """Returns the last part of a model's name or path; of `NAME/model`, as a run has it, and of `NAME/4`, both."""
     parts = pathlib.PurePath(model).parts
-    return "/".join(parts[-2:] if parts[-1] == "model" or parts[-1].isdigit() else parts[-1:])
+    if parts[-1] == "model" or parts[-1].isdigit():
+        return "/".join(parts[-2:])
+    return parts[-1]
 
 
 def is_hub_name(name):

@@ -14,20 +14,24 @@ from keras_bert.version import __version__
 
 
 def environment(seconds: float, replicas: int = 1):
-    """Returns date, machine, versions and command of this process as a dict of texts, for the `Head` of a report.
+    """Returns date, machine, versions and command of this process as a dict of texts, for the `ReportHead`.
 
     Args:
         seconds: float, the duration of all runs, 0 if unknown.
         replicas: int, the number of replicas that the runs were distributed over. Defaults to 1.
     """
     now = datetime.datetime.now().astimezone()
-    facts = {
-        "date": f"{now:%Y-%m-%d %H:%M %Z}",
-        **({"duration of the runs": duration(seconds)} if seconds else {}),
-        "machine": machine() + (f"; {replicas} replicas" if replicas > 1 else ""),
-        "versions": versions(),
-    }
-    return {**facts, "command": text} if (text := command()) else facts
+    facts = {"date": f"{now:%Y-%m-%d %H:%M %Z}"}
+    if seconds:
+        facts["duration of the runs"] = duration(seconds)
+    facts["machine"] = machine()
+    if replicas > 1:
+        facts["machine"] += f"; {replicas} replicas"
+    facts["versions"] = versions()
+    command_line = command()
+    if command_line:
+        facts["command"] = command_line
+    return facts
 
 
 def duration(seconds):
@@ -35,34 +39,58 @@ def duration(seconds):
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def machine():
     """Describes cores, memory and accelerators."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parts = [f"{cores} {platform.machine()} core{'s' * (cores != 1)}"]
+    cores = os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS. A container may have fewer cores than the machine.
+        cores = len(os.sched_getaffinity(0))
+    unit = "core" if cores == 1 else "cores"
+    parts = [f"{cores} {platform.machine()} {unit}"]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        parts.append(f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB memory")
-    return ", ".join([*parts, _accelerators()])
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        parts.append(f"{memory / 1e9:.0f} GB memory")
+    parts.append(_accelerators())
+    return ", ".join(parts)
 
 
 def _accelerators():
+    names = _accelerator_names()
+    described = []
+    for name in dict.fromkeys(names):
+        count = names.count(name)
+        described.append(name if count == 1 else f"{count} x {name}")
+    return ", ".join(described) or "no accelerator"
+
+
+def _accelerator_names():
+    """Returns the name of each device of this process, one entry for each."""
     if keras.backend.backend() == "jax":
         import jax
 
-        names = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
-    else:
-        gpus = tf.config.list_physical_devices("GPU")
-        names = [tf.config.experimental.get_device_details(gpu).get("device_name", "GPU") for gpu in gpus]
-        names += ["TPU"] * len(tf.config.list_logical_devices("TPU"))
-    kinds = [f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
-    return ", ".join(kinds) or "no accelerator"
+        return [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    names = []
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        names.append(details.get("device_name", "GPU"))
+    for _ in tf.config.list_logical_devices("TPU"):
+        names.append("TPU")
+    return names
 
 
 def versions():
-    found = {"keras_bert": __version__, "TensorFlow": tf.__version__, "Keras": keras.__version__}
-    found |= {"NumPy": np.__version__, "Python": platform.python_version()}
+    """Returns the versions that numbers depend on, as one text."""
+    found = {
+        "keras_bert": __version__,
+        "TensorFlow": tf.__version__,
+        "Keras": keras.__version__,
+        "NumPy": np.__version__,
+        "Python": platform.python_version(),
+    }
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 

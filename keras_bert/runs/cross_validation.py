@@ -70,7 +70,7 @@ class CrossValidation(Finetuning):
         return common
 
     def label_checks(self):
-        """Returns the labels of the rows as `LabelCheck`s, the most doubtful first, by out-of-fold predictions."""
+        """Returns the labels of the rows as `JudgedLabel`s, the most doubtful first, by out-of-fold predictions."""
         self.check_learnable()
         return self.task.report.label_checks(self.grid_runs.logits("dev"))
 

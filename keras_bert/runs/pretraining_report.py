@@ -10,7 +10,7 @@ from keras_bert.heads.registry import describe
 from keras_bert.pretraining.inspection import sample_fills
 from keras_bert.progress import is_share
 from keras_bert.reports import charts, page
-from keras_bert.reports.page import Head
+from keras_bert.reports.page import ReportHead
 from keras_bert.reports.provenance import environment
 from keras_bert.rewirings.joined import without_teacher
 from keras_bert.runs.pretraining import open_source
@@ -70,7 +70,7 @@ def _head(run, results):
     settings = flat_settings(settings) | {name: settings[name] for name in ("phases", "examples")}  # Not as JSON.
     settings = {name.replace("_", " "): value for name, value in settings.items()}
     machine = environment(0, trainer.strategy.num_replicas_in_sync)
-    return Head(f"Pre-training, {trainer.directory.name}", facts, run=machine, settings=settings)
+    return ReportHead(f"Pre-training, {trainer.directory.name}", facts, run=machine, settings=settings)
 
 
 def _result(name, value):

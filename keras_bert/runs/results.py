@@ -11,7 +11,7 @@ from keras_bert.exporting.export import export
 from keras_bert.exporting.stored_options import task_facts
 from keras_bert.files import write_json, write_text
 from keras_bert.progress import announced
-from keras_bert.reports.page import Head, short_name
+from keras_bert.reports.page import ReportHead, short_name
 from keras_bert.reports.provenance import environment
 from keras_bert.runs import grid, hardest_words, model_card
 from keras_bert.runs.report import write_report
@@ -154,7 +154,7 @@ class Results:
         settings = {name: ", ".join(map(str, sorted(values))) for name, values in chosen.items()}
         warnings = [facts[name] for name in _WARNINGS if name in facts]
         facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
-        head = Head(
+        head = ReportHead(
             f"{self.task.title} - {short_name(model)}",
             {name: text for name, text in facts.items() if name not in _WARNINGS},
             run=environment(grid_runs.seconds(), replicas),

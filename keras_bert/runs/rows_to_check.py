@@ -23,7 +23,7 @@ def write(output, source, examples, checks):
         output: path of the folder.
         source: the `Source` of the rows to train on.
         examples: the `Rows` that were made of them, all or the first ones.
-        checks: list of `LabelCheck`s, the most doubtful first.
+        checks: list of `JudgedLabel`s, the most doubtful first.
     """
     if hasattr(examples, "write_comments"):
         name = f"{NAME}{pathlib.Path(source.name).suffix or '.txt'}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
-from keras_bert.reports.label_checks import LabelCheck, ranked
+from keras_bert.reports.label_checks import JudgedLabel, ranked
 from keras_bert.tasks import confidence
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.logits import mean_logits
@@ -318,7 +318,7 @@ class Report(abc.ABC):
         return Judged.of_classes(names, targets, logits, **fields)
 
     def label_checks(self, kept):
-        """Returns the labels of dev as `LabelCheck`s, the most doubtful first, given the kept arrays.
+        """Returns the labels of dev as `JudgedLabel`s, the most doubtful first, given the kept arrays.
 
         Those of `judge`, or else by the loss of the training, if it has a value for each row.
         """
@@ -331,7 +331,7 @@ class Report(abc.ABC):
         for row, loss in enumerate(self._losses(split, kept)):
             text = " / ".join(map(str, texts[row])) if texts else ""
             label = _plain_target(split.targets, row)
-            checks.append(LabelCheck(row=row, label=label, predicted=None, loss=loss, place=row + 1, text=text))
+            checks.append(JudgedLabel(row=row, label=label, predicted=None, loss=loss, place=row + 1, text=text))
         return ranked(checks)
 
     def _losses(self, split, kept):

@@ -4,7 +4,7 @@ import math
 import pathlib
 
 from keras_bert.files import write_json, write_text
-from keras_bert.reports import Head, curve_points, environment, line_chart, render
+from keras_bert.reports import ReportHead, curve_points, environment, line_chart, render
 from research.studies import tables
 
 
@@ -31,7 +31,7 @@ def write_results(runner, output, seconds=0.0):
         for score in list(scores.get(row.key, {}).values())[:1]:  # Of the first task.
             settings[row.title] = ", ".join(f"{name}={value}" for name, value in score["setting"].items())
     facts = {"models": models, "pre-training": phases}
-    head = Head(definition.title, facts, run=environment(seconds), settings=settings)
+    head = ReportHead(definition.title, facts, run=environment(seconds), settings=settings)
     report = render(
         str(pathlib.Path(__file__).with_name("report.html")),
         head=head,

@@ -5,12 +5,12 @@ import types
 import numpy as np
 import pytest
 
-from keras_bert.reports.label_checks import LabelCheck, ranked, section
+from keras_bert.reports.label_checks import JudgedLabel, ranked, section
 from keras_bert.tasks.reporting import Report
 
 
 def check(row, label, loss, text="", word=None):
-    return LabelCheck(row=row, label=label, predicted="x", loss=loss, place=row + 1, text=text, word=word)
+    return JudgedLabel(row=row, label=label, predicted="x", loss=loss, place=row + 1, text=text, word=word)
 
 
 def test_repeated_texts_with_different_labels_come_first():

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree
 
-from keras_bert.reports.page import Head
+from keras_bert.reports.page import ReportHead
 from keras_bert.runs.report import write_report
 
 
@@ -39,5 +39,5 @@ class Page:
 def page_of(folder, judged, metric="f1"):
     """Writes the report of one run with judged predictions for dev, and returns its `Page`."""
     results = [{"setting": {"seed": 1}, "scores": {metric: 0.8, "loss": 1.5}}]
-    write_report(folder / "report.html", Head("", {}), metric, results, {}, *judged.report())
+    write_report(folder / "report.html", ReportHead("", {}), metric, results, {}, *judged.report())
     return Page(folder / "report.html")

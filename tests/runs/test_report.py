@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, preci
 
 from keras_bert.answering.prediction_files import read_texts
 from keras_bert.reports.judged import Judged, JudgedNumbers
-from keras_bert.reports.page import NOTHING, Head, Headline, short_name
+from keras_bert.reports.page import NOTHING, Headline, ReportHead, short_name
 from keras_bert.reports.provenance import command, duration, environment
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
@@ -53,7 +53,7 @@ def write(tmp_path):
         dev = dev or dev_of()
         curves = {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)}
         sections, errors = report_of(labels, **dev)
-        arguments = {"head": Head("MRPC - base", {"Model": "base"}), "metric": "f1", "results": RESULTS}
+        arguments = {"head": ReportHead("MRPC - base", {"Model": "base"}), "metric": "f1", "results": RESULTS}
         arguments |= {"run_curves": curves, "sections": sections, "errors": errors}
         path = tmp_path / "report.html"
         write_report(path, **{**arguments, **changes})
@@ -240,9 +240,14 @@ def test_head(write, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-bert run_glue", "--model=my model"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     settings = {"warmup": 0.1, "dev": {"x": 96, "y": [1, 2]}, "test": {}, "best": True}
-    page = write(
-        head=Head("a", {"truncated": "none"}, run=environment(187), settings=settings, warnings=["Warning: no better."])
+    head = ReportHead(
+        "a",
+        {"truncated": "none"},
+        run=environment(187),
+        settings=settings,
+        warnings=["Warning: no better."],
     )
+    page = write(head=head)
     first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
     assert (first, settings[::2]) == (["truncated", "none"], ["warmup", "dev", "test", "best"])
     assert settings[1::2] == ["0.1", "x: 96, y: 1; 2", "none", "yes"]
@@ -276,7 +281,7 @@ def test_head(write, monkeypatch):
 )
 def test_headline(write, score, reference, rows, sentence, widths):
     headline = Headline("accuracy", score, "always <b>", reference, rows)
-    page = write(head=Head("a", {}, headline=headline))
+    page = write(head=ReportHead("a", {}, headline=headline))
     assert headline.text == sentence
     assert text_of(having(page.root, "headline")[0]) == sentence.split(" (always")[0].rstrip(".")
     assert [bar.get("style") for bar in having(page.root, "track")] == [f"--share:{width}" for width in widths]
@@ -416,7 +421,7 @@ TEXTS = ["<script>alert('x')</script> & \"quotes\"", "w" * 5000, "\u0645\u0631 <
 def test_text_is_escaped_and_truncated(write):
     dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
     texts = {"<i>name": "x\" onclick='y"}
-    head = Head(TEXTS[0], texts, run={"command": "--a=<i> '"}, settings=texts, warnings=[TEXTS[0]])
+    head = ReportHead(TEXTS[0], texts, run={"command": "--a=<i> '"}, settings=texts, warnings=[TEXTS[0]])
     page = write(head=head, labels=["<script>no", '" onload="x'], dev=dev, run_curves={TEXTS[0]: curve()})
     assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
     assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]

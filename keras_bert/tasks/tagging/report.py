@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.excerpts import excerpts
 from keras_bert.reports.judged import LOOK, Judged
-from keras_bert.reports.label_checks import LabelCheck, ranked
+from keras_bert.reports.label_checks import JudgedLabel, ranked
 from keras_bert.reports.sections import confusions, length_rows, share, share_bar
 from keras_bert.tasks.tagging.metrics import (
     BOTH_WRONG,
@@ -53,13 +53,13 @@ class _JudgedMatches(Judged):
         return self.sentences.hardest()
 
     def label_checks(self):
-        """Returns the tags of all words that have one as `LabelCheck`s, the most doubtful first."""
+        """Returns the tags of all words that have one as `JudgedLabel`s, the most doubtful first."""
         checks = []
         for row, sentence in enumerate(self.sentences.rows):
             for word, (tag, predicted, loss) in enumerate(sentence["tags"]):
                 if math.isnan(loss):
                     continue  # The tokenizer leaves nothing of the word.
-                check = LabelCheck(
+                check = JudgedLabel(
                     row=row,
                     label=tag,
                     predicted=predicted,
