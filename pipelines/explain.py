@@ -19,7 +19,7 @@ import pathlib
 import typing
 
 from keras_bert.data import text_files
-from keras_bert.data.sources import ROWS
+from keras_bert.data.formats import ROWS
 from keras_bert.data.text_files import suffix
 from keras_bert.text.token_counts import told_once
 

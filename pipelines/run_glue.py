@@ -36,7 +36,7 @@ import typing
 
 import keras_bert
 from keras_bert import other_models
-from keras_bert.data.sources import source
+from keras_bert.data.formats import source
 from keras_bert.files import write_json, write_text
 from keras_bert.heads.class_settings import THRESHOLD
 from keras_bert.reports.comparisons import compared

@@ -18,7 +18,7 @@ best model in `model/` and its export, from question and context to answer, in `
 import pathlib
 
 import keras_bert
-from keras_bert.data.sources import source
+from keras_bert.data.formats import source
 from keras_bert.tasks.questions.data import QuestionSettings
 
 from . import command

@@ -14,7 +14,7 @@ import functools
 import shlex
 
 import keras_bert
-from keras_bert.data.sources import source
+from keras_bert.data.formats import source
 
 from . import command
 from .arguments import flag, parse_some

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_bert.checks import check_count, hint, is_count
 from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
-from keras_bert.data.sources import as_list
+from keras_bert.data.in_memory import as_list
 from keras_bert.exporting.export import build_signatures, export
 from keras_bert.exporting.stored_options import labels_of, stored_options
 from keras_bert.heads.answers import classes, each_text

@@ -11,7 +11,8 @@ import numpy as np
 
 from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
-from keras_bert.data.sources import Place, source
+from keras_bert.data.formats import source
+from keras_bert.data.sources import Place
 from keras_bert.data.text_files import as_text, is_blank
 from keras_bert.files import LinesFile, json_text
 from keras_bert.heads.answer_forms import form_of

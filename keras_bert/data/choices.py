@@ -16,7 +16,11 @@ import re
 import string
 
 from keras_bert.data import in_memory
-from keras_bert.data.sources import Memory, Rows, cell, converted, readable, source
+from keras_bert.data.cells import cell
+from keras_bert.data.conversion import converted, readable
+from keras_bert.data.formats import source
+from keras_bert.data.sources import PythonRows
+from keras_bert.data.task_data import Rows
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.
@@ -221,7 +225,7 @@ def with_columns(texts, known=None):
     has_layout = text or choices or is_nested or any(columns <= names for columns in _ASKED_COLUMNS)
     if names == {"text", "choices"} or not has_layout:
         return rows if in_memory.is_frame(texts) else texts
-    found = [asked for _, asked in stream_texts(Memory("texts", rows), text, choices)]
+    found = [asked for _, asked in stream_texts(PythonRows("texts", rows), text, choices)]
     return found[0] if is_single else found
 
 

@@ -11,7 +11,8 @@ import re
 
 import numpy as np
 
-from keras_bert.data.sources import Rows, source
+from keras_bert.data.formats import source
+from keras_bert.data.task_data import Rows
 from keras_bert.data.text_files import valid_text
 from keras_bert.files import fingerprint
 

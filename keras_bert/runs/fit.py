@@ -31,7 +31,7 @@ from keras_bert.checks import (
 )
 from keras_bert.data import in_memory
 from keras_bert.data.batch_source import as_source
-from keras_bert.data.sources import Memory
+from keras_bert.data.sources import PythonRows
 from keras_bert.data.splits import Folds, group_values, split_numbers
 from keras_bert.files import check_writable, one_writer
 from keras_bert.heads.class_settings import placeholders
@@ -109,8 +109,8 @@ class FitData:
     """Texts and targets of `LoadedBert.fit`."""
 
     task: type  # One of `TASKS`.
-    train: Memory
-    dev: Memory  # That of `train` without validation.
+    train: PythonRows
+    dev: PythonRows  # That of `train` without validation.
     facts: dict  # What to tell about the texts.
     columns: dict = dataclasses.field(default_factory=dict)  # `columns` of the metadata, if the rows have none of them.
 
@@ -242,11 +242,11 @@ def read_data(texts, targets, task, validation, split, seed):
     if are_pairs:
         first, second = in_memory.text_columns(texts, column)
         facts["texts"] = f"pairs of the columns {first!r} and {second!r}"
-    source = Memory("texts", task_rows(task, "texts", *train))
+    source = PythonRows("texts", task_rows(task, "texts", *train))
     return FitData(
         task,
         source,
-        source if dev is train else Memory("validation", task_rows(task, "validation", *dev)),
+        source if dev is train else PythonRows("validation", task_rows(task, "validation", *dev)),
         facts,
         {"columns": _frame_columns(task, texts, column, train[0][0])},
     )
@@ -295,8 +295,8 @@ def _of_rows(rows, targets, task, validation, split, seed):
         dev = list(_with_targets(task, "validation", dev, own))  # Held out, even if it is the list to train on.
     elif split is not None:
         (train, _), (dev, _) = _split(train, None, split, seed)
-    source = Memory("texts", train)
-    return FitData(task, source, source if dev is train else Memory("validation", dev), {})
+    source = PythonRows("texts", train)
+    return FitData(task, source, source if dev is train else PythonRows("validation", dev), {})
 
 
 def _like(frame, train):
@@ -688,7 +688,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
         threshold = math.inf if bert.null_threshold is None else bert.null_threshold
         settings = dataclasses.replace(settings, null_threshold=threshold)
     with messages(verbose):
-        train, dev = Memory("texts", rows[few]), Memory("texts", rows)
+        train, dev = PythonRows("texts", rows[few]), PythonRows("texts", rows)
         bert = copy.copy(bert)
         bert.labels = labels  # Tasks keep the head of a model with the same classes.
         made = task(task.rows.read(train, dev, settings, labels, task.name), Start(bert.name, bert), settings)

@@ -12,7 +12,8 @@ import pathlib
 from typing import NamedTuple
 
 from keras_bert.data import squad
-from keras_bert.data.sources import ROWS, finite_number, source, stream_rows
+from keras_bert.data.cells import finite_number
+from keras_bert.data.formats import ROWS, source, stream_rows
 from keras_bert.data.text_files import check_file, first_bytes, stream_lines, suffix, valid_text
 
 _IDS = ("id", "_id")

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 
 from keras_bert.checks import similar
-from keras_bert.data.sources import as_list
+from keras_bert.data.in_memory import as_list
 
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")

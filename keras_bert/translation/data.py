@@ -12,8 +12,9 @@ import pathlib
 import re
 import tempfile
 
-from keras_bert.data.sources import Source, converted
-from keras_bert.data.sources import source as source_of
+from keras_bert.data.conversion import converted
+from keras_bert.data.formats import source as source_of
+from keras_bert.data.sources import Source
 from keras_bert.data.text_files import check_file, decoded, first_bytes, split_lines, suffix
 
 _LOG = logging.getLogger("keras_bert")

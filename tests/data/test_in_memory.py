@@ -8,7 +8,7 @@ import pytest
 from keras_bert.answering.answerer import read_rows
 from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
-from keras_bert.data.sources import Memory
+from keras_bert.data.sources import PythonRows
 from keras_bert.runs import fit
 from keras_bert.runs.fit import infer, task_rows
 from keras_bert.tasks import registry
@@ -116,7 +116,7 @@ def test_values_that_no_file_has():
         in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
     assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
-        _ = Memory(
+        _ = PythonRows(
             "texts",
             task_rows(registry.task_named("classification"), "texts", TEXTS, [pandas.Timestamp("2020-01-01")] * 2),
         ).values
@@ -180,7 +180,7 @@ def test_answers():
     row = {"question": "a", "context": "d é d"}
     start = {"text": "d", "answer_start": 4}
     targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
-    asked = questions.read(Memory("texts", [{**row, "answers": target} for target in targets]))
+    asked = questions.read(PythonRows("texts", [{**row, "answers": target} for target in targets]))
     assert asked.golds == [["d"], ["é", "d"], ["d"], ["d"], ["d"], [], []]
     assert asked.spans == [[(0, 1)], [(2, 4), (0, 1)], [(5, 6)], [(5, 6)], [(5, 6)], [], []]
     assert asked.version_2

@@ -12,7 +12,8 @@ pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.data import text_files  # noqa: E402
-from keras_bert.data.sources import Memory, source  # noqa: E402
+from keras_bert.data.formats import source  # noqa: E402
+from keras_bert.data.sources import PythonRows  # noqa: E402
 from keras_bert.runs import fit  # noqa: E402
 from keras_bert.tasks.registry import TASKS, task_named  # noqa: E402
 from keras_bert.translation import data as translation  # noqa: E402
@@ -146,7 +147,7 @@ def test_translations(tmp_path):
     parquet.write_table(table(rows, {"translation": {"languages": ["en", "ro"]}}), tmp_path / "a.parquet")
     given = [tmp_path / "a.parquet", write(tmp_path / "a.jsonl", json.dumps(rows[0]) + "\n" + json.dumps(rows[1]))]
     given += [write(tmp_path / "a.json.gz", gzip.compress(lines.encode())), write(tmp_path / "a.txt", lines)]
-    given += [write(tmp_path / "b.json", json.dumps(rows)), Memory("texts", rows)]
+    given += [write(tmp_path / "b.json", json.dumps(rows)), PythonRows("texts", rows)]
     for origin in given:
         pairs = translation.read(origin)
         assert (pairs.sources, pairs.targets, len(pairs)) == (["a", "b"], ["x y", "z"], 2)
@@ -162,7 +163,7 @@ def test_translations(tmp_path):
     with pytest.raises(ValueError, match=r"`languages` must be two, .* Received: \['en'\] for "):
         translation.read(tmp_path / "a.jsonl", languages=["en"])
     with pytest.raises(ValueError, match=r"texts\[0\]: no column `translation`. It has: 'en'"):
-        translation.read(Memory("texts", [{"en": "a"}]))
+        translation.read(PythonRows("texts", [{"en": "a"}]))
     with pytest.raises(ValueError, match=r'`languages` are those of rows such as {"translation": {"en": ...}}. '):
         translation.read(write(tmp_path / "c.txt", "[a]\n"), languages=["en", "ro"])
 
@@ -193,9 +194,9 @@ def test_another_column_of_labels_and_validation():
 
 
 def test_rows_that_others_convert():
-    origin = Memory("texts", [{"a": 1}, {"a": 2}]).mapped(lambda place, row: {"b": (place, row["a"])})
+    origin = PythonRows("texts", [{"a": 1}, {"a": 2}]).mapped(lambda place, row: {"b": (place, row["a"])})
     assert [row for _, row in origin.rows(["b"])] == [{"b": ("texts[0]", 1)}, {"b": ("texts[1]", 2)}]
-    (_, error), _ = Memory("texts", [{"a": 1}, {}]).mapped(lambda place, row: int("x")).rows()
+    (_, error), _ = PythonRows("texts", [{"a": 1}, {}]).mapped(lambda place, row: int("x")).rows()
     assert isinstance(error, ValueError)
 
 
@@ -263,7 +264,7 @@ def test_a_file_is_read_once_and_its_head_alone_for_names(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.parquet.gz"])
 def test_parquet_in_gzip_and_in_parts(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("keras_bert.data.sources._BATCH", 2)
+    monkeypatch.setattr("keras_bert.data.arrow._BATCH", 2)
     rows = [{"text": f"é{number}", "label": number} for number in range(5)]
     parquet.write_table(table(rows, {}), tmp_path / "a.parquet")
     content = (tmp_path / "a.parquet").read_bytes()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_bert.data import squad
-from keras_bert.data.sources import Memory
+from keras_bert.data.sources import PythonRows
 
 
 def qa(name="q", question="Who?", **rest):
@@ -198,7 +198,7 @@ LISTS = [
 def test_rows_of_all_forms(tmp_path, columns, golds, spans):
     """The same from JSON, rows in Python, and tables if they have no lists; the csv module writes these."""
     row = {**FLAT, **columns}
-    given = [Memory("texts", [row])]
+    given = [PythonRows("texts", [row])]
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row))
     given.append(path)

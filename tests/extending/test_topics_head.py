@@ -11,7 +11,7 @@ import scipy.special
 
 import keras_bert
 from keras_bert.answering import prediction_files
-from keras_bert.data.sources import Memory
+from keras_bert.data.sources import PythonRows
 from keras_bert.exporting.stored_options import stored_options
 from keras_bert.heads.answers import each_text, flat, of_outputs
 from keras_bert.heads.head import check_inputs
@@ -383,7 +383,7 @@ def by_formula(bert, texts, labels):
 def test_weights_of_classes(user, start):
     """They weight the rows, with both terms of the loss."""
     texts, labels = ["a", "b", "b", "b"], ["sport/tennis", "art/film", "art/film", "art/film"]
-    data = user.TopicTask.rows.read(*[Memory("texts", rows(texts, labels))] * 2, None, name="topics")
+    data = user.TopicTask.rows.read(*[PythonRows("texts", rows(texts, labels))] * 2, None, name="topics")
     settings = user.TopicTask.Settings(sequence_length=6, class_weight="balanced")
     task = user.TopicTask(data, Start("start", keras_bert.load(start)), settings)
     outputs = {"logits": np.eye(2, dtype="float32")[[1, 0, 0, 1]], "category_logits": np.zeros((4, 2), "float32")}
@@ -415,7 +415,7 @@ def test_what_a_task_offers_when(user, start, monkeypatch):
     made = Task.__init__
     monkeypatch.setattr(Task, "__init__", before)
     monkeypatch.setattr(user.TopicTraining, "head_loss", head_loss)
-    data = user.TopicTask.rows.read(*[Memory("texts", rows(TEXTS, LABELS))] * 2, None, name="topics")
+    data = user.TopicTask.rows.read(*[PythonRows("texts", rows(TEXTS, LABELS))] * 2, None, name="topics")
     task = user.TopicTask(data, Start("start", keras_bert.load(start)), user.TopicTask.Settings(sequence_length=6))
     assert known["2"] == {name for name, moment in moments.items() if moment == "2"}
     assert known["loss"] == {name for name, moment in moments.items() if moment != "3, after the loss"}

@@ -12,8 +12,8 @@ from sklearn.model_selection import PredefinedSplit
 
 import keras_bert
 from keras_bert.data.in_memory import column_names
-from keras_bert.data.sources import Rows
 from keras_bert.data.splits import Folds, balance_groups
+from keras_bert.data.task_data import Rows
 from keras_bert.runs import cross_validation, fit
 from keras_bert.tasks.registry import TASKS
 

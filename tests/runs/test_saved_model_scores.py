@@ -14,7 +14,7 @@ from tests.tasks.files import write
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.data.sources import Memory  # noqa: E402
+from keras_bert.data.sources import PythonRows  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 from keras_bert.runs import saved_model_scores  # noqa: E402
 from keras_bert.tasks import ClassificationReport, ClassificationTask, TextRows, setting  # noqa: E402
@@ -108,7 +108,7 @@ def test_columns_that_the_model_was_trained_on(right, tmp_path, names, columns, 
 
 def test_columns_of_pairs():
     """The given column of pairs wins over that of training."""
-    rows = Memory("dev", [{"a": "x", "b": "y", "c": "z", "label": "no"}])
+    rows = PythonRows("dev", [{"a": "x", "b": "y", "c": "z", "label": "no"}])
     known = {"text": "b", "pair": "a"}
     assert data.columns_of_model(rows, ["label"], None, None, known) == ("b", "a")
     assert data.columns_of_model(rows, ["label"], None, "c", known) == ("b", "c")

@@ -10,7 +10,7 @@ from scipy.special import expit, log_softmax
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
-from keras_bert.data.sources import Memory  # noqa: E402
+from keras_bert.data.sources import PythonRows  # noqa: E402
 from keras_bert.runs.fit import task_rows  # noqa: E402
 from keras_bert.tasks.base import Start  # noqa: E402
 from keras_bert.tasks.classification.data import Examples, own_data  # noqa: E402
@@ -105,7 +105,7 @@ def test_teachers_of_tokens(name, checkpoint, tmp_path):
     """The loss of each token, or of the positions of each row, against SciPy's formula; padding has no part in it."""
     (texts, targets), outputs = TOKENS[name]
     cls, bert = task_named(name), keras_bert.load(checkpoint)
-    rows = Memory("texts", task_rows(cls, "texts", texts, targets))
+    rows = PythonRows("texts", task_rows(cls, "texts", texts, targets))
     settings = cls.Settings(sequence_length=8)
     task = cls(cls.rows.read(rows, rows, settings, name=name), Start("start", bert), settings)
     trained = task.training.build(bert)
@@ -177,7 +177,7 @@ def test_wrong_teachers():
 def test_wrong_teachers_of_tokens(checkpoint):
     texts, targets = TAGGED
     cls, bert = task_named("tagging"), keras_bert.load(checkpoint)
-    rows = Memory("texts", task_rows(cls, "texts", texts, targets))
+    rows = PythonRows("texts", task_rows(cls, "texts", texts, targets))
     settings = cls.Settings(sequence_length=8)
     task = cls(cls.rows.read(rows, rows, settings), Start("start", bert), settings)
     known = {name: getattr(bert, name) for name in ("vocabulary", "lowercase", "strip_accents")}

@@ -12,19 +12,13 @@ import math
 import pathlib
 
 from keras_bert.checks import check_choice
+from keras_bert.data.cells import all_problems, cell, finite_number, missing, text_cell
+from keras_bert.data.conversion import convert_rows
+from keras_bert.data.formats import source
 from keras_bert.data.in_memory import CLASSIFIED_PAIRS
-from keras_bert.data.sources import (
-    Place,
-    Rows,
-    all_problems,
-    cell,
-    convert_rows,
-    finite_number,
-    missing,
-    source,
-    text_cell,
-)
+from keras_bert.data.sources import Place
 from keras_bert.data.splits import split_numbers
+from keras_bert.data.task_data import Rows
 from keras_bert.settings import AnswerSettings, CalibrationSettings, WindowSettings, setting
 from keras_bert.tasks.class_names import (
     MANY,

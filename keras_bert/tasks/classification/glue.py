@@ -13,7 +13,10 @@ import urllib.request
 
 import numpy as np
 
-from keras_bert.data.sources import Table, check_columns, converted, finite_number, table_row
+from keras_bert.data.cells import finite_number
+from keras_bert.data.conversion import converted
+from keras_bert.data.sources import check_columns
+from keras_bert.data.tables import Table, table_row
 from keras_bert.data.text_files import is_blank, split_tabs
 from keras_bert.tasks.class_names import class_ids
 from keras_bert.tasks.classification.data import Data, Examples, Task

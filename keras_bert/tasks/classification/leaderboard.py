@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 
-from keras_bert.data.sources import finite_number
+from keras_bert.data.cells import finite_number
 from keras_bert.data.text_files import split_tabs
 from keras_bert.files import replacing, write_text
 from keras_bert.tasks.classification.glue import TASKS

@@ -6,7 +6,8 @@ import functools
 import numpy as np
 
 from keras_bert.checks import check_choice
-from keras_bert.data.sources import check_columns, source
+from keras_bert.data.formats import source
+from keras_bert.data.sources import check_columns
 from keras_bert.heads.registry import head_named
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import METRICS, Task, columns_of_model, own_data, read_kind

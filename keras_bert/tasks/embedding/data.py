@@ -15,9 +15,12 @@ import dataclasses
 import re
 
 from keras_bert.data import squad
+from keras_bert.data.cells import cell, finite_number, text_cell
+from keras_bert.data.conversion import converted, readable
+from keras_bert.data.formats import source
 from keras_bert.data.in_memory import PASSAGES, QUERIES
-from keras_bert.data.sources import Rows, TaskData, cell, converted, finite_number, readable, source, text_cell
 from keras_bert.data.splits import connected
+from keras_bert.data.task_data import Rows, TaskData
 from keras_bert.settings import WindowSettings, setting
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.rows import RowFormat

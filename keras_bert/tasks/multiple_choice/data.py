@@ -3,7 +3,8 @@
 import dataclasses
 
 from keras_bert.data.choices import COLUMNS, INDEX, TARGETS, ChoiceExamples, key_names, read, tell_aside
-from keras_bert.data.sources import TaskData, source
+from keras_bert.data.formats import source
+from keras_bert.data.task_data import TaskData
 from keras_bert.settings import AnswerSettings, WindowSettings, setting
 from keras_bert.tasks.rows import RowFormat
 

@@ -7,7 +7,10 @@ import pathlib
 
 from keras_bert.checks import check_choice
 from keras_bert.data import text_files
-from keras_bert.data.sources import Source, Table, TaskData, source
+from keras_bert.data.formats import source
+from keras_bert.data.sources import Source
+from keras_bert.data.tables import Table
+from keras_bert.data.task_data import TaskData
 from keras_bert.settings import CalibrationSettings, setting
 from keras_bert.tasks.rows import RowFormat, first_known
 from keras_bert.tasks.tagging import annotations, conll, schemes

@@ -4,7 +4,8 @@ import dataclasses
 import itertools
 from typing import ClassVar
 
-from keras_bert.data.sources import Rows, Source
+from keras_bert.data.sources import Source
+from keras_bert.data.task_data import Rows
 from keras_bert.files import fingerprint
 from keras_bert.tasks.tagging import schemes
 from keras_bert.tasks.tagging.schemes import PLAIN

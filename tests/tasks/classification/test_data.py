@@ -10,7 +10,8 @@ import pytest
 
 from keras_bert.answering.prediction_files import read_texts
 from keras_bert.data import in_memory
-from keras_bert.data.sources import Memory, stream_rows
+from keras_bert.data.formats import stream_rows
+from keras_bert.data.sources import PythonRows
 from keras_bert.data.splits import Folds
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import Examples, own_data, parse_threshold, read_table
@@ -245,7 +246,7 @@ def test_labels_that_all_differ(tmp_path):
         own_data("classification", ids)
     with pytest.raises(ValueError, match="another column. Numbers that measure something are predicted by `task=regr"):
         own_data("classification", numbers, other)
-    same = Memory("texts", [{"text": "a", "label": number} for number in range(12)])
+    same = PythonRows("texts", [{"text": "a", "label": number} for number in range(12)])
     with pytest.raises(ValueError, match="^texts: `label` has another label in each of 12 rows"):
         own_data("classification", same, same)
     assert len(own_data("classification", ids, write(tmp_path / "dev.csv", "text,label\nb,id 3\n")).task.labels) == 12
