@@ -14,7 +14,18 @@ MOST_ARGUMENTS = 8  # Of a constructor, without `self`.
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 OWNERS = ("self", "cls")
 # Names of objects of other packages that are made first and set afterwards: options, protocol buffers, converters.
-SET_AFTERWARDS = ("options", "request", "response", "converter", "graph", "proto", "parser", "handler", "server")
+SET_AFTERWARDS = (
+    "options",
+    "request",
+    "response",
+    "converter",
+    "graph",
+    "proto",
+    "parser",
+    "handler",
+    "server",
+    "faiss_index",
+)
 
 
 def unrelated_values(tree):

@@ -63,7 +63,7 @@ def plan_addition(facts, count, source, next_id):
     if blocks[-1].rows < facts.block:
         last = blocks.pop()
         kept = (Kept(last, np.arange(last.rows)),)
-    filled = sum(len(part.rows) for part in kept)
+    filled = _row_count(kept)
     new_blocks = []
     for number, rows in enumerate(_sizes(filled + count, facts.block), facts.next_number):
         new_blocks.append(NewBlock(Block(number, rows), kept, rows - filled))
@@ -97,18 +97,21 @@ def plan_removal(facts, removed, source):
             entries.append(block)
         elif len(rows):
             part = Kept(block, rows)
-            if entries and isinstance(entries[-1], list) and _rows(entries[-1]) + len(rows) <= facts.block:
-                entries[-1].append(part)
+            last = entries[-1] if entries else None
+            if isinstance(last, list) and _row_count(last) + len(rows) <= facts.block:
+                last.append(part)
             else:
                 entries.append([part])
     blocks = []
     new_blocks = []
     for entry in entries:
-        if isinstance(entry, list):
-            new_blocks.append(NewBlock(Block(number, _rows(entry)), tuple(entry)))
-            entry = new_blocks[-1].block
-            number += 1
-        blocks.append(entry)
+        if isinstance(entry, Block):
+            blocks.append(entry)
+            continue
+        block = Block(number, _row_count(entry))
+        new_blocks.append(NewBlock(block, tuple(entry)))
+        blocks.append(block)
+        number += 1
     after = dataclasses.replace(
         facts,
         source=source,
@@ -125,12 +128,14 @@ def _sizes(count, largest):
     return [min(largest, count - start) for start in range(0, count, largest)]
 
 
-def _rows(parts):
+def _row_count(parts):
     return sum(len(part.rows) for part in parts)
 
 
 def _next_graph(facts, new_blocks):
-    return None if facts.graph is None else facts.next_number + new_blocks
+    if facts.graph is None:
+        return None
+    return facts.next_number + new_blocks
 
 
 @contextlib.contextmanager

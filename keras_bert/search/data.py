@@ -18,7 +18,9 @@ from keras_bert.data.text_files import check_file, first_bytes, stream_lines, su
 
 _IDS = ("id", "_id")
 # The columns of relevance judgments; the first name is ours, the second is BEIR's.
-_QUERY, _PASSAGE, _GRADE = ("query_id", "query-id"), ("passage_id", "corpus-id"), ("grade", "score")
+_QUERY = ("query_id", "query-id")
+_PASSAGE = ("passage_id", "corpus-id")
+_GRADE = ("grade", "score")
 
 
 class Passage(NamedTuple):
@@ -31,7 +33,9 @@ class Passage(NamedTuple):
     @property
     def content(self):
         """The title and the text in one line, which is what is embedded."""
-        return f"{self.title} {self.text}".strip() if self.title else self.text
+        if not self.title:
+            return self.text
+        return f"{self.title} {self.text}".strip()
 
 
 class Query(NamedTuple):
@@ -143,7 +147,7 @@ def _texts(path, text_column, first_id=0):
         rows = ((line, {text_column: text}) for line, text in stream_lines(path))
     for number, (line, row) in enumerate(rows, first_id):
         place = f"{path}:{line}"
-        column = next((name for name in _IDS if name in row), None)
+        column = _known(_IDS, row)
         name = str(number) if column is None else checked_id(place, column, row[column])
         yield place, name, _string(place, text_column, row[text_column]), row
 
@@ -234,7 +238,10 @@ def read_squad(path):
     read = squad.read(path)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(read.contexts))}
     passages = [Passage(str(number), text) for text, number in numbers.items()]
-    queries = list(map(Query, read.ids, read.questions))
-    own = (str(numbers[read.contexts[context]]) for context in read.context)
-    relevance = {name: {passage: 1.0} for name, passage in zip(read.ids, own, strict=True)}
+    queries = []
+    relevance = {}
+    for name, question, context in zip(read.ids, read.questions, read.context, strict=True):
+        paragraph = read.contexts[context]
+        queries.append(Query(name, question))
+        relevance[name] = {str(numbers[paragraph]): 1.0}
     return RetrievalData(passages, queries, relevance)

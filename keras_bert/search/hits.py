@@ -44,20 +44,30 @@ def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = N
         return rerank(bert, [queries], [hits], label=label, batch_size=batch_size)[0]
     if len(queries) != len(hits):
         raise ValueError(f"`hits` must have {len(queries)} lists, one per query. Received: {len(hits)}")
-    label = _label(bert, label)
+    label = _relevant_label(bert, label)
     reordered = []
     for start in track(range(0, len(queries), _TOGETHER), f"reranking, parts of {_TOGETHER} queries"):
-        part = slice(start, start + _TOGETHER)
-        asked = zip(queries[part], hits[part], strict=True)
-        pairs = [[(query, _content(hit)) for hit in candidates] for query, candidates in asked]
-        different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))  # Equal pairs differ by rounding.
-        answers = dict(zip(different, bert.predict(different, batch_size=batch_size, logits=True), strict=True))
-        for candidates, both in zip(hits[part], pairs, strict=True):
-            reordered.append(_reordered(candidates, [answers[pair] for pair in both], label))
+        end = start + _TOGETHER
+        pairs = _pairs(queries[start:end], hits[start:end])
+        different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
+        # Once for equal pairs, whose scores would differ by rounding.
+        predicted = bert.predict(different, batch_size=batch_size, logits=True)
+        answers = dict(zip(different, predicted, strict=True))
+        for candidates, candidate_pairs in zip(hits[start:end], pairs, strict=True):
+            judged = [answers[pair] for pair in candidate_pairs]
+            reordered.append(_reordered(candidates, judged, label))
     return reordered
 
 
-def _label(bert, label):
+def _pairs(queries, hits):
+    """Returns for each query a list of it with each of its hits, pairs of texts."""
+    pairs = []
+    for query, candidates in zip(queries, hits, strict=True):
+        pairs.append([(query, _content(hit)) for hit in candidates])
+    return pairs
+
+
+def _relevant_label(bert, label):
     """Returns the label whose probability is the score, `None` for regression; raises an error for other models."""
     logits = bert.model().output.get("logits")
     classifies = logits is not None and len(logits.shape) == 2 and logits.shape[-1] is not None
@@ -69,7 +79,10 @@ def _label(bert, label):
         if label is not None:
             raise ValueError(f"`label`: the cross-encoder is a regression model, without labels. Received: {label!r}")
         return None
-    labels = [f"LABEL_{number}" for number in range(outputs)] if bert.labels is None else list(map(str, bert.labels))
+    if bert.labels is None:
+        labels = [f"LABEL_{number}" for number in range(outputs)]
+    else:
+        labels = list(map(str, bert.labels))
     if label is None and outputs == 2 and not bert.multi_label:
         return labels[-1]
     if label not in labels:
@@ -84,9 +97,15 @@ def _content(hit):
 
 def _reordered(hits, answers, label):
     """Returns the hits of a query in the order of the answers to their pairs."""
-    pairs = sorted(zip(hits, answers, strict=True), key=lambda pair: -_margin(pair[1], label))
-    scores = [answer["value"] if label is None else answer["scores"][label] for _, answer in pairs]
-    return [{**hit, "score": score, "similarity": hit["score"]} for (hit, _), score in zip(pairs, scores, strict=True)]
+    margins = [_margin(answer, label) for answer in answers]
+    order = sorted(range(len(hits)), key=lambda number: -margins[number])
+    reordered = []
+    for number in order:
+        answer = answers[number]
+        score = answer["value"] if label is None else answer["scores"][label]
+        similarity = hits[number]["score"]
+        reordered.append(hits[number] | {"score": score, "similarity": similarity})
+    return reordered
 
 
 def _margin(answer, label):
@@ -95,9 +114,11 @@ def _margin(answer, label):
     if label is None:
         return logits[0]
     index = list(answer["scores"]).index(label)
-    others = np.delete(logits, index)
     is_multi_label = "label" not in answer
-    return logits[index] - (0.0 if is_multi_label else np.logaddexp.reduce(others))
+    if is_multi_label:
+        return logits[index]
+    others = np.delete(logits, index)
+    return logits[index] - np.logaddexp.reduce(others)
 
 
 def ask(index, queries, top: int = 10, batch_size: int = 32, cross_encoder=None, label=None):
@@ -113,12 +134,16 @@ def ask(index, queries, top: int = 10, batch_size: int = 32, cross_encoder=None,
 
 def warn_of_unknown(index, queries, relevance):
     """Logs how many of the relevant passages of the queries are not in the index: they cannot be found."""
-    wanted = {passage for query in queries for passage, grade in relevance.get(query.id, {}).items() if grade > 0}
-    count = len(wanted)
-    wanted.difference_update(index.ids())
-    if wanted:
-        first = next(iter(sorted(wanted)))
-        _LOG.warning("%d of %d relevant passages are not in the index. The first: %r", len(wanted), count, first)
+    relevant = set()
+    for query in queries:
+        for passage, grade in relevance.get(query.id, {}).items():
+            if grade > 0:
+                relevant.add(passage)
+    unknown = relevant.difference(index.ids())
+    if unknown:
+        _LOG.warning(
+            "%d of %d relevant passages are not in the index. The first: %r", len(unknown), len(relevant), min(unknown)
+        )
 
 
 def json_line(query, hits):
@@ -128,5 +153,7 @@ def json_line(query, hits):
 
 def readable(hit):
     """Returns a hit as one line: score, id and text, separated by tabs."""
-    name, text = (" ".join(part.split()) for part in (hit["id"], f"{hit.get('title', '')} {hit['text']}"))
+    name = " ".join(hit["id"].split())
+    content = f"{hit.get('title', '')} {hit['text']}"
+    text = " ".join(content.split())
     return f"{hit['score']:.4f}\t{name}\t{text}"

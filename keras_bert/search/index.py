@@ -31,8 +31,20 @@ _LOG = logging.getLogger("keras_bert")
 SIMILARITIES = ("cosine", "dot")
 MANY = 1_000_000  # Passages above which a message says that a graph would be searched faster.
 # Metadata that has no influence on vectors.
-_WITHOUT_INFLUENCE = {"head", "labels", "multi_label", "score_activation", "task", "pair", "null_threshold"}
-_WITHOUT_INFLUENCE |= {"thresholds", "confidence", "features", "tied", "similarity_function"}
+_WITHOUT_INFLUENCE = {
+    "head",
+    "labels",
+    "multi_label",
+    "score_activation",
+    "task",
+    "pair",
+    "null_threshold",
+    "thresholds",
+    "confidence",
+    "features",
+    "tied",
+    "similarity_function",
+}
 
 
 def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> "SearchIndex":
@@ -117,7 +129,9 @@ class SearchIndex:
         if texts:
             vectors = embed(self.bert, list(texts), batch_size, self.facts.query_prompt, self.facts.similarity)
         numbers, scores = self.nearest(vectors, top)
-        hits = [list(map(self._hit, *row)) for row in zip(numbers.tolist(), scores.tolist(), strict=True)]
+        hits = []
+        for query_numbers, query_scores in zip(numbers.tolist(), scores.tolist(), strict=True):
+            hits.append(list(map(self._hit, query_numbers, query_scores)))
         return hits[0] if is_single else hits
 
     def nearest(self, vectors, top=10):
@@ -230,8 +244,10 @@ class SearchIndex:
             is_one[number] = name in ids
             missing.discard(name)
         if missing:
-            count = "" if len(missing) == 1 else f", and {len(missing) - 1:,} others"
-            raise ValueError(f"the index has no passage with the id {min(missing)!r}{count}")
+            message = f"the index has no passage with the id {min(missing)!r}"
+            if len(missing) > 1:
+                message += f", and {len(missing) - 1:,} others"
+            raise ValueError(message)
         return is_one
 
     @functools.cached_property
@@ -244,7 +260,8 @@ class SearchIndex:
         return bert
 
     def _check_model(self, bert):
-        if different := differences(model_facts(bert), self.facts.model):
+        different = differences(model_facts(bert), self.facts.model)
+        if different:
             raise ValueError(
                 f"{self.directory} was built with another model, whose vectors cannot be compared. Different: "
                 f"{'; '.join(different)}. Expected the model {self.facts.name or 'that it was built with'}; for "
@@ -252,9 +269,12 @@ class SearchIndex:
             )
 
     def _hit(self, number, score):
+        """Returns what `search` says of a passage."""
         passage = self.passage(number)
-        title = {"title": passage["title"]} if passage["title"] else {}
-        return {"id": passage["id"], "score": score, "text": passage["text"], **title}
+        hit = {"id": passage["id"], "score": score, "text": passage["text"]}
+        if passage["title"]:
+            hit["title"] = passage["title"]
+        return hit
 
 
 def model_similarity(bert):
@@ -273,7 +293,9 @@ def embed(bert, texts, batch_size: int, prompt: str, similarity: str):
     The prompt is put before each text; the other similarity is "dot".
     """
     vectors = bert.encode(texts, batch_size=batch_size, prompt=prompt)
-    return unit(vectors) if similarity == "cosine" else vectors
+    if similarity == "cosine":
+        return unit(vectors)
+    return vectors
 
 
 def model_facts(bert):
@@ -295,7 +317,8 @@ def _embedding_model(bert):
 def width_of(bert):
     """Returns the width of the vectors of `bert.encode`."""
     outputs = _embedding_model(bert).output
-    return (outputs["embedding"] if "embedding" in outputs else outputs["sequence_output"]).shape[-1]
+    vectors = outputs["embedding"] if "embedding" in outputs else outputs["sequence_output"]
+    return vectors.shape[-1]
 
 
 def passage_embedder(bert, facts, batch_size):
@@ -430,6 +453,7 @@ def survey(read):
 
 
 def _check_unique(read, is_suspect):
+    """Raises an error if two of the suspect passages, those whose ids have the same hash, have the same id."""
     seen = {}
     for number, passage in enumerate(read(), 1):
         if is_suspect[number - 1] and seen.setdefault(passage.id, number) != number:
@@ -476,7 +500,8 @@ def _flat(facts):
     values = dataclasses.asdict(facts)
     for name in ("name", "next_id", "blocks", "graph", "longest"):
         del values[name]
-    return {**values.pop("model"), **values}
+    model = values.pop("model")
+    return model | values
 
 
 def _check_vectors(vectors, passages):

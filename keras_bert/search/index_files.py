@@ -71,7 +71,7 @@ class IndexFacts:
     @classmethod
     def from_json(cls, values):
         blocks = tuple(Block(*block) for block in values["blocks"])
-        return cls(**{**values, "blocks": blocks})
+        return cls(**(values | {"blocks": blocks}))
 
     @property
     def next_number(self):

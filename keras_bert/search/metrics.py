@@ -14,8 +14,10 @@ class RetrievalScores:
 
     def __str__(self):
         numbers = ", ".join(f"{name} {100 * value:.2f}%" for name, value in self.scores.items())
-        left_out = f", {len(self.without_relevant):,} without a relevant passage left out" * bool(self.without_relevant)
-        return f"{numbers} ({self.queries:,} {'query' if self.queries == 1 else 'queries'}{left_out})"
+        counted = "1 query" if self.queries == 1 else f"{self.queries:,} queries"
+        if self.without_relevant:
+            counted += f", {len(self.without_relevant):,} without a relevant passage left out"
+        return f"{numbers} ({counted})"
 
 
 def _recall(ranking, relevant, k):
@@ -28,7 +30,10 @@ def _recall(ranking, relevant, k):
 
 def _reciprocal_rank(ranking, relevant, k):
     """Returns 1 / rank of the first relevant passage, 0 if it is not among the first `k`."""
-    return next((1 / rank for rank, passage in enumerate(ranking[:k], 1) if passage in relevant), 0.0)
+    for rank, passage in enumerate(ranking[:k], 1):
+        if passage in relevant:
+            return 1 / rank
+    return 0.0
 
 
 def _ndcg(ranking, relevant, k):
@@ -37,7 +42,8 @@ def _ndcg(ranking, relevant, k):
     The gain of a passage is its grade, as in trec_eval and scikit-learn, divided by log2(rank + 1).
     """
     gains = [relevant.get(passage, 0.0) for passage in ranking[:k]]
-    return _discounted(gains) / _discounted(sorted(relevant.values(), reverse=True)[:k])
+    best_gains = sorted(relevant.values(), reverse=True)[:k]
+    return _discounted(gains) / _discounted(best_gains)
 
 
 def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
@@ -55,8 +61,16 @@ def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"`rankings`: query {query!r} has the same passage twice")
-    relevant = {query: {name: n for name, n in relevance.get(query, {}).items() if n > 0} for query in rankings}
-    rated = [query for query in rankings if relevant[query]]
+    relevant = {}
+    rated = []
+    without_relevant = []
+    for query in rankings:
+        grades = relevance.get(query, {})
+        relevant[query] = {name: grade for name, grade in grades.items() if grade > 0}
+        if relevant[query]:
+            rated.append(query)
+        else:
+            without_relevant.append(query)
     if not rated:
         known = ", ".join(map(repr, list(relevance)[:3]))
         received = ", ".join(map(repr, list(rankings)[:3])) or "no query"
@@ -65,12 +79,13 @@ def evaluate(rankings, relevance, *, recall_at=(1, 10), k=10):
             f"Received: {received}"
         )
     metrics = {f"recall@{size}": (_recall, size) for size in recall_at}
-    metrics |= {f"MRR@{k}": (_reciprocal_rank, k), f"nDCG@{k}": (_ndcg, k)}
-    scores = {
-        name: math.fsum(metric(rankings[query], relevant[query], size) for query in rated) / len(rated)
-        for name, (metric, size) in metrics.items()
-    }
-    return RetrievalScores(scores, len(rated), [query for query in rankings if not relevant[query]])
+    metrics[f"MRR@{k}"] = (_reciprocal_rank, k)
+    metrics[f"nDCG@{k}"] = (_ndcg, k)
+    scores = {}
+    for name, (metric, size) in metrics.items():
+        total = math.fsum(metric(rankings[query], relevant[query], size) for query in rated)
+        scores[name] = total / len(rated)
+    return RetrievalScores(scores, len(rated), without_relevant)
 
 
 def _discounted(gains):

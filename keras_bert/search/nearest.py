@@ -12,8 +12,8 @@ from keras_bert.search.index_files import DAMAGED
 
 _CANDIDATES = 128  # Of a search in the graph.
 _MORE = 32  # Candidates besides the wanted ones, at least.
-# Queries from which matrix products are faster than Faiss' loop over quantized vectors, and vectors of one product.
-_MANY, _ROWS = 64, 16384
+_MANY = 64  # Queries from which matrix products are faster than Faiss' loop over quantized vectors.
+_ROWS = 16384  # Vectors of one product.
 _TOGETHER = 8192  # Vectors whose scores are computed together.
 
 

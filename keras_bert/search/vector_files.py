@@ -10,8 +10,8 @@ from keras_bert.files import replacing
 from keras_bert.search.index_files import DAMAGED, file_of, write_array
 
 _CODES = {"float16": faiss.ScalarQuantizer.QT_fp16, "int8": faiss.ScalarQuantizer.QT_8bit}
-# Of the graph: neighbors of a vector, and candidates for them.
-_NEIGHBORS, _BUILD_CANDIDATES = 32, 100
+_NEIGHBORS = 32  # Of a vector in the graph.
+_BUILD_CANDIDATES = 100  # For neighbors.
 _TRAINED = 65536  # Vectors, approximately, that give the range of each coordinate in int8.
 GRAPH_PART = 4096  # Vectors that are added to the graph together.
 _GRAPH_SAVED = 65536  # Vectors after which an unfinished graph is written.
@@ -51,9 +51,9 @@ def empty_index(width, dtype="float16", like=None):
     return index
 
 
-def _copy_ranges(source, target):
-    faiss.copy_array_to_vector(faiss.vector_to_array(source.sq.trained), target.sq.trained)
-    target.is_trained = True
+def _copy_ranges(source, faiss_index):
+    faiss.copy_array_to_vector(faiss.vector_to_array(source.sq.trained), faiss_index.sq.trained)
+    faiss_index.is_trained = True
 
 
 def write_vectors(directory, number, index):

@@ -27,8 +27,14 @@ MARIAN_KEYS = {
     "vocab_size": "vocab_size",
 }
 # Activations that Marian's layout has a name for, and their names here.
-MARIAN_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
-MARIAN_ACTIVATIONS |= {name: name for name in ("silu", "gelu", "gelu_new", "tanh")}
+MARIAN_ACTIVATIONS = {
+    "relu": "relu",
+    "swish": "silu",
+    "silu": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_new",
+    "tanh": "tanh",
+}
 
 
 @with_plain_numbers
@@ -55,7 +61,9 @@ class TransformerConfig:
         output_bias: bool, whether the logits have a bias. Defaults to `False`.
     """
 
-    title, package = "Transformer", "keras_bert.translation"  # For the model card.
+    # For the model card.
+    title = "Transformer"
+    package = "keras_bert.translation"
 
     vocab_size: int = 37000
     hidden_size: int = 512
@@ -91,11 +99,12 @@ class TransformerConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         try:
             values = read_json(path)
-            if not isinstance(values, dict) or not values.keys() <= known:
-                received = sorted(values.keys() - known) if isinstance(values, dict) else type(values).__name__
-                raise ValueError(
-                    f"expected an object with keys out of {', '.join(sorted(known))}. Received: {received}"
-                )
+            expected = f"expected an object with keys out of {', '.join(sorted(known))}"
+            if not isinstance(values, dict):
+                raise ValueError(f"{expected}. Received: {type(values).__name__}")
+            unknown = sorted(values.keys() - known)
+            if unknown:
+                raise ValueError(f"{expected}. Received: {unknown}")
             return cls(**values)
         except ValueError as error:  # Also those of the JSON parser.
             raise ValueError(f"{path}: {error}") from None
@@ -118,12 +127,10 @@ class TransformerConfig:
     def to_huggingface(self):
         """Returns the keys of Hugging Face's `MarianConfig`."""
         values = {key: getattr(self, field) for key, field in MARIAN_KEYS.items()}
-        return {
-            **values,
-            "init_std": self.deviation,
-            "is_encoder_decoder": True,
-            "keras_bert": {"output_bias": self.output_bias},
-        }
+        values["init_std"] = self.deviation
+        values["is_encoder_decoder"] = True
+        values["keras_bert"] = {"output_bias": self.output_bias}
+        return values
 
     @property
     def size(self):
@@ -191,7 +198,10 @@ class TranslationSettings:
     gradient_accumulation: int = setting(1, "Micro-batches per batch.", least=1, section="training")
     precision: str = setting("float32", "Computation precision.", values=PRECISIONS)
 
-    best, pack, lora_rank = True, False, None  # What `Finetuning` reads of `Hyperparameters` besides.
+    # What `Finetuning` reads of `Hyperparameters` besides.
+    best = True
+    pack = False
+    lora_rank = None
 
     def to_dict(self):
         return dataclasses.asdict(self)

@@ -43,9 +43,15 @@ class Pairs:
 
     def select(self, indices):
         """Returns the pairs at some indices."""
-        lists = (self.sources, self.targets, self.lines)
-        chosen = [None if values is None else [values[index] for index in indices] for values in lists]
-        return Pairs(self.source_path, self.target_path, *chosen)
+        targets = None
+        if self.targets is not None:
+            targets = [self.targets[index] for index in indices]
+        return dataclasses.replace(
+            self,
+            sources=[self.sources[index] for index in indices],
+            targets=targets,
+            lines=[self.lines[index] for index in indices],
+        )
 
     def fingerprint(self):
         """Returns a hash of the sentences."""
@@ -61,10 +67,11 @@ class Pairs:
             yield [self.source_path, self.target_path]
             return
         with tempfile.TemporaryDirectory() as folder:
-            paths = [pathlib.Path(folder, name) for name in ("sources.txt", "targets.txt")]
-            for path, texts in zip(paths, (self.sources, self.targets), strict=True):
-                path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-            yield paths
+            source_path = pathlib.Path(folder, "sources.txt")
+            target_path = pathlib.Path(folder, "targets.txt")
+            source_path.write_text("".join(f"{text}\n" for text in self.sources), encoding="utf-8")
+            target_path.write_text("".join(f"{text}\n" for text in self.targets), encoding="utf-8")
+            yield [source_path, target_path]
 
 
 def read(source, target=None, languages=None):
@@ -80,20 +87,28 @@ def read(source, target=None, languages=None):
     if languages:
         expected = f'rows such as {{"{_COLUMN}": {{"{languages[0]}": ...}}}}'
         raise ValueError(f"`languages` are those of {expected}. Received: {source}, which has lines")
-    source, target = pathlib.Path(source), target and pathlib.Path(target)
-    sources, targets = _lines(source), target and _lines(target)
-    if targets is not None and len(sources) != len(targets):
-        counts = f"{source} has {len(sources):,}, {target} has {len(targets):,}"
-        raise ValueError(f"parallel files must have the same number of lines. Received: {counts}")
-    if not sources:
-        raise ValueError(f"{source}: the file is empty. Expected one sentence per line")
-    if not any(text.strip() for text in sources):
-        raise ValueError(f"{source}: all lines are blank. Expected one sentence per line")
-    return Pairs(source, target, sources, targets, list(range(1, len(sources) + 1)))
+    return _from_lines(pathlib.Path(source), pathlib.Path(target) if target else None)
 
 
 def _has_rows(path):
     return path.is_file() and (suffix(path) in _ROWS or bool(_START.match(first_bytes(path))))
+
+
+def _from_lines(source_path, target_path):
+    """Returns the `Pairs` of two parallel files, or of one file of sentences without translations."""
+    sources = _lines(source_path)
+    targets = None
+    if target_path is not None:
+        targets = _lines(target_path)
+        if len(sources) != len(targets):
+            counts = f"{source_path} has {len(sources):,}, {target_path} has {len(targets):,}"
+            raise ValueError(f"parallel files must have the same number of lines. Received: {counts}")
+    if not sources:
+        raise ValueError(f"{source_path}: the file is empty. Expected one sentence per line")
+    if not any(text.strip() for text in sources):
+        raise ValueError(f"{source_path}: all lines are blank. Expected one sentence per line")
+    line_numbers = list(range(1, len(sources) + 1))
+    return Pairs(source_path, target_path, sources, targets, line_numbers)
 
 
 def _from_rows(origin, languages):
@@ -106,14 +121,24 @@ def _from_rows(origin, languages):
         raise ValueError(f"`languages` must be two, the source and the target. Received: {languages} for {origin}")
 
     def sides(place, row):
-        texts = [row[_COLUMN].get(name) if isinstance(row[_COLUMN], dict) else None for name in languages]
-        if not all(isinstance(text, str) for text in texts):
+        """Returns the source and the target of a row."""
+        translation = row[_COLUMN]
+        texts = []
+        if isinstance(translation, dict):
+            texts = [translation.get(language) for language in languages]
+        if not texts or not all(isinstance(text, str) for text in texts):
             expected = f"a dict with texts of {' and '.join(languages)}"
-            raise ValueError(f"{place}: `{_COLUMN}` must be {expected}. Received: {row[_COLUMN]!r:.100}")
+            raise ValueError(f"{place}: `{_COLUMN}` must be {expected}. Received: {translation!r:.100}")
         return [" ".join(split_lines(text)) for text in texts]
 
-    lines, _, pairs = zip(*converted(origin, rows, sides), strict=True)
-    return Pairs(origin, None, *map(list, zip(*pairs, strict=True)), list(lines))
+    sources = []
+    targets = []
+    lines = []
+    for line, _, (source, target) in converted(origin, rows, sides):
+        sources.append(source)
+        targets.append(target)
+        lines.append(line)
+    return Pairs(origin, None, sources, targets, lines)
 
 
 def _languages(rows):
@@ -138,22 +163,35 @@ def drop(pairs, is_wrong: list[bool], what: str):
 
     `what` is wrong with them, such as "longer than 128 tokens".
     """
-    wrong = [line for line, bad in zip(pairs.lines, is_wrong, strict=True) if bad]
-    if not wrong:
+    kept = []
+    wrong_lines = []
+    for index, line in enumerate(pairs.lines):
+        if is_wrong[index]:
+            wrong_lines.append(line)
+        else:
+            kept.append(index)
+    if not wrong_lines:
         return pairs
-    if len(wrong) == len(pairs):
+    if not kept:
         raise ValueError(f"{pairs.source_path}: all {len(pairs):,} pair(s) are left out: {what}")
-    lines = listed_lines(wrong)
-    _LOG.warning("%s: left out %s pair(s) %s, line(s) %s", pairs.source_path, f"{len(wrong):,}", what, lines)
-    return pairs.select([index for index, bad in enumerate(is_wrong) if not bad])
+    count = f"{len(wrong_lines):,}"
+    lines = listed_lines(wrong_lines)
+    _LOG.warning("%s: left out %s pair(s) %s, line(s) %s", pairs.source_path, count, what, lines)
+    return pairs.select(kept)
 
 
 def listed_lines(numbers):
     """Returns the first line numbers as text."""
-    return ", ".join(map(str, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
+    first = ", ".join(map(str, numbers[:3]))
+    if len(numbers) > 3:
+        return f"{first}, ..."
+    return first
 
 
 def _lines(path):
+    """Returns the lines of a file, without the empty one after the last line break."""
     check_file(path)
     lines = split_lines(decoded(path.read_bytes(), path))
-    return lines if lines[-1] else lines[:-1]
+    if not lines[-1]:
+        return lines[:-1]
+    return lines

@@ -31,7 +31,8 @@ class Constraints:
             self.limits = ops.broadcast_to(limits, (batch,))
             self.length = ops.max(self.limits, initial=0)
         elif 0 <= max_length <= config.max_position_embeddings:
-            self.limits, self.length = ops.full((batch,), int(max_length), "int32"), int(max_length)
+            self.length = int(max_length)
+            self.limits = ops.full((batch,), self.length, "int32")
         else:
             raise ValueError(
                 "`max_length` must be at most the number of positions of the model, "
@@ -44,7 +45,9 @@ class Constraints:
 
     def forced(self, step):
         """Returns the tokens of the prefix at a step, `(batch, 1, 1)`, -1 after its end; `None` without a prefix."""
-        return None if self._prefix is None else ops.take(self._prefix, step, axis=1)[:, None, None]
+        if self._prefix is None:
+            return None
+        return ops.take(self._prefix, step, axis=1)[:, None, None]
 
     def is_forbidden(self, ids):
         """Returns whether ids are among the forbidden ones."""
@@ -75,7 +78,9 @@ class Beam:
     def normalizer(self, length):
         """Returns the divisor of the score of a sequence of `length` tokens."""
         length = ops.cast(length, "float32")
-        return (length if self.normalization == "length" else (5.0 + length) / 6.0) ** self.length_penalty
+        if self.normalization == "length":
+            return length**self.length_penalty
+        return ((5.0 + length) / 6.0) ** self.length_penalty
 
 
 def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_id, beam, prefix=None, forbidden=()):
@@ -102,7 +107,8 @@ def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_i
         normalized sums of log probabilities. If there are fewer targets than beams, the others have no ids and a score
         of -1e9.
     """
-    size, batch = beam.size, ops.shape(source_ids)[0]
+    size = beam.size
+    batch = ops.shape(source_ids)[0]
     allowed = Constraints(decoder, batch, max_length, prefix, forbidden)
     memory = decoder.encode(source_ids, source_mask)
     columns = ops.arange(allowed.length, dtype="int32")
@@ -117,35 +123,48 @@ def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_i
         ended = _keep(ended, ids, best, normalizer, ops.logical_and(ends, running[:, None]))
         # The best of the others run on.
         scores, chosen = ops.top_k(ops.where(ends, best + FORBIDDEN, best), size)
-        ids, parents = _rows(ids, chosen), ops.take_along_axis(parents, chosen, axis=1)
-        better = ops.logical_and(scores[:, 0] / normalizer > ended[1][:, -1], step + 1 < allowed.limits)
+        ids = _rows(ids, chosen)
+        parents = ops.take_along_axis(parents, chosen, axis=1)
+        worst_ended = ended[1][:, -1]
+        better = ops.logical_and(scores[:, 0] / normalizer > worst_ended, step + 1 < allowed.limits)
         return step + 1, ids, scores, parents, caches, ended, ops.logical_and(running, better)
 
     def goes_on(step, ids, scores, parents, caches, ended, running):
         return ops.logical_and(step < allowed.length, ops.any(running))
 
-    ids = ops.full((batch, size, allowed.length), -1, "int32")
-    scores = ops.where(ops.arange(size) == 0, 0.0, FORBIDDEN) + ops.zeros((batch, size))
-    start = 0, ids, scores, ops.zeros((batch, size), "int32"), decoder.caches(batch * size, allowed.length)
-    start = *start, (ids, ops.full((batch, size), FORBIDDEN)), allowed.limits > 0
+    no_ids = ops.full((batch, size, allowed.length), -1, "int32")
+    start = (
+        0,  # step
+        no_ids,
+        ops.where(ops.arange(size) == 0, 0.0, FORBIDDEN) + ops.zeros((batch, size)),  # scores: one beam is there
+        ops.zeros((batch, size), "int32"),  # parents
+        decoder.caches(batch * size, allowed.length),
+        (no_ids, ops.full((batch, size), FORBIDDEN)),  # ended
+        allowed.limits > 0,  # running
+    )
     *_, (ids, scores), _ = ops.while_loop(goes_on, body, start)
     return {"ids": ops.where((scores > FORBIDDEN)[..., None], ids, -1), "scores": scores}
 
 
 def _keep(ended, ids, scores, normalizer, ends):
     """Returns the ids and scores of the best beams that ended, those of now among the best ones of each source."""
-    size = ended[1].shape[1]
+    ended_ids, ended_scores = ended
+    size = ended_scores.shape[1]
     kept = ops.logical_and(ends, ops.logical_and(ops.arange(2 * size) < size, scores > FORBIDDEN / 2))
-    candidates = ops.concatenate([ended[1], ops.where(kept, scores / normalizer, FORBIDDEN)], axis=1)
+    candidates = ops.concatenate([ended_scores, ops.where(kept, scores / normalizer, FORBIDDEN)], axis=1)
     best, chosen = ops.top_k(candidates, size)
-    return _rows(ops.concatenate([ended[0], ids], axis=1), chosen), best
+    return _rows(ops.concatenate([ended_ids, ids], axis=1), chosen), best
 
 
 def _follow(caches, parents):
     """Returns the caches of the parents, `(batch, rows)`, of each row."""
     batch, rows = ops.shape(parents)
-    index = ops.reshape(parents + rows * ops.arange(batch, dtype="int32")[:, None], (batch * rows,))
-    return [tuple(ops.take(part, index, axis=0) for part in cache) for cache in caches]
+    first = rows * ops.arange(batch, dtype="int32")[:, None]
+    index = ops.reshape(parents + first, (batch * rows,))
+    followed = []
+    for keys, values in caches:
+        followed.append((ops.take(keys, index, axis=0), ops.take(values, index, axis=0)))
+    return followed
 
 
 def _rows(values, index):
@@ -161,7 +180,8 @@ def _candidates(logits, scores, allowed, step, count):
     batch, size, vocabulary = ops.shape(logits)
     most = min(count + len(allowed.forbidden), vocabulary)
     best, tokens = ops.top_k(ops.reshape(logits, (batch * size, vocabulary)), most)  # XLA sorts arrays of rank 3.
-    best, tokens = (ops.reshape(values, (batch, size, most)) for values in (best, tokens))
+    best = ops.reshape(best, (batch, size, most))
+    tokens = ops.reshape(tokens, (batch, size, most))
     highest = best[..., :1]
     normalizer = highest + ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
     best = ops.where(allowed.is_forbidden(tokens), FORBIDDEN, best)
@@ -210,7 +230,8 @@ class Sampling:
             return ops.cast(ops.argmax(logs + bias, axis=-1), "int32")
         logs = ops.log_softmax(logs / self.temperature + bias)
         if self.top_k is not None:
-            least = ops.top_k(logs, min(self.top_k, logs.shape[-1]))[0][..., -1:]
+            highest, _ = ops.top_k(logs, min(self.top_k, logs.shape[-1]))
+            least = highest[..., -1:]
             logs = ops.where(logs < least, FORBIDDEN, logs)
         if self.top_p < 1:
             ordered = ops.flip(ops.sort(ops.log_softmax(logs), axis=-1), axis=-1)
@@ -218,7 +239,8 @@ class Sampling:
             least = ops.min(ops.where(before < self.top_p, ordered, 0.0), axis=-1, keepdims=True)
             logs = ops.where(ops.log_softmax(logs) < least, FORBIDDEN, logs)
         # The maximum with Gumbel noise is a sample (Gumbel, 1954).
-        seed = GivenSeed(ops.stack([ops.convert_to_tensor(self.seed % 2**32, "uint32"), ops.cast(step, "uint32")]))
+        first = ops.convert_to_tensor(self.seed % 2**32, "uint32")
+        seed = GivenSeed(ops.stack([first, ops.cast(step, "uint32")]))
         uniform = keras.random.uniform(ops.shape(logs), 1e-7, 1.0, seed=seed)
         return ops.cast(ops.argmax(logs - ops.log(-ops.log(uniform)), axis=-1), "int32")
 
@@ -234,7 +256,8 @@ def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sa
         A dict: `ids` `(batch, samples, max_length)`, -1 after the end; `scores` `(batch, samples)`, the sums of log
         probabilities.
     """
-    samples, batch = sampling.samples, ops.shape(source_ids)[0]
+    samples = sampling.samples
+    batch = ops.shape(source_ids)[0]
     allowed = Constraints(decoder, batch, max_length, prefix, forbidden)
     memory = decoder.encode(source_ids, source_mask)
     columns = ops.arange(allowed.length, dtype="int32")
@@ -244,10 +267,12 @@ def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sa
         logits, caches = decoder.logits(ops.maximum(last, 0), step, caches, memory)
         logs = ops.log_softmax(logits)
         wrong = allowed.is_forbidden(ops.arange(logs.shape[-1], dtype="int32"))
-        tokens, forced = sampling.next(logs, ops.where(wrong, FORBIDDEN, 0.0), step), allowed.forced(step)
+        tokens = sampling.next(logs, ops.where(wrong, FORBIDDEN, 0.0), step)
+        forced = allowed.forced(step)
         if forced is not None:
             tokens = ops.where(forced[..., 0] >= 0, forced[..., 0], tokens)
-        scores = scores + ops.where(running, ops.take_along_axis(logs, tokens[..., None], axis=2)[..., 0], 0.0)
+        chosen = ops.take_along_axis(logs, tokens[..., None], axis=2)[..., 0]
+        scores = scores + ops.where(running, chosen, 0.0)
         ids = ops.where(ops.logical_and(columns == step, running[..., None]), tokens[..., None], ids)
         goes = ops.logical_and(tokens != end_id, (step + 1 < allowed.limits)[:, None])
         return step + 1, ids, scores, caches, ops.logical_and(running, goes)
@@ -257,6 +282,8 @@ def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sa
 
     ids = ops.full((batch, samples, allowed.length), -1, "int32")
     running = ops.broadcast_to((allowed.limits > 0)[:, None], (batch, samples))
-    start = (0, ids, ops.zeros((batch, samples)), decoder.caches(batch * samples, allowed.length))
-    _, ids, scores, *_ = ops.while_loop(goes_on, body, (*start, running))
+    scores = ops.zeros((batch, samples))
+    caches = decoder.caches(batch * samples, allowed.length)
+    start = (0, ids, scores, caches, running)
+    _, ids, scores, _, _ = ops.while_loop(goes_on, body, start)
     return {"ids": ids, "scores": scores}

@@ -36,8 +36,9 @@ class LoadedTransformer:
         self.vocabulary = Vocabulary(file) if file.is_file() else None
 
     def __repr__(self):
-        layers = f"{self.config.num_encoder_layers} + {self.config.num_decoder_layers}"
-        return f"LoadedTransformer({str(self._directory)!r}, L={layers} H={self.config.hidden_size})"
+        config = self.config
+        layers = f"{config.num_encoder_layers} + {config.num_decoder_layers}"
+        return f"LoadedTransformer({str(self._directory)!r}, L={layers} H={config.hidden_size})"
 
     def model(self):
         """Returns the model, the same one in each call."""
@@ -78,8 +79,11 @@ class LoadedTransformer:
         check_rows(rows, [("text",)], "a translation model")
         if n_best is not None:
             check_count("n_best", n_best)
-        beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
-        answers = answer_rows(answer, self._signature(beam, n_best or 1), ("text",), rows, batch_size, n_best)
+        count = n_best or 1
+        if beam_size is None:
+            beam_size = max(count, 4)
+        signature = self._signature(Beam(beam_size, length_penalty), count)
+        answers = answer_rows(answer, signature, ("text",), rows, batch_size, n_best)
         return answers[0] if is_single else answers
 
     def _signature(self, beam, n_best):
@@ -110,7 +114,8 @@ def load(
     path = find(path_or_name)
     if path is not None and revision is not None:
         raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r}")
-    path = path or download(str(path_or_name), revision)
+    if path is None:
+        path = download(str(path_or_name), revision)
     if not (path / CONFIG).is_file():
         raise FileNotFoundError(f"{path}: expected a folder with {CONFIG} and model.safetensors")
     return LoadedTransformer(path, dtype)

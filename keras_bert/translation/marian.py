@@ -41,31 +41,42 @@ _LAYERS = {f"{side}_layers": rf"model\.{side}\.layers" for side in SIDES}
 def read_config(directory):
     """Returns the `TransformerConfig` of a directory."""
     path = pathlib.Path(directory, CONFIG)
-    values = {**_DEFAULTS, **read_object(path)}
+    values = _DEFAULTS | read_object(path)
     for key, expected in FIXED.items():
         if values[key] != expected:
-            hint = ". keras_bert.load opens a BERT" if values["model_type"] == "bert" else ""
-            raise ValueError(f"{path}: `{key}` must be {expected!r}. Received: {key}={values[key]!r}{hint}")
-    if missing := [key for key in MARIAN_KEYS if key not in values]:
-        raise ValueError(f"{path}: the key `{missing[0]}` is missing")
+            message = f"{path}: `{key}` must be {expected!r}. Received: {key}={values[key]!r}"
+            if values["model_type"] == "bert":
+                message += ". keras_bert.load opens a BERT"
+            raise ValueError(message)
+    for key in MARIAN_KEYS:
+        if key not in values:
+            raise ValueError(f"{path}: the key `{key}` is missing")
     if values["decoder_vocab_size"] is None:
         values["decoder_vocab_size"] = values["vocab_size"]
-    act, ours, fields = values["activation_function"], values["keras_bert"], {}
-    for key, field in MARIAN_KEYS.items():
-        if fields.setdefault(field, values[key]) != values[key]:
-            keys = [other for other in MARIAN_KEYS if MARIAN_KEYS[other] == field]
-            received = " and ".join(repr(values[other]) for other in keys)
-            raise ValueError(f"{path}: `{keys[0]}` and `{keys[1]}` must be equal. Received: {received}")
     try:
-        check_choice("activation_function", act, MARIAN_ACTIVATIONS)
-        if not isinstance(ours, dict):
-            raise ValueError(f"`keras_bert` must be an object. Received: {ours!r}")
-        fields["hidden_act"] = MARIAN_ACTIVATIONS[act]
-        config = TransformerConfig(**fields, output_bias=ours.get("output_bias", True))
+        config = _config(values)
         config.check_huggingface()
         return config
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _config(values):
+    """Returns the `TransformerConfig` of the keys of `config.json`."""
+    fields = {}
+    for key, field in MARIAN_KEYS.items():
+        if field in fields and fields[field] != values[key]:
+            keys = [other for other in MARIAN_KEYS if MARIAN_KEYS[other] == field]
+            received = " and ".join(repr(values[other]) for other in keys)
+            raise ValueError(f"`{keys[0]}` and `{keys[1]}` must be equal. Received: {received}")
+        fields[field] = values[key]
+    activation = values["activation_function"]
+    check_choice("activation_function", activation, MARIAN_ACTIVATIONS)
+    fields["hidden_act"] = MARIAN_ACTIVATIONS[activation]
+    ours = values["keras_bert"]
+    if not isinstance(ours, dict):
+        raise ValueError(f"`keras_bert` must be an object. Received: {ours!r}")
+    return TransformerConfig(**fields, output_bias=ours.get("output_bias", True))
 
 
 def read(directory, dtype=None):
@@ -76,31 +87,48 @@ def read(directory, dtype=None):
     check_sizes(path, config.to_huggingface(), tensors, _SIZES, _LAYERS, _POSITIONS[0])
     model = build_transformer(config, dtype=dtype)
     description = describe(model)
+    _assign_weights(description, tensors, path)
+    _assign_bias(description, tensors, path)
+    _check_copies(description, tensors, path)
+    if tensors:
+        raise ValueError(f"{path}: unknown tensors {', '.join(sorted(tensors)[:5])}")
+    return model
+
+
+def _assign_weights(description, tensors, path):
+    """Sets the variables that have a tensor each, and takes these away from `tensors`."""
     wanted = slots(description)
-    for name, shape in {**{slot.name: slot.shape for slot in wanted}, BIAS: (1, config.vocab_size)}.items():
+    shapes = {slot.name: slot.shape for slot in wanted}
+    shapes[BIAS] = (1, description.config.vocab_size)
+    for name, shape in shapes.items():
         if name not in tensors:
             raise ValueError(f"{path}: there is no tensor {name}")
         if tensors[name].shape != shape:
             raise ValueError(f"{path}: {name} must have the shape {shape}. Received: {tensors[name].shape}")
     assign({slot.name: _in_our_order(tensors.pop(slot.name)) for slot in wanted}, wanted)
+
+
+def _assign_bias(description, tensors, path):
+    """Sets the bias of the logits, and takes its tensor away; a model without one has zeros there."""
     bias = np.asarray(tensors.pop(BIAS).read(), "float32")[0]
-    if config.output_bias:
+    if description.config.output_bias:
         description.layers["output_bias"].bias.assign(bias)
     elif np.any(bias):
         raise ValueError(f"{path}: {BIAS} must be zeros, as `keras_bert.output_bias` of {CONFIG} is false")
+
+
+def _check_copies(description, tensors, path):
+    """Takes away the tensors that repeat a table of the model, or the sinusoids, and checks that they do."""
     layers = description.layers
-    fixed = dict.fromkeys(_TABLES, layers["token_embedding"].embeddings)
+    tables = dict.fromkeys(_TABLES, layers["token_embedding"].embeddings)
     if tensors.keys() & set(_POSITIONS):
-        fixed |= dict.fromkeys(_POSITIONS, layers["source_embeddings"].table())
-    for name in fixed.keys() & tensors.keys():
+        tables |= dict.fromkeys(_POSITIONS, layers["source_embeddings"].table())
+    for name in tables.keys() & tensors.keys():
         value = np.asarray(tensors.pop(name).read(), "float32")
-        expected = reordered(name, keras.ops.convert_to_numpy(fixed[name]), (-1, 2))
+        expected = reordered(name, keras.ops.convert_to_numpy(tables[name]), (-1, 2))
         if value.shape != expected.shape or np.abs(value - expected).max() > 1e-2:
-            what = "the sinusoids" if name in _POSITIONS else "model.shared.weight"
-            raise ValueError(f"{path}: {name} must be equal to {what}, of which it is a copy")
-    if tensors:
-        raise ValueError(f"{path}: unknown tensors {', '.join(sorted(tensors)[:5])}")
-    return model
+            original = "the sinusoids" if name in _POSITIONS else "model.shared.weight"
+            raise ValueError(f"{path}: {name} must be equal to {original}, of which it is a copy")
 
 
 def _in_our_order(tensor):

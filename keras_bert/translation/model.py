@@ -4,6 +4,7 @@ Its config can be recovered from the graph, so that a model can be saved without
 """
 
 import dataclasses
+import types
 from typing import NamedTuple
 
 import keras
@@ -68,7 +69,8 @@ def build_transformer(
     # Wiring
     names = ("source_ids", "source_mask", "target_ids", "target_mask")
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
-    source_mask, target_mask = (masks[side](inputs[f"{side}_mask"]) for side in ("source", "target"))
+    source_mask = masks["source"](inputs["source_mask"])
+    target_mask = masks["target"](inputs["target_mask"])
     scores = {"encoder_attention": [], "decoder_attention": [], "cross_attention": []}
     memory = embeddings["source"](token_embedding(inputs["source_ids"]))
     for block in blocks["source"]:
@@ -88,7 +90,9 @@ def build_transformer(
         logits = OutputBias(dtype=dtype, name="output_bias")(logits)
 
     # Model
-    outputs = {"logits": logits, **(scores if attention_scores else {})}
+    outputs = {"logits": logits}
+    if attention_scores:
+        outputs.update(scores)
     return _FAMILY.built(keras.Model(inputs, outputs, name="transformer"))
 
 
@@ -96,8 +100,11 @@ def build_transformer(
 class TransformerDescription:
     """Config and layers, by name, of a Transformer; `dtype` is the name of a dtype policy."""
 
-    head, embedding, formats = "translation", {}, ("huggingface",)
-    num_classes, multi_label = None, False
+    head = "translation"
+    embedding = types.MappingProxyType({})
+    formats = ("huggingface",)
+    num_classes = None
+    multi_label = False
 
     config: TransformerConfig
     layers: dict
@@ -105,7 +112,10 @@ class TransformerDescription:
 
     def blocks(self, side):
         """Returns the blocks of a side, "source" or "target", in order."""
-        count = {"source": self.config.num_encoder_layers, "target": self.config.num_decoder_layers}[side]
+        if side == "source":
+            count = self.config.num_encoder_layers
+        else:
+            count = self.config.num_decoder_layers
         return [self.layers[f"{side}_block_{index}"] for index in range(count)]
 
     def write(self, directory, vocabulary=None, dtype="float32"):
@@ -119,11 +129,16 @@ class TransformerDescription:
         return translator_signatures(Decoder(model), tokenizer, beam, n_best)
 
 
-def _read(layers):
+def _describe_layers(layers):
     """Returns the description of a model with these layers."""
-    block, embeddings, table = layers["source_block_0"], layers["source_embeddings"], layers["token_embedding"]
-    settings = {key: getattr(block, name) for name, key in _BLOCK_SETTINGS.items()}
-    settings |= {key: getattr(embeddings, name) for name, key in _EMBEDDING_SETTINGS.items()}
+    block = layers["source_block_0"]
+    embeddings = layers["source_embeddings"]
+    table = layers["token_embedding"]
+    settings = {}
+    for name, key in _BLOCK_SETTINGS.items():
+        settings[key] = getattr(block, name)
+    for name, key in _EMBEDDING_SETTINGS.items():
+        settings[key] = getattr(embeddings, name)
     config = TransformerConfig(
         vocab_size=table.input_dim,
         num_encoder_layers=sum(name.startswith("source_block_") for name in layers),
@@ -133,8 +148,9 @@ def _read(layers):
     )
     # The config stores the sizes of both sides once.
     for name, size in (("embeddings", "max_length"), ("block_0", "intermediate_size")):
-        sizes = [getattr(layers[f"{side}_{name}"], size) for side in ("source", "target")]
-        expect(sizes[0] == sizes[1], f"the sides have different {size}: {sizes[0]} and {sizes[1]}")
+        source = getattr(layers[f"source_{name}"], size)
+        target = getattr(layers[f"target_{name}"], size)
+        expect(source == target, f"the sides have different {size}: {source} and {target}")
     return TransformerDescription(config, layers, table.dtype_policy.name)
 
 
@@ -160,8 +176,10 @@ class Decoder:
 
     def __init__(self, model: keras.Model):
         description = describe(model)
-        self.config, self._layers = description.config, description.layers
-        self._encoder, self._blocks = description.blocks("source"), description.blocks("target")
+        self.config = description.config
+        self._layers = description.layers
+        self._encoder = description.blocks("source")
+        self._blocks = description.blocks("target")
 
     def encode(self, ids, mask):
         """Returns what the steps read: keys and values of the encoder's output for all blocks, its mask, the table."""
@@ -169,7 +187,8 @@ class Decoder:
         hidden = self._encode(ids, mask)
         read = [block.cross_attention.project_memory(hidden) for block in self._blocks]
         # Transposed once, since a product with the transposed table copies it.
-        return Memory(read, mask, ops.transpose(self._layers["token_embedding"].embeddings))
+        table = ops.transpose(self._layers["token_embedding"].embeddings)
+        return EncodedSource(read, mask, table)
 
     def _encode(self, ids, mask):
         hidden = self._layers["source_embeddings"](self._layers["token_embedding"](ids))
@@ -218,7 +237,7 @@ class Decoder:
         return ops.cast(logits, "float32"), after
 
 
-class Memory(NamedTuple):
+class EncodedSource(NamedTuple):
     """What the decoder reads at each step."""
 
     keys_and_values: list  # Pairs, one for each block, from `project_memory`.
@@ -230,25 +249,32 @@ class _Writer:
     """Writes the keys and values of new tokens at a position of a cache."""
 
     def __init__(self, cache, position):
-        self.cache, self._position = cache, position
+        self.cache = cache
+        self._position = position
 
-    def __call__(self, *new):
+    def __call__(self, keys, values):
         rows, heads, length, size = ops.shape(self.cache[0])
         is_new = (ops.arange(length, dtype="int32") == self._position)[:, None]
-        pairs = zip(self.cache, new, strict=True)
-        self.cache = tuple(ops.where(is_new, ops.reshape(values, (rows, heads, 1, size)), old) for old, values in pairs)
+        old_keys, old_values = self.cache
+        keys = ops.where(is_new, ops.reshape(keys, (rows, heads, 1, size)), old_keys)
+        values = ops.where(is_new, ops.reshape(values, (rows, heads, 1, size)), old_values)
+        self.cache = (keys, values)
         return self.cache
 
 
 def _rebuild(description, model):
     """Builds a model with the same graph and the smallest sizes."""
-    config = description.config
-    small = {"vocab_size": 2, "hidden_size": config.num_attention_heads, "intermediate_size": 1}
-    small["max_position_embeddings"] = 1
-    return build_transformer(dataclasses.replace(config, **small), attention_scores=set(model.output) != {"logits"})
+    config = dataclasses.replace(
+        description.config,
+        vocab_size=2,
+        hidden_size=description.config.num_attention_heads,
+        intermediate_size=1,
+        max_position_embeddings=1,
+    )
+    return build_transformer(config, attention_scores=set(model.output) != {"logits"})
 
 
-_FAMILY = Family("build_transformer", own_layers, _read, _rebuild)
+_FAMILY = Family("build_transformer", own_layers, _describe_layers, _rebuild)
 
 
 def _layers(config, dtype):
@@ -261,15 +287,19 @@ def _layers(config, dtype):
         dtype=dtype,
         name="token_embedding",
     )
-    settings = {name: getattr(config, key) for name, key in _EMBEDDING_SETTINGS.items()}
-    sides = "source", "target"
-    embeddings = {side: ScaledEmbeddings(**settings, dtype=dtype, name=f"{side}_embeddings") for side in sides}
-    masks = {side: AttentionMask(causal=side == "target", name=f"{side}_attention_mask") for side in sides}
-    settings = {name: getattr(config, key) for name, key in _BLOCK_SETTINGS.items()}
-    settings["initializer_range"] = config.deviation
-    counts = config.num_encoder_layers, config.num_decoder_layers
-    blocks = {
-        side: [block_class(**settings, dtype=dtype, name=f"{side}_block_{index}") for index in range(count)]
-        for side, block_class, count in zip(sides, (TransformerBlock, DecoderBlock), counts, strict=True)
-    }
+    embedding_settings = {name: getattr(config, key) for name, key in _EMBEDDING_SETTINGS.items()}
+    block_settings = {name: getattr(config, key) for name, key in _BLOCK_SETTINGS.items()}
+    block_settings["initializer_range"] = config.deviation
+    embeddings = {}
+    masks = {}
+    for side in ("source", "target"):
+        embeddings[side] = ScaledEmbeddings(**embedding_settings, dtype=dtype, name=f"{side}_embeddings")
+        masks[side] = AttentionMask(causal=side == "target", name=f"{side}_attention_mask")
+    blocks = {"source": [], "target": []}
+    for index in range(config.num_encoder_layers):
+        block = TransformerBlock(**block_settings, dtype=dtype, name=f"source_block_{index}")
+        blocks["source"].append(block)
+    for index in range(config.num_decoder_layers):
+        block = DecoderBlock(**block_settings, dtype=dtype, name=f"target_block_{index}")
+        blocks["target"].append(block)
     return token_embedding, embeddings, masks, blocks

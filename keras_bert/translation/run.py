@@ -13,8 +13,9 @@ from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.exporting.export import export
 from keras_bert.files import difference, read_json, write_json
 from keras_bert.progress import announced, messages, track
-from keras_bert.runs.finetuning import Finetuning, Run
-from keras_bert.runs.results import Results
+from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.results import ResultsWriter
+from keras_bert.runs.run import Run
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
 from keras_bert.training.callbacks import Callback
@@ -31,8 +32,8 @@ _LOG = logging.getLogger("keras_bert")
 _ROWS = 64  # Texts that are translated together.
 
 
-class _Results(Results):
-    """Results of translation models."""
+class _Results(ResultsWriter):
+    """Writes the results of translation models."""
 
     def export_model(self):
         with announced("exporting the model", delay=0):
@@ -53,8 +54,9 @@ class TranslationRun(Run):
         trainer, result = self.train(self.stages())
         translate = translation(Translator(Decoder(trainer.model), self.task.tokenizer, self.task.beam))
         dev = self._better(trainer.model, translate)
-        scores, best = result["scores"], max(dev["scores"])
-        result["scores"] = {"bleu": best, "greedy_bleu": scores["bleu"], "loss": scores["loss"]}
+        greedy = result["scores"]
+        best = max(dev["scores"])
+        result["scores"] = {"bleu": best, "greedy_bleu": greedy["bleu"], "loss": greedy["loss"]}
         if best > dev["scores"][0]:
             del result["epoch"]  # The average of several.
         return trainer, result, {"dev": dev, "test": self.task.report.test_logits(translate)}
@@ -77,17 +79,11 @@ class TranslationRun(Run):
         return {"dev": list(translated.values())[chosen], "names": list(translated), "scores": scores}
 
     def create_trainer(self, stage, folder, weights, metrics=()):
-        setting, shared, task = self.setting, self.hyperparameters, self.task
-        options = {"tokens_per_batch": setting["tokens_per_batch"], "seed": setting["seed"]}
-        batches = task.training.batches_of("train", **options)
-        steps = setting["epochs"] * batches.steps
-        warmup = task.training.warmup_steps(steps)
-        if warmup > steps:
-            _LOG.warning(
-                "`warmup_steps=%s`: the training ends after %s steps, before the learning rate has reached its peak",
-                f"{warmup:,}",
-                f"{steps:,}",
-            )
+        setting = self.setting
+        shared = self.hyperparameters
+        task = self.task
+        batches = task.training.batches_of("train", tokens_per_batch=setting["tokens_per_batch"], seed=setting["seed"])
+        warmup = self._warmup_steps(setting["epochs"] * batches.steps)
 
         def optimizer(model):
             """Returns the optimizer of Vaswani et al., 2017, section 5.3."""
@@ -102,21 +98,34 @@ class TranslationRun(Run):
         bleu = Score(lambda: {"bleu": task.report.dev_score(task.report.dev_logits(greedy())["dev"])})
         self._average = WeightAverage(folder / "averaged", lambda: trainer.model, shared.average)
         options = self.options(folder)
+        options["callbacks"] = [self._average, *options["callbacks"]]
         trainer = Trainer(
             lambda: stage.build(shared.precision),
             optimizer,
             stage.loss,
             metrics=[perplexity, bleu],
             settings={"precision": shared.precision},
-            **{**options, "callbacks": [self._average, *options["callbacks"]]},
+            **options,
         )
         return trainer, batches
+
+    def _warmup_steps(self, steps):
+        """Returns the number of warm-up steps of a training of `steps`, and warns if it ends before."""
+        warmup = self.task.training.warmup_steps(steps)
+        if warmup > steps:
+            _LOG.warning(
+                "`warmup_steps=%s`: the training ends after %s steps, before the learning rate has reached its peak",
+                f"{warmup:,}",
+                f"{steps:,}",
+            )
+        return warmup
 
 
 class TranslationRuns(Finetuning):
     """Trains new Transformers over a grid of `learning_rate`, `tokens_per_batch`, `epochs` and `seed`."""
 
-    run_class, results_class = TranslationRun, _Results
+    run_class = TranslationRun
+    results_class = _Results
 
     def save(self, model, logits, setting):
         save(model, self.output / "model", overwrite=True, **self.task.save_options(logits))
@@ -127,17 +136,22 @@ def translation(translator, show=True):
     graph = tf.function(translator, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
     def translate(texts, name):
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        batches = [order[first : first + _ROWS] for first in range(0, len(order), _ROWS)]
-        translations, cut = [""] * len(texts), []
+        by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        batches = [by_length[first : first + _ROWS] for first in range(0, len(texts), _ROWS)]
+        translations = [""] * len(texts)
+        cut_lines = []
         for batch in track(batches, f"translating {name}, batches", total=len(batches), show=show):
             outputs = graph(tf.constant([texts[index] for index in batch]))
-            cut += [index for index, truncated in zip(batch, outputs["truncated"].numpy(), strict=True) if truncated]
-            for index, text in zip(batch, outputs["translation"].numpy(), strict=True):
+            translated = outputs["translation"].numpy()
+            truncated = outputs["truncated"].numpy()
+            for index, text, is_cut in zip(batch, translated, truncated, strict=True):
                 translations[index] = text.decode()
-        if cut and show:
-            lines = listed_lines([index + 1 for index in sorted(cut)])
-            _LOG.warning("%s: the ends of %s text(s) were cut off, line(s) %s", name, f"{len(cut):,}", lines)
+                if is_cut:
+                    cut_lines.append(index + 1)
+        if cut_lines and show:
+            lines = listed_lines(sorted(cut_lines))
+            count = f"{len(cut_lines):,}"
+            _LOG.warning("%s: the ends of %s text(s) were cut off, line(s) %s", name, count, lines)
         return translations
 
     return translate
@@ -150,22 +164,27 @@ def open_vocabulary(path, pairs, size, folder):
     """
     if path is not None:
         return Vocabulary(path)
-    output, facts = folder / "vocab.txt", folder / "vocab.json"
-    about = {"vocab_size": size, "train": pairs.fingerprint()}
-    before = read_json(facts) if facts.is_file() and output.is_file() else None
-    if before != about:
-        if before and (folder / "runs").is_dir():
+    output = folder / "vocab.txt"
+    facts = folder / "vocab.json"
+    wanted = {"vocab_size": size, "train": pairs.fingerprint()}
+    learned = read_json(facts) if facts.is_file() and output.is_file() else None
+    if learned != wanted:
+        if learned and (folder / "runs").is_dir():
             raise ValueError(
-                f"{folder} contains a run with another vocabulary: {difference(before, about)}. "
+                f"{folder} contains a run with another vocabulary: {difference(learned, wanted)}. "
                 "Choose another `output_dir`, or the settings of that run"
             )
-        with messages() as show, pairs.files() as files:
-            counts, _ = count_words(files, lowercase=False, reversible=True, progress=show)
-            learned = learn_vocabulary(counts, size, reversible=True, progress=show)
+        vocabulary = _learn_vocabulary(pairs, size)
         folder.mkdir(parents=True, exist_ok=True)
-        learned.save(output)
-        write_json(facts, about)
+        vocabulary.save(output)
+        write_json(facts, wanted)
     return Vocabulary(output)
+
+
+def _learn_vocabulary(pairs, size):
+    with messages() as show, pairs.files() as files:
+        counts, _ = count_words(files, lowercase=False, reversible=True, progress=show)
+        return learn_vocabulary(counts, size, reversible=True, progress=show)
 
 
 class WeightAverage(Callback):
@@ -179,7 +198,8 @@ class WeightAverage(Callback):
     """
 
     def __init__(self, directory, model, count):
-        self._snapshots, self._model = Snapshots(directory, keep=count), model
+        self._snapshots = Snapshots(directory, keep=count)
+        self._model = model
 
     def on_train_begin(self, settings, step):
         if step == 0:
@@ -190,14 +210,17 @@ class WeightAverage(Callback):
 
     def assign(self):
         """Sets the weights of the model to the mean of those that were kept; returns their steps."""
-        steps, weights, sums = self._snapshots.steps(), self._weights(), None
+        steps = self._snapshots.steps()
+        weights = self._weights()
+        sums = {}
         for step in steps:
             self._snapshots.restore(weights, step=step)
-            values = [tf.convert_to_tensor(value) for value in weights.values()]
-            sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
-        for variable, total in zip(weights.values(), sums or [], strict=False):
-            if variable.dtype.is_floating:
-                variable.assign(total / len(steps))
+            for name, variable in weights.items():
+                value = tf.convert_to_tensor(variable)
+                sums[name] = sums[name] + value if name in sums else value
+        for name, total in sums.items():
+            if weights[name].dtype.is_floating:
+                weights[name].assign(total / len(steps))
         return steps
 
     def _weights(self):

@@ -23,7 +23,10 @@ class Translator:
     """
 
     def __init__(self, decoder, tokenizer, beam=None, n_best=1):
-        self.decoder, self.tokenizer, self.beam, self.n_best = decoder, tokenizer, beam or Beam(), n_best
+        self.decoder = decoder
+        self.tokenizer = tokenizer
+        self.beam = beam or Beam()
+        self.n_best = n_best
         if not 1 <= n_best <= self.beam.size:
             raise ValueError(
                 f"`n_best` must be at least 1 and at most the number of beams, {self.beam.size}. "
@@ -70,21 +73,20 @@ class Translator:
         """Returns what `encode` returns, and the translations: ids and scores."""
         ids, mask, counts = self.encode(texts)
         lengths = tf.reduce_sum(mask, axis=1)
-        start, end = self.tokenizer.start_id, self.tokenizer.end_id
-        targets = beam_search(
+        found = beam_search(
             self.decoder,
             ids,
             mask,
-            lengths + _MORE,
-            start_id=start,
-            end_id=end,
+            max_length=lengths + _MORE,
+            start_id=self.tokenizer.start_id,
+            end_id=self.tokenizer.end_id,
             beam=self.beam,
             forbidden=self._forbidden,
         )
-        empty = lengths == 1  # An empty text has an empty translation.
+        is_empty = lengths == 1  # An empty text has an empty translation.
         targets = {
-            "ids": tf.where(empty[:, None, None], -1, targets["ids"]),
-            "scores": tf.where(empty[:, None], 0.0, targets["scores"]),
+            "ids": tf.where(is_empty[:, None, None], -1, found["ids"]),
+            "scores": tf.where(is_empty[:, None], 0.0, found["scores"]),
         }
         return ids, mask, counts, targets
 
@@ -100,7 +102,8 @@ class Translator:
         best = targets["ids"][:, 0]
         written = tf.cast(best >= 0, tf.int32)
         longest = tf.maximum(tf.reduce_max(tf.reduce_sum(written, axis=1)), 1)
-        best, written = tf.maximum(best, 0)[:, :longest], written[:, :longest]
+        best = tf.maximum(best, 0)[:, :longest]
+        written = written[:, :longest]
         starts = tf.fill([tf.shape(best)[0], 1], self.tokenizer.start_id)
         shifted = tf.concat([starts, best[:, :-1]], axis=1)
         attention = self.decoder.cross_attention(ids, mask, shifted, written)

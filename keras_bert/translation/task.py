@@ -24,7 +24,8 @@ from keras_bert.translation.loaded import load
 from keras_bert.translation.model import Decoder, build_transformer
 from keras_bert.translation.signature import Translator
 
-_EXAMPLES, _TYPICAL = 8, 3
+_EXAMPLES = 8
+_TYPICAL = 3
 
 
 class TranslationTraining(Training):
@@ -50,7 +51,9 @@ class TranslationTraining(Training):
 
     def warmup_steps(self, steps):
         """Returns the number of warm-up steps of a run of `steps`."""
-        return self.task.settings.warmup_steps or min(4000, max(1, steps // 8))
+        if self.task.settings.warmup_steps:
+            return self.task.settings.warmup_steps
+        return min(4000, max(1, steps // 8))
 
     def learning_rate(self, tokens_per_batch, epochs):
         """Returns the paper's peak learning rate, with at least 1,000 steps of warm-up."""
@@ -65,7 +68,8 @@ class TranslationReport(Report):
 
     def score(self, targets, outputs):
         """Returns BLEU of translations, from 0 to 1, like all scores of a study."""
-        return {"bleu": bleu(outputs, targets, self.task.settings.bleu_tokenizer)[0] / 100}
+        percent, _ = bleu(outputs, targets, self.task.settings.bleu_tokenizer)
+        return {"bleu": percent / 100}
 
     def dev_score(self, translations):
         """Returns BLEU on dev, from 0 to 1."""
@@ -87,18 +91,23 @@ class TranslationReport(Report):
         return translations[0]
 
     def summarize(self):
-        train, dev = (len(self.task.splits[name][0].examples) for name in ("train", "dev"))
+        splits = self.task.splits
+        train = len(splits["train"][0].examples)
+        dev = len(splits["dev"][0].examples)
         return Summary(unit="pairs", train=train, dev={"dev": dev})
 
     @functools.cached_property
     def facts(self):
         """Entries about the data for the head of the report: text by title."""
         task = self.task
-        pairs_of = {name: splits[0].examples for name, splits in task.splits.items() if splits}
+        lines = []
+        for name, splits in task.splits.items():
+            if splits:
+                lines.append(f"{task.files[name]} {len(splits[0].examples):,}")
         used = len(task.splits["train"][0].inputs.pairs)
         return {
             "start": f"new weights, {task.config.size}",
-            "lines": ", ".join(f"{task.files[name]} {len(pairs):,}" for name, pairs in pairs_of.items()),
+            "lines": ", ".join(lines),
             "pairs to train on": f"{used:,}, a vocabulary of {task.config.vocab_size:,} tokens",
         }
 
@@ -106,9 +115,12 @@ class TranslationReport(Report):
         return _card(self.task.splits["train"][0].examples, self._dev)
 
     def conclude(self, dev, test, output):
-        translations, names = dev["dev"].tolist(), dev["names"].tolist()
+        translations = dev["dev"].tolist()
+        names = dev["names"].tolist()
         _write_lines(output / "dev.txt", translations)
-        scores = {f"dev, {name}": score for name, score in zip(names, dev["scores"].tolist(), strict=True)}
+        scores = {}
+        for name, score in zip(names, dev["scores"].tolist(), strict=True):
+            scores[f"dev, {name}"] = score
         for split in self.task.splits["test"]:
             translated = test[split.name].tolist()
             _write_lines(output / "test.txt", translated)
@@ -120,6 +132,9 @@ class TranslationReport(Report):
         align = functools.partial(_alignments, translator)
         listed = [f"{name}: BLEU {100 * score:.2f}" for name, score in scores.items()]
         measured = {"bleu": best / 100}
+        same = None  # The one translation, if all texts have the same.
+        if len(translations) > 1 and len(set(translations)) == 1:
+            same = repr(translations[0])
         return Findings(
             measured,
             translation_sections(scores, self._dev, translations, align),
@@ -128,7 +143,7 @@ class TranslationReport(Report):
             scores=f"BLEU {best:.2f}, {weights}",
             facts={"weights": weights, "signature of BLEU": signature},
             messages=[*listed, f"signature: {signature}"],
-            same=repr(translations[0]) if len(set(translations)) == 1 < len(translations) else None,
+            same=same,
         )
 
 
@@ -138,10 +153,13 @@ class TranslationTask(Task):
     title = "Translation"
     auto_class = None
     origins = types.MappingProxyType({})  # Models are new.
-    Training, Report = TranslationTraining, TranslationReport
+    Training = TranslationTraining
+    Report = TranslationReport
 
     def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):
-        self.config, self.settings, self.model = config, settings, model
+        self.config = config
+        self.settings = settings
+        self.model = model
         self.start = Start(model, None, load)
         self.beam = Beam(settings.beam_size, settings.length_penalty)
         self.tokenizer = LosslessTokenizer(vocabulary)
@@ -149,13 +167,17 @@ class TranslationTask(Task):
         self.options = {"config": dataclasses.asdict(config), "vocabulary": vocabulary.sha256[:16]}
         _ = self.training.loss  # Raises for settings without a meaning.
         with announced(f"tokenizing {len(train) + len(dev):,} pairs"):
-            self.splits = {"train": [self._split("train", train)], "dev": [self._split("dev", dev)], "test": []}
+            train_split = self._tokenized_split("train", train)
+            dev_split = self._tokenized_split("dev", dev)
+        self.splits = {"train": [train_split], "dev": [dev_split], "test": []}
         if test:
             self.splits["test"] = [Split("test", test, None, None)]
-        pairs_of = {name: splits[0].examples for name, splits in self.splits.items() if splits}
-        self.files = {name: pairs.source_path.name for name, pairs in pairs_of.items()}
+        self.files = {}
+        for name, splits in self.splits.items():
+            if splits:
+                self.files[name] = splits[0].examples.source_path.name
 
-    def _split(self, name, pairs):
+    def _tokenized_split(self, name, pairs):
         features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
         return Split(name, pairs, features, features.labels)
 
@@ -179,10 +201,13 @@ class TranslationFeatures:
     """
 
     def __init__(self, pairs, tokenizer, max_length: int):
-        sources, labels = (tokenizer.with_end(texts) for texts in (pairs.sources, pairs.targets))
-        is_long = np.maximum(*(ids.row_lengths().numpy() for ids in (sources, labels))) > max_length
+        sources = tokenizer.with_end(pairs.sources)
+        labels = tokenizer.with_end(pairs.targets)
+        lengths = np.maximum(sources.row_lengths().numpy(), labels.row_lengths().numpy())
+        is_long = lengths > max_length
         self.pairs = data.drop(pairs, is_long.tolist(), f"longer than {max_length} tokens")
-        self.sources, self.labels = (tf.ragged.boolean_mask(ids, ~is_long) for ids in (sources, labels))
+        self.sources = tf.ragged.boolean_mask(sources, ~is_long)
+        self.labels = tf.ragged.boolean_mask(labels, ~is_long)
         starts = tf.fill([self.labels.nrows(), 1], tokenizer.start_id)
         self.targets = tf.concat([starts, self.labels[:, :-1]], axis=1)
 
@@ -190,12 +215,17 @@ class TranslationFeatures:
 def _alignments(translator, texts):
     """Returns the pieces of texts and of their translations, without padding, and the attention between them."""
     aligned = translator.align(tf.constant(texts))
-    sides = (aligned[name].numpy() for name in ("source_tokens", "target_tokens", "attention"))
     alignments = []
-    for *pieces, attention in zip(*sides, strict=True):
-        source, target = ([piece.decode() for piece in side if piece] for side in pieces)
-        attention = attention[: len(target), : len(source)].tolist()
-        alignments.append({"source": source, "target": target, "attention": attention})
+    for source_tokens, target_tokens, attention in zip(
+        aligned["source_tokens"].numpy(),
+        aligned["target_tokens"].numpy(),
+        aligned["attention"].numpy(),
+        strict=True,
+    ):
+        source = [piece.decode() for piece in source_tokens if piece]
+        target = [piece.decode() for piece in target_tokens if piece]
+        between = attention[: len(target), : len(source)].tolist()
+        alignments.append({"source": source, "target": target, "attention": between})
     return alignments
 
 
@@ -236,17 +266,21 @@ def translation_sections(scores, dev, translations, align):
     """
     closeness = [chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
     order = [index for index in np.argsort(closeness, kind="stable") if dev.sources[index].strip()]
-    typical = order[_EXAMPLES :: max(1, len(order) // _EXAMPLES)]
-    examples = [
-        {
+    worst = order[:_EXAMPLES]
+    others = order[_EXAMPLES :: max(1, len(order) // _EXAMPLES)][:_EXAMPLES]
+    examples = []
+    for index in worst + others:
+        example = {
             "row": dev.lines[index],
             "source": dev.sources[index],
             "reference": dev.targets[index],
             "translation": translations[index],
             "score": closeness[index],
         }
-        for index in [*order[:_EXAMPLES], *typical[:_EXAMPLES]]
-    ]
-    rows = [(name, f"{100 * score:.2f}") for name, score in scores.items()]
-    alignments = align([dev.sources[index] for index in order[len(order) // 2 :][:_TYPICAL]])
-    return [page.render("translation/report.html", scores=rows, examples=examples, alignments=alignments)]
+        examples.append(example)
+    score_rows = [(name, f"{100 * score:.2f}") for name, score in scores.items()]
+    middle = len(order) // 2
+    typical = order[middle : middle + _TYPICAL]
+    alignments = align([dev.sources[index] for index in typical])
+    section = page.render("translation/report.html", scores=score_rows, examples=examples, alignments=alignments)
+    return [section]

@@ -7,13 +7,16 @@ def answer(output, row, n_best):
     """Returns the translations of one text, see `LoadedTransformer.predict`."""
     from keras_bert.heads.answers import strings  # Needs NumPy, which `import keras_bert` does not.
 
-    texts, scores = strings(output["translations"]), output["scores"].tolist()
+    texts = strings(output["translations"])
+    scores = output["scores"].tolist()
     best = {"translation": texts[0], "score": scores[0]}
     if output["truncated"]:
         best["truncated"] = True
     if n_best:
-        pairs = zip(texts[:n_best], scores, strict=False)
-        best["translations"] = [{"translation": text, "score": score} for text, score in pairs]
+        translations = []
+        for text, score in zip(texts[:n_best], scores[:n_best], strict=True):
+            translations.append({"translation": text, "score": score})
+        best["translations"] = translations
     return best
 
 
