@@ -1,6 +1,7 @@
 """`keras_bert.save`: writes a model as a directory that other programs can open."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import pathlib
@@ -38,18 +39,34 @@ _FORMATS = {
 _CONFIGS = (huggingface.CONFIG, google.CONFIG, peft.CONFIG, KERAS_FILE)
 _OWN_FILES = (*weight_files.FILES, *tokenizer_files.FILES, "README.md")
 # What makes another model of a config; the names of DistilBERT and Marian are others.
-_KIND: tuple[str, ...] = ("model_type", "architectures", "id2label", "vocab_size", "max_position_embeddings")
-_KIND += ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "embedding_size")
-_KIND += ("dim", "n_layers", "n_heads", "hidden_dim", "d_model", "encoder_layers", "decoder_layers")
+_FACTS_OF_MODELS = (
+    "model_type",
+    "architectures",
+    "id2label",
+    "vocab_size",
+    "max_position_embeddings",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "embedding_size",
+    "dim",
+    "n_layers",
+    "n_heads",
+    "hidden_dim",
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+)
 # The files of `runtime_folder` besides the model.
-_RUNTIME_FILES: tuple[str, ...] = (
+_RUNTIME_FILES = (
     huggingface.CONFIG,
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
     "README.md",
+    *sentence_transformers.FILES,
 )
-_RUNTIME_FILES += sentence_transformers.FILES
 
 
 def save(
@@ -103,15 +120,16 @@ def save(
     directory = pathlib.Path(directory).expanduser()
     description = describe(model)
     chosen = format or description.formats[0]
-    _check_format(description, chosen, weights_dtype, directory)
+    _check_format(description, chosen, directory)
+    _check_weights_dtype(weights_dtype, chosen)
+    _check_no_other_format(directory, chosen)
     if not overwrite:
         _check_no_other_things(directory)
-    base = peft.check_base(base, chosen)
-    lowercase = getattr(vocabulary, "lowercase", True) if lowercase is None else lowercase
-    reading: Any = {"sequence_length": getattr(vocabulary, "sequence_length", None)}
-    if "long_texts" not in settings:  # Otherwise the options of a preprocessor belong to another one.
-        reading |= {name: getattr(vocabulary, name, None) for name in READING}
-    metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **{**reading, **settings})
+    form = SavedForm(chosen, weights_dtype, peft.check_base(base, chosen))
+    if lowercase is None:
+        lowercase = getattr(vocabulary, "lowercase", True)
+    all_settings = _preprocessor_settings(vocabulary, settings) | settings
+    metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **all_settings)
     if description.write is not None:
         _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
         with adding_to(directory, last=_CONFIGS) as temporary:
@@ -119,17 +137,37 @@ def save(
             if not overwrite:
                 _check_same_model(directory, temporary)
         return
-    if vocabulary is None and strip_accents is not None:
+
+    if vocabulary is not None:
+        vocabulary = Vocabulary(vocabulary, strip_accents=strip_accents)
+    elif strip_accents is not None:
         raise ValueError(f"`strip_accents` needs a `vocabulary`. Received: strip_accents={strip_accents}")
-    vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
     metadata = _checked_metadata(description, metadata.replace(vocabulary=vocabulary))
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     stale = _stale_files(description, chosen, vocabulary)
     with adding_to(directory, last=_CONFIGS, stale=stale) as temporary:
-        _write(model, description, metadata, temporary, chosen, weights_dtype, base)
+        _write_files(model, description, metadata, temporary, form)
         if not overwrite:
             _check_same_model(directory, temporary)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedForm:
+    """The form in which a model is written, by the arguments of `save`."""
+
+    format: str
+    weights_dtype: str
+    base: str | None  # As an adapter stores it.
+
+
+def _preprocessor_settings(preprocessor, settings) -> dict[str, Any]:
+    """Returns the settings that a `TextPreprocessor` has; a vocabulary has none of them."""
+    own = {"sequence_length": getattr(preprocessor, "sequence_length", None)}
+    if "long_texts" not in settings:  # Otherwise the options of a preprocessor belong to another one.
+        for name in READING:
+            own[name] = getattr(preprocessor, name, None)
+    return own
 
 
 def _stale_files(description, format, vocabulary):
@@ -142,19 +180,19 @@ def _stale_files(description, format, vocabulary):
     return names
 
 
-def _write(model, description, metadata, directory, format, weights_dtype, base):
+def _write_files(model, description, metadata, directory, form):
     """Writes all files of a model to a new directory."""
-    if format == "google":
+    if form.format == "google":
         google.write(description, metadata, directory)
         return
     _write_settings(description, metadata, directory)
-    if format == "keras":
+    if form.format == "keras":
         model.save(directory / KERAS_FILE)
-    elif format == "peft":
-        peft.write(model, description, directory, base, metadata.model_type)
+    elif form.format == "peft":
+        peft.write(model, description, directory, form.base, metadata.model_type)
     else:
-        huggingface.write_weights(description, metadata.model_type, directory, weights_dtype)
-        sentence_transformers.write_weights(description, directory, weights_dtype)
+        huggingface.write_weights(description, metadata.model_type, directory, form.weights_dtype)
+        sentence_transformers.write_weights(description, directory, form.weights_dtype)
 
 
 def _check_no_other_things(directory):
@@ -162,8 +200,9 @@ def _check_no_other_things(directory):
     if not directory.is_dir():
         return
     names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
-    if any(name in names and _is_config(directory / name) for name in _CONFIGS):
-        return
+    for name in _CONFIGS:
+        if name in names and _is_config(directory / name):
+            return
     others = [name for name in names if name not in _OWN_FILES]
     if others:
         raise ValueError(
@@ -174,12 +213,12 @@ def _check_no_other_things(directory):
 
 def _is_config(path):
     """Whether a file is that of a model; other programs have a `config.json`, too."""
-    return path.name != huggingface.CONFIG or bool(_kind(path))
+    return path.name != huggingface.CONFIG or bool(_facts_of_model(path))
 
 
 def _check_same_model(directory, new):
     """Raises an error if a directory has another model than a new one, whatever its weights."""
-    found = _difference(directory, new)
+    found = _difference_of_models(directory, new)
     if found:
         raise ValueError(
             f"`directory` has another model: {found:.200}. Expected another directory, or `overwrite=True`. "
@@ -187,25 +226,33 @@ def _check_same_model(directory, new):
         )
 
 
-def _difference(directory, new):
+def _difference_of_models(directory, new):
     """Returns what makes a model in a directory another one than a new one, or `None`; settings need both."""
     for name in (huggingface.CONFIG, google.CONFIG):
-        if (directory / name).is_file() and (new / name).is_file():
-            before, now = _kind(directory / name), _kind(new / name)
-            shared = before.keys() & now.keys()
-            found = difference(*({key: facts[key] for key in sorted(shared)} for facts in (before, now)))
-            if found:
-                return found
-    vocabularies = [folder / "vocab.txt" for folder in (directory, new)]
-    if all(path.is_file() for path in vocabularies) and len({path.read_bytes() for path in vocabularies}) > 1:
-        return "its vocab.txt has other pieces"
+        if not (directory / name).is_file() or not (new / name).is_file():
+            continue
+        facts_before = _facts_of_model(directory / name)
+        facts_now = _facts_of_model(new / name)
+        shared = sorted(facts_before.keys() & facts_now.keys())
+        found = difference({key: facts_before[key] for key in shared}, {key: facts_now[key] for key in shared})
+        if found:
+            return found
+
+    vocabulary_before = directory / "vocab.txt"
+    vocabulary_now = new / "vocab.txt"
+    if vocabulary_before.is_file() and vocabulary_now.is_file():
+        if vocabulary_before.read_bytes() != vocabulary_now.read_bytes():
+            return "its vocab.txt has other pieces"
     return None
 
 
-def _kind(path):
+def _facts_of_model(path):
     """Returns the settings in a config that make another model, those of its head, its size and its classes."""
     config = read_object(path)
-    facts = {name: config[name] for name in _KIND if config.get(name) is not None}
+    facts = {}
+    for name in _FACTS_OF_MODELS:
+        if config.get(name) is not None:
+            facts[name] = config[name]
     own = config.get("keras_bert")
     if isinstance(own, dict) and own.get("head"):
         facts["head"] = own["head"]
@@ -234,7 +281,10 @@ def described(model, precision, precisions):
 
 def is_quantized(description):
     """Returns whether the Keras model rounds activations itself, which its file does not do."""
-    return any(part.quantization_mode for layer in description.layers.values() for part in layer._flatten_layers())
+    for layer in description.layers.values():
+        if any(part.quantization_mode for part in layer._flatten_layers()):
+            return True
+    return False
 
 
 @contextlib.contextmanager
@@ -245,11 +295,17 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
     """
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_RUNTIME_FILES])
-    own = {"lowercase": preprocessor.lowercase, "sequence_length": preprocessor.sequence_length}
-    reading: Any = {name: getattr(preprocessor, name, None) for name in READING}
+    own: dict[str, Any] = dict(settings)
+    reading = {name: getattr(preprocessor, name, None) for name in READING}
     if reading["long_texts"] is not None:  # The settings may be those of the model, which others can read.
-        settings = {**settings, **reading}
-    metadata = Metadata.of_settings(**own, labels=labels, **settings).replace(vocabulary=Vocabulary(preprocessor))
+        own.update(reading)
+    metadata = Metadata.of_settings(
+        lowercase=preprocessor.lowercase,
+        sequence_length=preprocessor.sequence_length,
+        labels=labels,
+        **own,
+    )
+    metadata = metadata.replace(vocabulary=Vocabulary(preprocessor))
     metadata = _checked_metadata(description, metadata)
     with replacing(directory) as temporary:
         temporary.mkdir()
@@ -257,14 +313,18 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
         yield temporary
 
 
-def _head(description):
+def _head_of(description):
     """Returns the head of a model, `None` for other models, which have their own."""
-    return next((head for head in HEADS if head.name == description.head), None)
+    for head in HEADS:
+        if head.name == description.head:
+            return head
+    return None
 
 
 def _check_no_settings(description, metadata, strip_accents):
     """Raises if a model whose description writes it is given settings, which it has no place for."""
-    for name, value in {**metadata.settings, "strip_accents": strip_accents}.items():
+    settings = metadata.settings | {"strip_accents": strip_accents}
+    for name, value in settings.items():
         if value is not None and value != getattr(Metadata, name, None):
             raise ValueError(
                 f"`{name}` has no meaning for a model with head={description.head!r}. Received: {name}={value!r}"
@@ -273,23 +333,37 @@ def _check_no_settings(description, metadata, strip_accents):
 
 def _checked_metadata(description, metadata):
     """Returns the `Metadata` of a described model, after checks: the given settings, and what the model tells."""
-    vocabulary, embedding = metadata.vocabulary, description.embedding
-    head = _head(description)
+    vocabulary = metadata.vocabulary
     if metadata.labels is not None and description.num_classes is None:
         raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
-    classes = description.num_classes if description.multi_label else None
+    classes = None
+    if description.multi_label:
+        classes = description.num_classes
     metadata = metadata.replace(
         head=description.head,
         labels=checked_labels(metadata.labels, description.num_classes),
-        sequence_length=metadata.sequence_length or embedding.get("sequence_length"),
+        sequence_length=metadata.sequence_length or description.embedding.get("sequence_length"),
         null_threshold=checked_null_threshold(metadata.null_threshold),
         thresholds=checked_thresholds(metadata.thresholds, classes),
-        confidence=checked_confidence(metadata.confidence, () if head is None else head.confidence_fields(description)),
         prompts=metadata.prompts or None,
         positions=description.positions,
-        head_options=head and head.options_to_store(description),
-        keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
+
+    head = _head_of(description)
+    confidence_fields = ()
+    head_options = None
+    if head is not None:
+        confidence_fields = head.confidence_fields(description)
+        head_options = head.options_to_store(description)
+    keep_special_tokens = None
+    if vocabulary is not None:
+        keep_special_tokens = tokenizer_files.kept_special_tokens(vocabulary)
+    metadata = metadata.replace(
+        confidence=checked_confidence(metadata.confidence, confidence_fields),
+        head_options=head_options,
+        keep_special_tokens=keep_special_tokens,
+    )
+
     if "huggingface" in description.formats:
         model_type = checked_model_type(
             description.config, description.head, metadata.model_type, description.positions
@@ -297,7 +371,10 @@ def _checked_metadata(description, metadata):
         metadata = metadata.replace(model_type=model_type)
     if head is not None:
         check_stored_reading(metadata, head)
-    _check_metadata(description, metadata)
+    _check_vocabulary_size(vocabulary, description.config)
+    check_prompts(metadata.prompts, metadata.default_prompt_name)
+    check_function(metadata.similarity_function)
+    _check_settings_of_heads(description, metadata)
     return metadata
 
 
@@ -307,7 +384,8 @@ def _write_settings(description, metadata, directory):
         huggingface.write_config(description, metadata, directory)
     else:
         write_json(directory / huggingface.CONFIG, description.to_json(metadata))
-    longest, head = description.config.max_position_embeddings, _head(description)
+    longest = description.config.max_position_embeddings
+    head = _head_of(description)
     if head and head.sentence_transformers:
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
     if description.embedding:
@@ -316,7 +394,8 @@ def _write_settings(description, metadata, directory):
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)
 
 
-def _check_format(description, format, weights_dtype, directory):
+def _check_format(description, format, directory):
+    """Raises for a format that is unknown, that a model does not have, or whose place is no directory."""
     check_choice("format", format, _FORMATS)
     if directory.suffix == ".keras":
         raise ValueError(
@@ -328,12 +407,21 @@ def _check_format(description, format, weights_dtype, directory):
             f"a model with head={description.head!r} is saved with format={description.formats[0]!r}. "
             f"Received: format={format!r}"
         )
-    narrow = weights_dtype in ("float16", "bfloat16") and format == "huggingface"
-    if weights_dtype != "float32" and not narrow:
+
+
+def _check_weights_dtype(weights_dtype, format):
+    """Raises for a dtype that a format does not have."""
+    if weights_dtype == "float32":
+        return
+    if weights_dtype not in ("float16", "bfloat16") or format != "huggingface":
         raise ValueError(
             "`weights_dtype` must be 'float32', or 'float16' or 'bfloat16' with format 'huggingface'. "
             f"Received: weights_dtype={weights_dtype!r}, format={format!r}"
         )
+
+
+def _check_no_other_format(directory, format):
+    """Raises for a directory with files that `load` would read instead of those to be written."""
     for name in _FORMATS[format]:
         if (directory / name).exists():
             raise ValueError(
@@ -342,19 +430,23 @@ def _check_format(description, format, weights_dtype, directory):
             )
 
 
-def _check_metadata(description, metadata):
-    vocabulary = metadata.vocabulary
-    if vocabulary is not None and len(vocabulary) > description.config.vocab_size:
+def _check_vocabulary_size(vocabulary, config):
+    """Raises if there are more pieces than rows in the token table."""
+    if vocabulary is not None and len(vocabulary) > config.vocab_size:
         raise ValueError(
             f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
-            f"vocab_size={description.config.vocab_size} rows"
+            f"vocab_size={config.vocab_size} rows"
         )
-    check_prompts(metadata.prompts, metadata.default_prompt_name)
-    check_function(metadata.similarity_function)
+
+
+def _check_settings_of_heads(description, metadata):
+    """Raises for settings that belong to another head than that of the model."""
     for head in HEADS:
+        if head.name == description.head:
+            continue
         for name in head.settings:
             value = getattr(metadata, name)
-            if value != getattr(Metadata, name) and description.head != head.name:
+            if value != getattr(Metadata, name):
                 raise ValueError(
                     f"`{name}` is for models with head={head.name!r}. Received: {name}={value!r:.200} for a model with "
                     f"head={description.head!r}"
