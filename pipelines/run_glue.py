@@ -41,14 +41,8 @@ from keras_bert.files import write_json, write_text
 from keras_bert.heads.class_settings import THRESHOLD
 from keras_bert.reports.comparisons import compared
 from keras_bert.tasks.classification import glue, leaderboard
-from keras_bert.tasks.classification.data import (
-    OWN,
-    ClassificationSettings,
-    MultiLabelSettings,
-    own_data,
-    parse_threshold,
-    read_table,
-)
+from keras_bert.tasks.classification.data import OWN, Columns, own_data, read_table
+from keras_bert.tasks.classification.settings import ClassificationSettings, MultiLabelSettings, parse_threshold
 
 from . import command
 from .arguments import flag, nearest
@@ -106,7 +100,9 @@ class Arguments(
     def tasks(self):
         """The tasks in the order of the runs, the one of `--init_from` first."""
         names = _GLUE if self.task == ["all"] else self.task
-        if not names or any(name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1) for name in names):
+        are_glue = bool(names) and all(name in _GLUE for name in names)
+        is_own = len(names) == 1 and names[0] in OWN
+        if not are_glue and not is_own:
             known = f"one or more of {', '.join(_GLUE)}; all; or one of {', '.join(OWN)}"
             fix = nearest(self.task, [*_GLUE, "all", *OWN])
             raise ValueError(f"--task must be {known}. Received: --task={','.join(self.task)}{fix}")
@@ -117,26 +113,36 @@ class Arguments(
     @functools.cached_property
     def data(self):
         """The data of all tasks, read at once: missing files are reported before hours of training."""
-        return [self.divided(self._read(name)) for name in self.tasks]
+        return [self.divided(self._read_task(name)) for name in self.tasks]
 
-    def _read(self, name):
+    def _read_task(self, name):
+        """Returns the data of one task: GLUE's, or that of your own files."""
         if name in _GLUE:
-            options = {"skip_bad_rows": self.skip_bad_rows, "diagnostics": self.diagnostics}
-            return glue.read_all(glue.TASKS[name], self.data_dir, **options)
-        if self.train_file is None or sum(getattr(self, name) is not None for name in _DEV) != 1:
-            received = " ".join(self.given[name] for name in _FILES if name in self.given) or "none of them"
-            raise ValueError(
-                f"--task={name} requires --train_file, and either --dev_file, --validation_split=0.1 or --folds=5 for "
-                f"cross-validation. Received: {received}"
+            return glue.read_all(
+                glue.TASKS[name],
+                self.data_dir,
+                skip_bad_rows=self.skip_bad_rows,
+                diagnostics=self.diagnostics,
             )
+        self._check_files(name)
         label = self.label_column.split(",") if name == "multi_label" else self.label_column
-        columns = {"text": self.text_column, "pair": self.pair_column, "label": label}
+        columns = Columns(text=self.text_column, pair=self.pair_column, label=label)
         train = source(self.train_file)
         dev = self.dev_file if self.validation_split is None else train
-        data = own_data(name, train, dev, self.predict_file, **columns, skip_bad_rows=self.skip_bad_rows)
+        data = own_data(name, train, dev, self.predict_file, columns, skip_bad_rows=self.skip_bad_rows)
         if self.validation_split is not None:
             data = data.split(self.validation_split, self.seed[0])
         return data
+
+    def _check_files(self, task):
+        """Raises an error unless a task of your own has rows to train on and rows to select the best run on."""
+        given_for_dev = [name for name in _DEV if getattr(self, name) is not None]
+        if self.train_file is None or len(given_for_dev) != 1:
+            received = " ".join(self.given[name] for name in _FILES if name in self.given)
+            raise ValueError(
+                f"--task={task} requires --train_file, and either --dev_file, --validation_split=0.1 or --folds=5 for "
+                f"cross-validation. Received: {received or 'none of them'}"
+            )
 
     @functools.cached_property
     def unlabelled_texts(self):
@@ -146,10 +152,17 @@ class Arguments(
         if len(self.tasks) > 1:
             raise ValueError(f"--unlabelled: only for one --task. Received: --task={','.join(self.tasks)}")
         (name,) = self.tasks
-        if name in _GLUE and (glue.TASKS[name].pair is None) != (self.pair_column is None):
+        if name in _GLUE:
+            self._check_pair_column(name)
+        return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
+
+    def _check_pair_column(self, name):
+        """Raises an error unless texts without labels are pairs if those of a task of GLUE are."""
+        takes_pairs = glue.TASKS[name].pair is not None
+        has_pairs = self.pair_column is not None
+        if takes_pairs != has_pairs:
             wanted = "no --pair_column" if self.pair_column else "--pair_column, the column of the second text"
             raise ValueError(f"--unlabelled for --task={name}: expected {wanted}. Received: {self.pair_column}")
-        return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
 
     def folder(self, name):
         """Returns the folder of the results of a task."""
@@ -157,14 +170,16 @@ class Arguments(
 
     def known_settings(self):
         """Returns settings of the runs by the folder of their output, see `check_known_settings`."""
-        found = {}
+        known = {}
         for name in self.tasks:
             shared = self.settings_of_runs(self.start(name), self.sequence_length, **self.changes)
-            found[self.folder(name)] = {"task": name, **shared}
+            known[self.folder(name)] = {"task": name} | shared
         if self.is_read_early:
             for data in self.data:
-                found[self.folder(data.task.name)] |= {"content": data.fingerprints(), "labels": list(data.task.labels)}
-        return found
+                settings = known[self.folder(data.task.name)]
+                settings["content"] = data.fingerprints()
+                settings["labels"] = list(data.task.labels)
+        return known
 
     @property
     def is_read_early(self):
@@ -197,35 +212,20 @@ class Arguments(
     def teacher_of(self, name):
         """Returns the teacher of a task: a model, or that of the output of this command for one or several tasks."""
         folder = pathlib.Path(self.teacher)
-        inner = [folder / name / "model", folder / "model"]
-        return next((str(path) for path in inner if path.is_dir()), self.teacher)
+        for model in (folder / name / "model", folder / "model"):
+            if model.is_dir():
+                return str(model)
+        return self.teacher
 
 
 def check(arguments):
-    own, starts = arguments.tasks[0] in OWN, [arguments.start(name) for name in arguments.tasks]
-    arguments.only(own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
-    arguments.only(own, f"for --task={_OWN}", "label_column", *_FILES)
-    arguments.only(not own, "for GLUE", "data_dir")
-    arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
+    starts = [arguments.start(name) for name in arguments.tasks]
+    _check_kind_of_data(arguments)
     arguments.load_options(starts[:1])
-    is_multi_label, language_model = arguments.tasks == ["multi_label"], arguments.language_model_weight
-    arguments.only(
-        is_multi_label or parse_threshold(arguments.threshold) == THRESHOLD, "for --task=multi_label", "threshold"
-    )
-    have_classes = not any(name in ("multi_label", "regression") for name in arguments.tasks)
-    have_classes = have_classes and all(glue.TASKS[name].labels for name in arguments.tasks if name in glue.TASKS)
-    arguments.only(have_classes or is_multi_label, "for tasks with classes", "calibrate")
-    arguments.only(have_classes, "for tasks with one class for each text", "answer_at_precision")
-    if language_model:
-        arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
-        arguments.only(not arguments.teacher, "without --teacher", "language_model_weight")
-    if arguments.pack and (language_model or any(map(other_models.creating, starts))):
-        raise ValueError("--pack: only for BERT, without --language_model_weight")
+    _check_flags_of_answers(arguments)
+    _check_pack(arguments, starts)
     _ = arguments.unlabelled_texts
-    if arguments.teacher and len(arguments.tasks) > 1:
-        for model in (pathlib.Path(arguments.teacher, name, "model") for name in arguments.tasks):
-            if not model.is_dir():
-                raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
+    _check_teachers(arguments)
     if arguments.is_read_early:
         _ = arguments.data
     else:
@@ -233,15 +233,65 @@ def check(arguments):
             glue.check_available(glue.TASKS[name])
 
 
+def _check_kind_of_data(arguments):
+    """Raises an error for flags of your own table with a task of GLUE, or the other way round."""
+    is_own = arguments.tasks[0] in OWN  # Then it is the only one.
+    arguments.only(is_own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
+    arguments.only(is_own, f"for --task={_OWN}", "label_column", *_FILES)
+    arguments.only(not is_own, "for GLUE", "data_dir")
+    arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
+
+
+def _check_flags_of_answers(arguments):
+    """Raises an error for flags of classes, of several labels, or of a language model, with tasks that have none."""
+    is_multi_label = arguments.tasks == ["multi_label"]
+    has_default_threshold = parse_threshold(arguments.threshold) == THRESHOLD
+    arguments.only(is_multi_label or has_default_threshold, "for --task=multi_label", "threshold")
+    have_classes = all(_has_classes(name) for name in arguments.tasks)
+    arguments.only(have_classes or is_multi_label, "for tasks with classes", "calibrate")
+    arguments.only(have_classes, "for tasks with one class for each text", "answer_at_precision")
+    if arguments.language_model_weight:
+        arguments.only(not is_multi_label, "without --task=multi_label", "language_model_weight")
+        arguments.only(not arguments.teacher, "without --teacher", "language_model_weight")
+
+
+def _has_classes(name):
+    """Returns whether a text of a task has one class."""
+    if name in glue.TASKS:
+        return bool(glue.TASKS[name].labels)
+    return name not in ("multi_label", "regression")
+
+
+def _check_pack(arguments, starts):
+    """Raises an error for `--pack` where several texts cannot be in one row; `starts` are the models."""
+    if not arguments.pack:
+        return
+    if arguments.language_model_weight or any(map(other_models.creating, starts)):
+        raise ValueError("--pack: only for BERT, without --language_model_weight")
+
+
+def _check_teachers(arguments):
+    """Raises an error unless several tasks have a teacher each."""
+    if not arguments.teacher or len(arguments.tasks) == 1:
+        return
+    for name in arguments.tasks:
+        model = pathlib.Path(arguments.teacher, name, "model")
+        if not model.is_dir():
+            raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
+
+
 def main(arguments):
     from keras_bert.training.distribution import is_chief
 
-    output, strategy = arguments.output, arguments.create_strategy()
-    everything, several, writes = arguments.data, len(arguments.tasks) > 1, is_chief(strategy)
+    output = arguments.output
+    strategy = arguments.create_strategy()
+    data_of_tasks = arguments.data
+    writes = is_chief(strategy)
     if writes:
         write_text(output / "flags.txt", arguments.flagfile)
-    load, scores = functools.cache(load_model), {}
-    for data in everything:
+    load = functools.cache(load_model)
+    scores = {}
+    for data in data_of_tasks:
         folder = arguments.folder(data.task.name)
         task = _create_task(arguments, data, load)
         teacher = _create_teacher(arguments, task, load, folder)
@@ -250,33 +300,42 @@ def main(arguments):
         if writes:
             print(runs.finish())
             scores.update(runs.results["scores"])
-    if not writes:
-        return
-    if several:
-        _write_together(output, scores, task)
-    if data.task.name in glue.TASKS:
-        _zip(output)
-    texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
-    print_next(folder, texts, arguments.predict_file and "predictions.tsv")
+    if writes:
+        _finish(arguments, task, scores)
+
+
+def _finish(arguments, last_task, scores):
+    """Writes what all tasks have together, and prints what to run next, with the model of the last task."""
+    spec = last_task.spec
+    if len(arguments.tasks) > 1:
+        _write_together(arguments.output, scores, last_task)
+    if spec.name in glue.TASKS:
+        _zip(arguments.output)
+    texts = '"A text."' if spec.pair is None else '"A text." "Its pair."'
+    print_next(arguments.folder(spec.name), texts, arguments.predict_file and "predictions.tsv")
 
 
 def _create_task(arguments, data, load):
-    """Returns the `Task`."""
+    """Returns the `Task` of the data of one task; `load` keeps the models that several tasks start from."""
     name = arguments.start(data.task.name)
-    load_options = arguments.load_options([name]) if name == arguments.model else {}
+    load_options = {}
+    if name == arguments.model:
+        load_options.update(arguments.load_options([name]))
     if arguments.student_layers:
         load_options["num_layers"] = arguments.student_layers
-    kind = keras_bert.tasks.MultiLabelTask if data.task.multi_label else keras_bert.tasks.ClassificationTask
+    task_class = keras_bert.tasks.ClassificationTask
+    if data.task.multi_label:
+        task_class = keras_bert.tasks.MultiLabelTask
     start = keras_bert.tasks.Start(
         name,
         load(name, **load_options),
         load_model,
         load_options,
         new_head=bool(arguments.teacher),  # The student learns its head from the teacher's answers.
-        head=arguments.head_of(kind),
+        head=arguments.head_of(task_class),
     )
     data = dataclasses.replace(data, submissions=arguments.output / "submission")
-    return kind(data, start, arguments.fill(kind.Settings))
+    return task_class(data, start, arguments.fill(task_class.Settings))
 
 
 def _create_teacher(arguments, task, load, folder):
@@ -300,7 +359,9 @@ def _create_teacher(arguments, task, load, folder):
 def _write_together(output, scores, task):
     """Writes and prints the table of all tasks; `task` is the last one."""
     _, tables = compared(task, scores)
-    table = "\n".join(["# GLUE\n", *(tables or [leaderboard.table(scores)]), leaderboard.averages(scores)])
+    if not tables:
+        tables = [leaderboard.table(scores)]
+    table = "\n".join(["# GLUE\n", *tables, leaderboard.averages(scores)])
     write_text(output / "results.md", table)
     write_json(output / "results.json", scores, measured=True)
     print(table)
@@ -308,11 +369,13 @@ def _write_together(output, scores, task):
 
 def _zip(output):
     """Writes the archive for the GLUE server if all files exist."""
-    if any((output / "submission").glob("*.tsv")):
-        try:
-            leaderboard.zip_submission(output / "submission", output / "submission.zip")
-        except ValueError as error:
-            logging.getLogger("keras_bert").warning("no submission.zip: %s", error)
+    submission = output / "submission"
+    if not any(submission.glob("*.tsv")):
+        return
+    try:
+        leaderboard.zip_submission(submission, output / "submission.zip")
+    except ValueError as error:
+        logging.getLogger("keras_bert").warning("no submission.zip: %s", error)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from keras_bert.data.in_memory import as_list
 
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
-# What word processors write for - and ', and the selectors of emoji and text.
-_SIGNS: dict = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
+# By code: what word processors write for - and ', and the selectors of emoji and text, which are left out.
+_SIGNS: dict = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-")
+_SIGNS |= dict.fromkeys((0x2018, 0x2019), "'")
 _SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
 MANY = 10  # So many classes may be something else, such as numbers.
 REGRESSION = "Numbers that measure something are predicted by `task=regression`."
@@ -46,14 +47,26 @@ def class_ids(place, label, numbers):
     if isinstance(label, tuple):
         return tuple(sorted(class_ids(place, name, numbers) for name in label))
     if label not in numbers:
-        if alike := [name for name in numbers if appearance(name) == appearance(label)]:
-            first, second = spelled([label, alike[0]])
-            raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
-        hint = f" Did you mean {found!r}?" if (found := similar(label, numbers)) else ""
-        if are_numbers([label, *numbers]):
-            hint = f" {REGRESSION}" if len(numbers) >= MANY or "." in label else ""
-        raise ValueError(f"{place}: unknown label {label!r}.{hint} Expected one of: {some(list(map(repr, numbers)))}")
+        raise _unknown_label(place, label, list(numbers))
     return numbers[label]
+
+
+def _unknown_label(place, label, known):
+    """Returns an error for a label that is none of the known names, with the name that it may be."""
+    for name in known:
+        if appearance(name) == appearance(label):
+            first, second = spelled([label, name])
+            return ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
+    hint = ""
+    if are_numbers([label, *known]):
+        if len(known) >= MANY or "." in label:
+            hint = f" {REGRESSION}"
+    else:
+        similar_name = similar(label, known)
+        if similar_name:
+            hint = f" Did you mean {similar_name!r}?"
+    expected = some(list(map(repr, known)))
+    return ValueError(f"{place}: unknown label {label!r}.{hint} Expected one of: {expected}")
 
 
 def are_numbers(names):
@@ -68,15 +81,20 @@ def discover_labels(labels, fewest=2, place="`labels`"):
     """
     names = set(map(class_name, labels))
     if len(names) < fewest:
-        raise ValueError(
-            f"{place} must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(names)}"
-        )
-    for label in sorted(names):
-        whole, _, _ = label.partition(".")
-        if whole in names and re.fullmatch(r"-?[0-9]+\.0+", label):
-            raise ValueError(f"{place} has the number {whole} also as {label}. Use one spelling per class")
-    whole = all(re.fullmatch(r"-?[0-9]+", label) for label in names)
-    return sorted(names, key=lambda label: (int(label) if whole else 0, label))
+        expected = "two classes" if fewest > 1 else "one class"
+        raise ValueError(f"{place} must have at least {expected}. Received: {sorted(names)}")
+    _check_spelling_of_numbers(names, place)
+    if all(re.fullmatch(r"-?[0-9]+", name) for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def _check_spelling_of_numbers(names, place):
+    """Raises an error for a whole number that is also written with decimals: `1` and `1.0`."""
+    for name in sorted(names):
+        whole, _, _ = name.partition(".")
+        if whole in names and re.fullmatch(r"-?[0-9]+\.0+", name):
+            raise ValueError(f"{place} has the number {whole} also as {name}. Use one spelling per class")
 
 
 def alike(names):
@@ -89,16 +107,21 @@ def alike(names):
 
 def appearance(name):
     """Returns what a person sees of a name: no case, no white space, no invisible signs, no zeros around a number."""
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).translate(_SIGNS)
-    text = "".join(sign for sign in text if unicodedata.category(sign) not in _INVISIBLE)
-    number = _DECIMAL.fullmatch(text)
-    return f"{number[1]}{number[2] or 0}.{number[3] or ''}" if number else text
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    text = unicodedata.normalize("NFKC", folded).translate(_SIGNS)
+    visible = "".join(sign for sign in text if unicodedata.category(sign) not in _INVISIBLE)
+    number = _DECIMAL.fullmatch(visible)
+    if number is None:
+        return visible
+    sign, whole, decimals = number.groups()
+    return f"{sign}{whole or 0}.{decimals or ''}"
 
 
 def spelled(names):
     """Returns names in quotes; with the codes of their signs, if the names are hard to tell apart otherwise."""
     different = {unicodedata.normalize("NFC", name).translate(_SIGNS) for name in names}
-    return list(map(repr if len(different) == len(names) else ascii, names))
+    quote = repr if len(different) == len(names) else ascii
+    return list(map(quote, names))
 
 
 def balance(labels, names=None, total=None):
@@ -106,19 +129,25 @@ def balance(labels, names=None, total=None):
 
     Shares are of `total`, by default the number of labels.
     """
-    labels, names = as_list(labels), as_list(() if names is None else names)
+    labels = as_list(labels)
     if not labels:
         return "no labels"
     if all(isinstance(label, float) for label in labels):
         mean = math.fsum(labels) / len(labels)
         return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
-    counts = collections.Counter(str(names[label] if names else label) for label in labels)
-    # List classes without rows too.
-    counts.update(dict.fromkeys(map(str, names), 0))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return some([f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered], most=10)
+    names = as_list(names) if names is not None else []
+    # Classes without rows are listed, too.
+    counts = collections.Counter(dict.fromkeys(map(str, names), 0))
+    counts.update(str(names[label]) if names else str(label) for label in labels)
+    shares = []
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        shares.append(f"{name}: {count:,} ({count / (total or len(labels)):.1%})")
+    return some(shares, most=10)
 
 
 def some(texts, most=5):
     """Lists the first texts in one line, and the number of the others."""
-    return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
+    shown = list(texts[:most])
+    if len(texts) > most:
+        shown.append(f"and {len(texts) - most:,} more")
+    return ", ".join(shown)

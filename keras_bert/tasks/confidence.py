@@ -81,7 +81,8 @@ def check_rows(task):
     """Raises if the rows of dev, or those of all folds, are too few to promise the precision of a task."""
     if task.precision is None:
         return
-    least, rows = least_rows(task.precision), len(task.splits["dev"][0].examples)
+    least = least_rows(task.precision)
+    rows = len(task.splits["dev"][0].examples)
     if rows < least:
         raise ValueError(
             f"`answer_at_precision={task.precision:g}` needs at least {least:,} labelled rows to be promised, even "
@@ -89,15 +90,15 @@ def check_rows(task):
         )
 
 
-def warn_of(found):
+def warn_of(confidence):
     """Warns of a `Confidence` that promises less than was asked for."""
-    if found.threshold is not None and found.threshold > 1:
+    if confidence.threshold is not None and confidence.threshold > 1:
         _LOG.warning(
             "answer_at_precision=%g cannot be promised: the model gives no label at all. Lower the precision, or "
             "choose the threshold on more rows",
-            found.precision,
+            confidence.precision,
         )
-    elif found.temperature == 1.0:
+    elif confidence.temperature == 1.0:
         _LOG.warning("calibrate: the temperature stays 1, since no error is among the predictions that it is fitted to")
 
 
@@ -105,7 +106,8 @@ def scaled(outputs, name, confidence):
     """Returns the outputs of a model with the logits, those of a name, divided by the temperature, if there is any."""
     if confidence is None:
         return outputs
-    return {**outputs, name: confidence.scaled(np.asarray(outputs[name]))}
+    scaled_logits = confidence.scaled(np.asarray(outputs[name]))
+    return outputs | {name: scaled_logits}
 
 
 def fitted_temperature(logits, targets):
@@ -115,7 +117,8 @@ def fitted_temperature(logits, targets):
     """
     from scipy.optimize import minimize_scalar
 
-    logits, targets = np.asarray(logits, "float64"), np.asarray(targets, int)
+    logits = np.asarray(logits, "float64")
+    targets = np.asarray(targets, int)
     if not len(targets) or (logits.argmax(-1) == targets).all():
         return 1.0
 
@@ -123,15 +126,19 @@ def fitted_temperature(logits, targets):
         scaled = logits * math.exp(-log_temperature)
         return np.mean(np.logaddexp.reduce(scaled, -1) - scaled[np.arange(len(targets)), targets])
 
-    found = minimize_scalar(loss, bounds=tuple(map(math.log, _TEMPERATURES)), method="bounded", options={"xatol": 1e-8})
-    return round(math.exp(found.x), _DIGITS)
+    lowest, highest = _TEMPERATURES
+    bounds = (math.log(lowest), math.log(highest))
+    minimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+    return round(math.exp(minimum.x), _DIGITS)
 
 
 def lower_bound(right, count, risk=RISK):
     """Returns the exact lower bound of a share (Clopper and Pearson, 1934), too high with probability `risk`."""
     from scipy.stats import beta
 
-    return float(beta.ppf(risk, right, count - right + 1)) if right else 0.0
+    if not right:
+        return 0.0
+    return float(beta.ppf(risk, right, count - right + 1))
 
 
 def least_rows(precision):
@@ -160,28 +167,41 @@ def chosen_threshold(confidence, right, precision):
     """
     if not len(confidence):
         return NEVER
-    confidence, right = np.asarray(confidence, "float32"), np.asarray(right, bool)  # As a SavedModel has them.
-    order = np.argsort(-confidence, kind="stable")
-    confidence, hits = confidence[order], np.cumsum(right[order])
-    risk = _risk_of_step(len(confidence))
-    best = 0
-    low, high = 1, len(confidence)
+    probabilities = np.asarray(confidence, "float32")  # As a SavedModel has them.
+    order = np.argsort(-probabilities, kind="stable")
+    probabilities = probabilities[order]
+    hits = np.cumsum(np.asarray(right, bool)[order])
+    answers = _most_answers(probabilities, hits, precision)
+    if answers == 0:
+        return NEVER
+    if answers == len(probabilities):
+        return 0.0
+    last_answered = probabilities[answers - 1]
+    next_one = probabilities[answers]
+    # Between two probabilities, so that rounding in other runtimes changes no answer; there may be no number between.
+    middle = (last_answered + next_one) / 2
+    return float(middle if middle > next_one else last_answered)
+
+
+def _most_answers(probabilities, hits, precision):
+    """Returns the largest number of answers, the most probable ones, that a binary search finds for a precision.
+
+    `probabilities` are sorted, the highest first, and `hits` are the numbers of right ones among the first ones.
+    """
+    risk = _risk_of_step(len(probabilities))
+    most = 0
+    low = 1
+    high = len(probabilities)
     while low <= high:
         middle = (low + high) // 2
-        count = int(np.searchsorted(-confidence, -confidence[middle - 1], side="right"))  # With those that are equal.
+        # With those that are equal.
+        count = int(np.searchsorted(-probabilities, -probabilities[middle - 1], side="right"))
         if lower_bound(int(hits[count - 1]), count, risk) >= precision:
-            best = max(best, count)
+            most = max(most, count)
             low = middle + 1
         else:
             high = middle - 1
-    if best == 0:
-        return NEVER
-    if best == len(confidence):
-        return 0.0
-    answered, next_one = confidence[best - 1], confidence[best]
-    # Between two probabilities, so that rounding in other runtimes changes no answer; there may be no number between.
-    middle = (answered + next_one) / 2
-    return float(middle if middle > next_one else answered)
+    return most
 
 
 def fitted(logits, targets, precision=None):
@@ -189,16 +209,20 @@ def fitted(logits, targets, precision=None):
     temperature = fitted_temperature(logits, targets)
     if precision is None:
         return Confidence(temperature=temperature)
-    sure, right = judged(logits, targets, temperature)
-    threshold = chosen_threshold(sure, right, precision)
-    answers = float(np.mean(sure >= threshold)) if len(sure) else 0.0
+    probabilities, right = judged(logits, targets, temperature)
+    threshold = chosen_threshold(probabilities, right, precision)
+    answers = 0.0
+    if len(probabilities):
+        answers = float(np.mean(probabilities >= threshold))
     return Confidence(temperature, threshold, precision, answers)
 
 
 def judged(logits, targets, temperature=1.0):
     """Returns the probabilities of the predictions, and whether they are correct."""
     logits = np.asarray(logits, "float64")
-    return softmax(logits / temperature).max(-1), logits.argmax(-1) == np.asarray(targets)
+    probabilities = softmax(logits / temperature).max(-1)
+    right = logits.argmax(-1) == np.asarray(targets)
+    return probabilities, right
 
 
 def calibration_error(confidence, right):
@@ -208,13 +232,13 @@ def calibration_error(confidence, right):
 
 def scores(confidence, decisions):
     """Returns what `evaluate` tells of a `Confidence`: the calibration error; with a threshold the answers, too."""
-    sure, right = judged(decisions.logits, decisions.targets, confidence.temperature)
-    found = {"calibration_error": calibration_error(sure, right)}
+    probabilities, right = judged(decisions.logits, decisions.targets, confidence.temperature)
+    scores_by_name = {"calibration_error": calibration_error(probabilities, right)}
     if confidence.threshold is not None:
-        answered = sure >= confidence.threshold
-        found["answered"] = float(answered.mean()) if len(answered) else math.nan
-        found["precision"] = float(right[answered].mean()) if answered.any() else math.nan
-    return found
+        answered = probabilities >= confidence.threshold
+        scores_by_name["answered"] = float(answered.mean()) if len(answered) else math.nan
+        scores_by_name["precision"] = float(right[answered].mean()) if answered.any() else math.nan
+    return scores_by_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,19 +261,22 @@ class HeldOut:
     @classmethod
     def of(cls, decisions, precision=None, seed=0):
         """Divides the rows of `Decisions` at random, and fits to each half."""
-        logits, targets = np.asarray(decisions.logits, "float64"), np.asarray(decisions.targets, int)
+        logits = np.asarray(decisions.logits, "float64")
+        targets = np.asarray(decisions.targets, int)
         before, right = judged(logits, targets)
-        after, answered = before.copy(), np.ones(len(right), bool)
-        rows = np.arange(len(right)) if decisions.rows is None else np.unique(decisions.rows, return_inverse=True)[1]
-        order = np.random.default_rng(seed).permutation(rows.max(initial=-1) + 1)
-        halves = [np.isin(rows, half) for half in np.array_split(order, 2)]
-        for fit, held_out in (halves, halves[::-1]):
+        after = before.copy()
+        answered = np.ones(len(right), bool)
+        rows = np.arange(len(right))
+        if decisions.rows is not None:
+            _, rows = np.unique(decisions.rows, return_inverse=True)
+        first, second = _random_halves(rows, seed)
+        for fit, held_out in ((first, second), (second, first)):
             if not fit.any() or not held_out.any():
                 continue
-            found = fitted(logits[fit], targets[fit], precision)
-            after[held_out] = judged(logits[held_out], targets[held_out], found.temperature)[0]
-            if found.threshold is not None:
-                answered[held_out] = after[held_out] >= found.threshold
+            confidence = fitted(logits[fit], targets[fit], precision)
+            after[held_out], _ = judged(logits[held_out], targets[held_out], confidence.temperature)
+            if confidence.threshold is not None:
+                answered[held_out] = after[held_out] >= confidence.threshold
         return cls(before, after, right, answered, rows)
 
     def errors(self):
@@ -259,7 +286,7 @@ class HeldOut:
     def _with_interval(self, confidence):
         """Returns the calibration error and the ends of its interval."""
         if not len(self.rows):
-            return (math.nan,) * 3
+            return math.nan, math.nan, math.nan
         rng = np.random.default_rng(0)
         order = np.argsort(self.rows, kind="stable")
         sizes = np.bincount(self.rows)
@@ -271,6 +298,13 @@ class HeldOut:
             drawn.append(calibration_error(confidence[places], self.right[places]))
         low, high = np.quantile(drawn, [0.025, 0.975])
         return calibration_error(confidence, self.right), float(low), float(high)
+
+
+def _random_halves(rows, seed):
+    """Returns which decisions are in each half of the rows, drawn at random, as two arrays of bools."""
+    order = np.random.default_rng(seed).permutation(rows.max(initial=-1) + 1)
+    first, second = np.array_split(order, 2)
+    return np.isin(rows, first), np.isin(rows, second)
 
 
 def _ranges(starts, sizes):
@@ -297,7 +331,8 @@ def section(confidence, decisions, place):
     if confidence.threshold is not None:
         answered = held_out.answered
         rows.append(["answered", _share(int(answered.sum()), len(answered))])
-        rows.append(["precision of the answers", _share(int(held_out.right[answered].sum()), int(answered.sum()))])
+        right_answers = int(held_out.right[answered].sum())
+        rows.append(["precision of the answers", _share(right_answers, int(answered.sum()))])
     return page.render(
         "tasks/confidence.html",
         place=place,

@@ -3,9 +3,11 @@
 import abc
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
+from keras_bert.heads.confidence import Confidence
 from keras_bert.heads.registry import head_named
 from keras_bert.reports.judged import Judged, JudgedNumbers
 from keras_bert.reports.label_checks import JudgedLabel, ranked
@@ -33,7 +35,14 @@ class Card:
 
     def with_note(self, note):
         """Returns the card with one more sentence on the scores."""
-        return dataclasses.replace(self, note=" ".join(filter(None, [self.note, note])))
+        return dataclasses.replace(self, note=_joined_notes(self.note, note))
+
+
+def _joined_notes(note, more):
+    """Returns notes on scores, each a sentence or `None`, as one."""
+    if note and more:
+        return f"{note} {more}"
+    return note or more
 
 
 def own_data_set(name, typed=False, table="csv"):
@@ -65,8 +74,21 @@ class Findings:
     @property
     def entries(self):
         """The task's entries in `results.json`."""
-        entries = self.results or {"scores": self.measured}
-        return {**entries, "test_scores": self.test_scores} if self.test_scores else entries
+        entries = dict(self.results or {"scores": self.measured})
+        if self.test_scores:
+            entries["test_scores"] = self.test_scores
+        return entries
+
+    def with_more(self, *, results=None, facts=None, messages=(), sections=(), note=None):
+        """Returns the findings with more entries of `results.json`, facts, lines to print, sections and a sentence."""
+        return dataclasses.replace(
+            self,
+            results=(self.results or {"scores": self.measured}) | (results or {}),
+            facts=self.facts | (facts or {}),
+            messages=[*self.messages, *messages],
+            sections=[*self.sections, *sections],
+            note=_joined_notes(self.note, note),
+        )
 
     @property
     def all_facts(self):
@@ -81,6 +103,13 @@ class Findings:
         if not self.test_scores:
             return self.messages
         return [f"test: {data_summary.listed(self.test_scores)}", *self.messages]
+
+
+class _FittedConfidence(NamedTuple):
+    """The `Decisions` for dev and the `Confidence` that is fitted to them."""
+
+    decisions: confidence.Decisions
+    confidence: Confidence
 
 
 class Report(abc.ABC):
@@ -108,7 +137,7 @@ class Report(abc.ABC):
     predictions_file = "predictions.tsv"
     can_combine = True
     score_names: list | None = None
-    _fitted: tuple | None = None  # `Decisions`, and the `Confidence` that is fitted to them.
+    _fitted: _FittedConfidence | None = None  # What `confidence` returned last.
 
     def __init__(self, task):
         self.task = task
@@ -140,12 +169,10 @@ class Report(abc.ABC):
     @functools.cached_property
     def facts(self):
         """Entries about the data for the head of the report: text by title."""
-        facts = {
-            **self.start_facts(),
-            **self.data_facts(),
-            **data_summary.facts(self.summary, self.task.reads_windows),
-            **self.problems(),
-        }
+        facts = dict(self.start_facts())
+        facts.update(self.data_facts())
+        facts.update(data_summary.facts(self.summary, self.task.reads_windows))
+        facts.update(self.problems())
         if self.task.held_out:
             return facts
         return {title: text for title, text in facts.items() if not title.startswith("dev ")}
@@ -195,16 +222,24 @@ class Report(abc.ABC):
         The output of the classes has the name of the split, others are added to it.
         """
         main = head_named(self.task.head).classes
-        return {split.name if name == main else f"{split.name}.{name}": values for name, values in outputs.items()}
+        kept = {}
+        for name, values in outputs.items():
+            key = split.name if name == main else f"{split.name}.{name}"
+            kept[key] = values
+        return kept
 
     def outputs(self, split, kept):
         """Returns the outputs of the model for a `Split` among kept arrays, see `kept`."""
+        return self.outputs_of(split.name, kept)
+
+    def outputs_of(self, split_name, kept):
+        """Returns the outputs of the model for the `Split` of a name among kept arrays."""
         outputs = {}
         for name, values in kept.items():
-            if name == split.name:
+            if name == split_name:
                 outputs[head_named(self.task.head).classes] = values
-            elif name.startswith(f"{split.name}."):
-                outputs[name.removeprefix(f"{split.name}.")] = values
+            elif name.startswith(f"{split_name}."):
+                outputs[name.removeprefix(f"{split_name}.")] = values
         return outputs
 
     def dev_logits(self, predict):
@@ -216,6 +251,7 @@ class Report(abc.ABC):
         return self._kept_of(self.task.splits["test"], predict)
 
     def _kept_of(self, splits, predict):
+        """Returns what a run keeps of several splits, see `kept`."""
         kept = {}
         for split in splits:
             kept |= self.kept(split, predict(split.batches))
@@ -257,14 +293,14 @@ class Report(abc.ABC):
         if not self.task.calibrates:
             return None
         decisions = self.decisions(kept)
-        if self._fitted is None or not decisions.equal(self._fitted[0]):
-            self._fitted = decisions, decisions.fitted(self.task.precision)
-        return self._fitted[1]
+        if self._fitted is None or not decisions.equal(self._fitted.decisions):
+            self._fitted = _FittedConfidence(decisions, decisions.fitted(self.task.precision))
+        return self._fitted.confidence
 
     def temperature(self, kept):
         """Returns the divisor of logits, 1 if the settings ask for none, given the kept arrays of dev."""
-        found = self.confidence(kept)
-        return 1.0 if found is None else found.temperature
+        fitted = self.confidence(kept)
+        return 1.0 if fitted is None else fitted.temperature
 
     @property
     def place(self):
@@ -273,18 +309,16 @@ class Report(abc.ABC):
 
     def with_confidence(self, findings, kept):
         """Returns the `Findings` with what they tell of the `Confidence`, if there is one."""
-        found = self.confidence(kept)
-        if found is None:
+        fitted = self.confidence(kept)
+        if fitted is None:
             return findings
-        described = confidence.described(found)
-        note = f"Probabilities are calibrated if the logits are divided by {found.temperature:.6g}."
-        return dataclasses.replace(
-            findings,
-            sections=[*findings.sections, confidence.section(found, self.decisions(kept), self.place)],
-            results={**(findings.results or {"scores": findings.measured}), "confidence": found.to_json()},
-            facts={**findings.facts, "confidence": described},
-            messages=[*findings.messages, f"confidence: {described}"],
-            note=" ".join(filter(None, [findings.note, note])),
+        described = confidence.described(fitted)
+        return findings.with_more(
+            results={"confidence": fitted.to_json()},
+            facts={"confidence": described},
+            messages=[f"confidence: {described}"],
+            sections=[confidence.section(fitted, self.decisions(kept), self.place)],
+            note=f"Probabilities are calibrated if the logits are divided by {fitted.temperature:.6g}.",
         )
 
     def conclude(self, dev, test, output):
@@ -295,8 +329,10 @@ class Report(abc.ABC):
         split = self.task.splits["dev"][0]
         scores = self.score(split.targets, self.outputs(split, dev))
         judged = self.judge(dev)
-        sections, errors = judged.report() if judged else ([], [])
-        return Findings(scores, sections, errors)
+        if judged is None:
+            return Findings(measured=scores, sections=[], errors=[])
+        sections, errors = judged.report()
+        return Findings(measured=scores, sections=sections, errors=errors)
 
     def judge(self, kept):
         """Returns the predictions for dev as `Judged`, for the report, or `None`, given the kept arrays.
@@ -326,12 +362,19 @@ class Report(abc.ABC):
         if judged is not None:
             return judged.label_checks()
         split = self.task.splits["dev"][0]
-        texts = list(zip(*getattr(split.examples, "texts", {}).values(), strict=True))
+        columns = list(getattr(split.examples, "texts", {}).values())
         checks = []
         for row, loss in enumerate(self._losses(split, kept)):
-            text = " / ".join(map(str, texts[row])) if texts else ""
-            label = _plain_target(split.targets, row)
-            checks.append(JudgedLabel(row=row, label=label, predicted=None, loss=loss, place=row + 1, text=text))
+            texts = [str(column[row]) for column in columns]
+            check = JudgedLabel(
+                row=row,
+                label=_plain_target(split.targets, row),
+                predicted=None,
+                loss=loss,
+                place=row + 1,
+                text=" / ".join(texts),
+            )
+            checks.append(check)
         return ranked(checks)
 
     def _losses(self, split, kept):
@@ -339,7 +382,7 @@ class Report(abc.ABC):
         outputs = {name: np.asarray(values) for name, values in self.outputs(split, kept).items()}
         total = np.zeros(len(split.examples))
         for loss in self.task.training.losses:
-            values = None if loss.together else _values(loss, split.targets, outputs)
+            values = _loss_values(loss, split.targets, outputs)
             if values is None or values.shape[:1] != total.shape:
                 raise ValueError(
                     f"labels of the task {self.task.name} cannot be ranked: its loss {loss.name} has no value for each "
@@ -349,8 +392,10 @@ class Report(abc.ABC):
         return total.tolist()
 
 
-def _values(loss, targets, outputs):
-    """Returns the values of a `Loss` as an array, or `None` if the outputs that a run keeps are not enough for it."""
+def _loss_values(loss, targets, outputs):
+    """Returns the values of a `Loss` as an array; `None` if it has one for all rows, or needs what no run keeps."""
+    if loss.together:
+        return None
     try:
         return np.asarray(loss.values(targets, outputs), "float64")
     except Exception:
@@ -359,7 +404,9 @@ def _values(loss, targets, outputs):
 
 def _plain_target(targets, row):
     """Returns the target of a row with types of Python; `None` if targets are not one array."""
-    return np.asarray(targets)[row].tolist() if hasattr(targets, "shape") else None
+    if not hasattr(targets, "shape"):
+        return None
+    return np.asarray(targets)[row].tolist()
 
 
 def start_text(model, bert):

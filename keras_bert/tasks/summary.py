@@ -40,11 +40,13 @@ class Summary:
 
     def to_json(self):
         """Returns all entries that are there as one dict, for `results.json`."""
-        entries = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        more = entries.pop("more")
-        defaults = {"predicted": "row", "baseline": ""}
-        known = {name: value for name, value in entries.items() if value is not None and value != defaults.get(name)}
-        return {**known, **more}
+        left_out = {"predicted": "row", "baseline": ""}
+        entries = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "more" and value is not None and value != left_out.get(field.name):
+                entries[field.name] = value
+        return entries | self.more
 
 
 def normal(*texts):
@@ -58,11 +60,14 @@ def token_counts(preprocessor, columns, lengths):
     `lengths` are those of the truncated rows, of which only rows of the full length are tokenized again; `columns` are
     the texts, a list for each column.
     """
-    counts, tokenizer = np.array(lengths), preprocessor.tokenizer
+    counts = np.array(lengths)
     full = np.flatnonzero(counts >= preprocessor.sequence_length)
     for first in range(0, len(full), _CHUNK):
         rows = full[first : first + _CHUNK]
-        sizes = [tokenizer(tf.constant([column[row] for row in rows])).row_lengths().numpy() for column in columns]
+        sizes = []
+        for column in columns:
+            texts = tf.constant([column[row] for row in rows])
+            sizes.append(preprocessor.tokenizer(texts).row_lengths().numpy())
         counts[rows] = np.sum(sizes, axis=0) + 1 + len(columns)
     return counts
 
@@ -79,10 +84,19 @@ def truncation(lengths, sequence_length, limit):
     result["longest"] = int(lengths.max())
     longer = [length for length in (*_LENGTHS, limit) if sequence_length < length <= limit]
     if rows and longer:
-        held = {length: float(np.mean(lengths <= length)) for length in sorted(longer)}
-        enough = next((length for length, share in held.items() if share >= _HELD), max(longer))
-        result |= {"enough": enough, "held": held[enough]}
+        enough, held = _suggested_length(lengths, sorted(longer))
+        result["enough"] = enough
+        result["held"] = held
     return result
+
+
+def _suggested_length(lengths, choices):
+    """Returns the first of the choices that holds 99% of the rows, or the last one, and the share that it holds."""
+    for length in choices:
+        held = float(np.mean(lengths <= length))
+        if held >= _HELD:
+            break
+    return length, held
 
 
 def split_entries(keys, names, answers=None):
@@ -91,17 +105,22 @@ def split_entries(keys, names, answers=None):
     These are their number, under the `names` of the files, and how many are also in train; with `answers`, those of the
     training rows, how many are repeated, and how many occur with another answer.
     """
-    train, others = keys["train"], {split: rows for split, rows in keys.items() if split != "train"}
-    counts, seen = {split: {names[split]: len(rows)} for split, rows in others.items()}, set(train)
-    overlap = {split: sum(key in seen for key in rows) for split, rows in others.items()}
-    entries = {"train": len(train), "dev": {}, "test": {}, **counts, "overlap": overlap}
+    train = keys["train"]
+    known = set(train)
+    entries = {"train": len(train), "dev": {}, "test": {}, "overlap": {}}
+    for split, rows in keys.items():
+        if split != "train":
+            entries[split] = {names[split]: len(rows)}
+            entries["overlap"][split] = sum(key in known for key in rows)
     if answers is None:
         return entries
-    found = collections.defaultdict(set)
+    answers_by_key = collections.defaultdict(set)
     for key, answer in zip(train, answers, strict=True):
-        found[key].add(answer)
-    repeated = len(train) - sum(map(len, found.values()))
-    return {**entries, "repeated": repeated, "contradictory": sum(len(found[key]) > 1 for key in train)}
+        answers_by_key[key].add(answer)
+    different = sum(map(len, answers_by_key.values()))
+    entries["repeated"] = len(train) - different
+    entries["contradictory"] = sum(len(answers_by_key[key]) > 1 for key in train)
+    return entries
 
 
 def of_splits(splits, names):
@@ -118,45 +137,56 @@ def of_splits(splits, names):
 def warnings(summary):
     """Returns sentences about rows that are in several splits, or occur with different labels."""
     unit = summary.unit
-    found = []
+    sentences = []
     for split, count in summary.overlap.items():
         if not count:
             continue
         total = next(iter(getattr(summary, split).values()))
         if split == "test":  # Those to predict, which may have no scores.
-            found.append(f"{count:,} of {total:,} answered {unit} are also in train, so the model has seen them")
+            sentences.append(f"{count:,} of {total:,} answered {unit} are also in train, so the model has seen them")
         else:
-            found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
+            doubt = f"are also in train, which raises the {split} scores"
+            sentences.append(f"{count:,} of {total:,} {split} {unit} {doubt}")
     if summary.contradictory:
-        found.append(f"{summary.contradictory:,} training {unit} occur with different labels")
-    return found
+        sentences.append(f"{summary.contradictory:,} training {unit} occur with different labels")
+    return sentences
 
 
 def look_alikes(classes, counts):
     """Returns a warning about `classes`, such as "labels", that look alike, in a list; `counts` are theirs in train."""
-    pairs = [zip(spelled(names), names, strict=True) for names in alike(counts)]
-    same = [" and ".join(f"{text} ({counts[name]:,})" for text, name in group) for group in pairs]
-    return [f"{classes} that look alike are different classes: {some(same)}"] if same else []
+    groups = []
+    for names in alike(counts):
+        counted = []
+        for text, name in zip(spelled(names), names, strict=True):
+            counted.append(f"{text} ({counts[name]:,})")
+        groups.append(" and ".join(counted))
+    if not groups:
+        return []
+    return [f"{classes} that look alike are different classes: {some(groups)}"]
 
 
 def of_scores(summary, names):
     """Returns a summary whose majority baselines have scores of these names alone."""
-    majorities = {"majority": summary.majority, "dev_majority": summary.dev_majority}
-    kept = {
-        field: scores and {name: value for name, value in scores.items() if name in names}
-        for field, scores in majorities.items()
-    }
-    return dataclasses.replace(summary, **kept)
+    majority = _of_names(summary.majority, names)
+    dev_majority = summary.dev_majority
+    if dev_majority is not None:
+        dev_majority = _of_names(dev_majority, names)
+    return dataclasses.replace(summary, majority=majority, dev_majority=dev_majority)
+
+
+def _of_names(scores, names):
+    """Returns the scores that have one of the names."""
+    return {name: value for name, value in scores.items() if name in names}
 
 
 def baselines(summary):
     """Returns what the majority baselines predict, and their scores: of train and, if it differs, of dev."""
-    found = []
+    pairs = []
     if summary.majority:
-        found.append((summary.baseline, summary.majority))
+        pairs.append((summary.baseline, summary.majority))
     if summary.dev_majority:
-        found.append((summary.dev_baseline, summary.dev_majority))
-    return found
+        pairs.append((summary.dev_baseline, summary.dev_majority))
+    return pairs
 
 
 def best_baseline(summary, metric):
@@ -189,19 +219,27 @@ def not_significant(summary, scores):
     It is an exact binomial test of the right answers against the share of the best majority, of one side, at 5%.
     `scores` are those on rows that the model was not trained on.
     """
-    best, rows = best_baseline(summary, "accuracy"), next(iter(summary.dev.values()), None)
+    best = best_baseline(summary, "accuracy")
+    rows = _rows_of_dev(summary)
     if best is None or not rows or "accuracy" not in scores or summary.predicted != "row":
         return None
     baseline, majority = best
     right = round(scores["accuracy"] * rows)
     # The probability of so many right answers or more, as a beta function: `scipy.stats` takes long to import.
-    chance = float(scipy.special.betainc(right, rows - right + 1, majority)) if right else 1.0
+    chance = 1.0
+    if right:
+        chance = float(scipy.special.betainc(right, rows - right + 1, majority))
     if chance < _SIGNIFICANT or majority == 1:
         return None
     return (
         f"not significantly better than the majority baseline ({baseline}): {right:,} of {rows:,} right, "
         f"{100 * right / rows:.2f}% against {100 * majority:.2f}%, p = {chance:.2f} in a binomial test"
     )
+
+
+def _rows_of_dev(summary):
+    """Returns the number of rows of the first dev set; `None` without any."""
+    return next(iter(summary.dev.values()), None)
 
 
 def beside_guesses(summary, metric, scores, is_held_out, same=None):
@@ -218,11 +256,13 @@ def beside_guesses(summary, metric, scores, is_held_out, same=None):
 
 def headline(report, scores, evaluated_on):
     """Returns the `Headline` of the main score of a task's report on `evaluated_on`, beside the best baseline."""
-    summary, metric = report.summary, report.metric
+    summary = report.summary
+    metric = report.metric
     name = f"{metric.replace('_', ' ')} on {evaluated_on}".replace("f1", "F1")
     baseline, reference = best_baseline(summary, metric) or (summary.baseline, None)
-    is_share = metric == "accuracy" and summary.unit == "rows" and evaluated_on == "dev"
-    rows = next(iter(summary.dev.values()), None) if is_share else None
+    rows = None
+    if metric == "accuracy" and summary.unit == "rows" and evaluated_on == "dev":
+        rows = _rows_of_dev(summary)  # Of which the score is a share.
     return Headline(name, scores[metric], baseline, reference, rows)
 
 
@@ -233,18 +273,18 @@ def facts(summary, reads_windows=False):
     """
     lines = {}
     if summary.skipped:
-        counts = (f"{part} {count:,}" for part, count in summary.skipped.items())
+        counts = [f"{split} {count:,}" for split, count in summary.skipped.items()]
         lines[f"skipped {summary.unit}"] = ", ".join(counts)
     if summary.repeated:
         lines["repeated"] = f"{summary.repeated:,} of {summary.train:,} training {summary.unit} are repeated"
     if summary.truncated is not None:
         title = "in windows" if reads_windows else "truncated"
-        lines[title] = _truncated(summary.truncated, summary.unit)
-    found = [f"{listed(scores)} ({baseline})" for baseline, scores in baselines(summary)]
-    if len(found) == 1:
-        lines["majority baseline"] = found[0]
-    elif found:
-        lines["majority baseline"] = f"{found[0]}, as in train; {found[1]}, as in dev"
+        lines[title] = _truncated_fact(summary.truncated, summary.unit)
+    guesses = [f"{listed(scores)} ({baseline})" for baseline, scores in baselines(summary)]
+    if len(guesses) == 1:
+        lines["majority baseline"] = guesses[0]
+    elif guesses:
+        lines["majority baseline"] = f"{guesses[0]}, as in train; {guesses[1]}, as in dev"
     return lines
 
 
@@ -260,7 +300,8 @@ def cut_rows(summary):
     return [f"{longer}, and lose the rest: {ways}"]
 
 
-def _truncated(cut, unit):
+def _truncated_fact(cut, unit):
+    """Describes a `truncation` of rows, in the plural `unit`."""
     if not cut["rows"]:
         return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
     amount = f"{cut['share']:.1%}" if cut["share"] >= 0.001 else f"{cut['rows']:,}"

@@ -11,11 +11,13 @@ from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
-from keras_bert.runs.finetuning import Plan, Run
+from keras_bert.runs.finetuning import Plan
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.results import Results
+from keras_bert.runs.results import ResultsWriter
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
-from keras_bert.tasks.classification.data import ClassificationSettings, own_data
+from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.classification.settings import ClassificationSettings
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.training.program import value_key
 
@@ -57,7 +59,7 @@ def trained(monkeypatch):
         }
 
     monkeypatch.setattr(Run, "train", train)
-    monkeypatch.setattr(Results, "export_model", lambda self: None)
+    monkeypatch.setattr(ResultsWriter, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning.Finetuning, "save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
 

@@ -15,7 +15,8 @@ import keras_bert
 from keras_bert.heads.registry import answering
 from keras_bert.tasks import stages
 from keras_bert.tasks.base import Start, rate_advice
-from keras_bert.tasks.classification.data import Examples, own_data
+from keras_bert.tasks.classification.data import Columns, own_data
+from keras_bert.tasks.classification.examples import TextExamples
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask, ClassificationTraining
 from keras_bert.tasks.registry import TASKS, task_named
@@ -42,7 +43,7 @@ class Case(NamedTuple):
 
 def classify(kind, task=ClassificationTask, pair=None, **options):
     def make(path, model, bert):
-        data = own_data(kind, path, path, path, text="text", pair=pair)
+        data = own_data(kind, path, path, path, columns=Columns(text="text", pair=pair))
         return task(data, Start(model, bert), task.Settings(sequence_length=8, **options))
 
     make.task = task.name
@@ -207,7 +208,7 @@ class Lengths(keras_bert.tasks.Task):
 
     def __init__(self, targets, labels=None):
         self.labels, tokens = labels, tf.ragged.constant([[1] * size for size in (1, 2, 3)])
-        examples = Examples(["a", "b b", "c c c"], None, targets, [0, 1, 2])
+        examples = TextExamples(["a", "b b", "c c c"], None, targets, [0, 1, 2])
         split = keras_bert.tasks.Split("dev", examples, {"token_ids": tokens}, np.array(targets))
         self.splits = {"train": [split], "dev": [split], "test": []}
 

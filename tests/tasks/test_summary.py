@@ -8,23 +8,23 @@ import types
 import pytest
 
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.classification.data import Data, Examples, Task
+from keras_bert.tasks.classification.examples import TaskSpec, TextData, TextExamples
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.classification.summary import majority, summarize, warnings
 from keras_bert.tasks.summary import Summary
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
-TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
+TASK = TaskSpec("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
 
 
 def examples(texts, labels, pair=None):
-    return Examples(texts, pair, labels, list(range(len(texts))))
+    return TextExamples(texts, pair, labels, list(range(len(texts))))
 
 
 def test_a_table():
     train = examples(["a b", "c", "d", "A  b"], [1, 0, 1, 0])  # The last text equals the first one.
     dev, test = examples(["a B ", "e", "f"], [1, 1, 0]), examples(["c", "d", "g"], None)
-    data = Data(TASK, train, {"own": dev}, {"own": test})
+    data = TextData(TASK, train, {"own": dev}, {"own": test})
     summary = summarize(data, [3, 200, 100, 130], 128, 512)
     assert summary.to_json() == json.loads(json.dumps(summary.to_json()))
     expected = {"unit": "rows", "train": 4, "dev": {"own": 3}, "test": {"own": 3}, "skipped": {}}
@@ -79,21 +79,21 @@ def test_truncation(lengths, limit, expected):
 
 
 def test_warnings_about_labels():
-    data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
+    data = TextData(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
     warning, few = warnings(summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
     assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
-    task = Task("own", "Own", "text", None, "label", (), (spearman,))
-    data = Data(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
+    task = TaskSpec("own", "Own", "text", None, "label", (), (spearman,))
+    data = TextData(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
     warning = "all training rows have the target 2.5: the model can only learn to predict it"
     assert warnings(summarize(data, [3, 3], 128, 512)) == [warning]
 
 
 def test_misspelled_and_rare_labels_and_repeated_rows():
     labels = ("good", "Good", "bad", "b", "c", "d", "e")
-    task = Task("own", "Own", "text", None, "label", labels, (accuracy,))
+    task = TaskSpec("own", "Own", "text", None, "label", labels, (accuracy,))
     texts, numbers = ["a", "A ", "b", "b"] + list("cdefghijklmno"), [0, 0, 0, 1, 0, 0, *[2] * 6, 1, 3, 4, 5, 6]
-    data = Data(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
+    data = TextData(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
     summary = summarize(data, [3] * 17, 128, 512)
     assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
     assert [*warnings(summary), *data_summary.warnings(summary)] == [
@@ -141,9 +141,9 @@ def test_names_that_look_alike(labels, shown):
 
 
 def test_several_labels_per_row():
-    task = Task("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
+    task = TaskSpec("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
     train = examples(["v", "w", "x", "X"], [(0,), (0, 1), (0,), (0, 1)])
-    summary = summarize(Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512)
+    summary = summarize(TextData(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512)
     assert summary.to_json() == json.loads(json.dumps(summary.to_json()))
     assert (summary.more["labels"], summary.more["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
     assert (summary.repeated, summary.contradictory) == (0, 2)
@@ -196,12 +196,12 @@ def test_results_that_chance_explains():
 def test_the_comparison_is_with_the_better_majority():
     """Train knows 11 classes equally often, so that the alphabet chooses one, but dev mostly has one of the others."""
     names = tuple("abcdefghijk")
-    task = Task("own", "Own", "text", None, "label", names, (accuracy, f1))
+    task = TaskSpec("own", "Own", "text", None, "label", names, (accuracy, f1))
     gold = [4] * 12 + [0] * 3 + [7] * 4
     train = examples([str(n) for n in range(22)], [*range(11)] * 2)
     dev = examples([f"x{n}" for n in range(len(gold))], gold)
     dataset = dataclasses.replace(task, metrics=(accuracy,))
-    summary = summarize(Data(dataset, train, {"own": dev}, {}), [3] * 22, 128, 512)
+    summary = summarize(TextData(dataset, train, {"own": dev}, {}), [3] * 22, 128, 512)
     assert data_summary.baselines(summary) == [("always a", {"accuracy": 3 / 19}), ("always e", {"accuracy": 12 / 19})]
     assert data_summary.no_better(summary, "accuracy", {"accuracy": 0.5}) == (
         "no better than the majority baseline (always e): accuracy 50.00% against 63.16%"

@@ -11,9 +11,10 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data.sources import PythonRows  # noqa: E402
-from keras_bert.runs.fit import task_rows  # noqa: E402
+from keras_bert.runs.fit_data import task_rows  # noqa: E402
 from keras_bert.tasks.base import Start  # noqa: E402
-from keras_bert.tasks.classification.data import Examples, own_data  # noqa: E402
+from keras_bert.tasks.classification.data import own_data  # noqa: E402
+from keras_bert.tasks.classification.examples import TextExamples  # noqa: E402
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask  # noqa: E402
 from keras_bert.tasks.classification.task import ClassificationTask, check_teacher  # noqa: E402
 from keras_bert.tasks.registry import task_named  # noqa: E402
@@ -49,7 +50,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     kind_of_task = MultiLabelTask if several else ClassificationTask
     settings = kind_of_task.Settings(sequence_length=8, **options)
     task = kind_of_task(data, Start("start", bert, new_head=True), settings)
-    more = Examples(["h a", "d e"], None, None, [0, 1])
+    more = TextExamples(["h a", "d e"], None, None, [0, 1])
     loaded = keras_bert.load(tmp_path / "teacher")
     teacher = Teacher(task, tmp_path / "teacher", loaded, tmp_path / "logits", unlabelled=more)
     assert teacher.origins == {f"{tmp_path}/teacher": loaded.identity}

@@ -10,6 +10,7 @@ import pathlib
 import threading
 import urllib.error
 import urllib.request
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from keras_bert.data.sources import check_columns
 from keras_bert.data.tables import Table, table_row
 from keras_bert.data.text_files import is_blank, split_tabs
 from keras_bert.tasks.class_names import class_ids
-from keras_bert.tasks.classification.data import Data, Examples, Task
+from keras_bert.tasks.classification.examples import TaskSpec, TextData, TextExamples
 from keras_bert.tasks.classification.predictions import predict
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 
@@ -36,7 +37,7 @@ LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is selected (Devlin
 
 
 @dataclasses.dataclass(frozen=True)
-class GlueTask(Task):
+class GlueTask(TaskSpec):
     """A GLUE task as defined by the server; `title` is also the name of the official folder.
 
     `tfds` and `tfds_columns` are the name and the text columns in TensorFlow Datasets, if different.
@@ -59,7 +60,11 @@ class GlueTask(Task):
         """The possible file names of each split, most common first."""
         if self.name == "ax":
             return {"test": ("diagnostic.tsv", "AX.tsv")}
-        return {"train": ("train.tsv",), "dev": (f"dev{self.suffix}.tsv",), "test": (f"test{self.suffix}.tsv",)}
+        return {
+            "train": ("train.tsv",),
+            "dev": (f"dev{self.suffix}.tsv",),
+            "test": (f"test{self.suffix}.tsv",),
+        }
 
 
 _01 = ("0", "1")
@@ -137,25 +142,52 @@ def read_all(task, data_dir=None, *, skip_bad_rows=0, diagnostics=None):
     Example:
         data = read_all(TASKS["mrpc"], "glue_data")
     """
-    tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
-
-    def read_part(part, split):
-        if data_dir is None:
-            return read_tfds(part, split)
-        optional = part.name != task.name or split == "test"
-        if optional and _locate(part, data_dir, split)[0] is None:
-            _LOG.warning("%s has no %s file for %s, so this split is skipped", data_dir, split, part.name)
-            return None
-        return read(part, data_dir, split, skip_bad_rows)
-
-    def read_parts(split):
-        parts = {part.name: read_part(part, split) for part in tasks if split in part.files}
-        return {name: part for name, part in parts.items() if part is not None}
-
-    train, dev, test, categories = read_part(task, "train"), read_parts("dev"), read_parts("test"), None
+    reader = _TaskReader(task, data_dir, skip_bad_rows)
+    train = reader.read_split(task, "train")
+    dev = reader.read_splits("dev")
+    test = reader.read_splits("test")
+    categories = None
     if diagnostics is not None and task.name == "mnli":
         dev["ax"], categories = read_diagnostics(diagnostics)
-    return Data(task, train, dev, test, categories)
+    return TextData(task, train, dev, test, categories)
+
+
+@dataclasses.dataclass(frozen=True)
+class _TaskReader:
+    """Reads the splits of a task of GLUE, and those of other tasks that are for its model, see `read_all`."""
+
+    task: GlueTask
+    data_dir: str | os.PathLike | None
+    skip_bad_rows: int
+
+    @property
+    def tasks(self):
+        """The task, and those with other dev or test data for its model."""
+        if self.task.name == "mnli":
+            return [self.task, TASKS["mnli_mismatched"], TASKS["ax"]]
+        return [self.task]
+
+    def read_splits(self, split):
+        """Returns the `TextExamples` of a split of all tasks that have it, by the name of the task."""
+        examples_by_task = {}
+        for task in self.tasks:
+            if split in task.files:
+                examples = self.read_split(task, split)
+                if examples is not None:
+                    examples_by_task[task.name] = examples
+        return examples_by_task
+
+    def read_split(self, task, split):
+        """Returns the `TextExamples` of a split of one of the tasks; `None` if the file is missing and may be."""
+        if self.data_dir is None:
+            return read_tfds(task, split)
+        is_optional = task.name != self.task.name or split == "test"
+        if is_optional:
+            path, _ = _locate(task, self.data_dir, split)
+            if path is None:
+                _LOG.warning("%s has no %s file for %s, so this split is skipped", self.data_dir, split, task.name)
+                return None
+        return read(task, self.data_dir, split, self.skip_bad_rows)
 
 
 def read(task, data_dir, split, skip_bad_rows=0):
@@ -167,19 +199,27 @@ def read(task, data_dir, split, skip_bad_rows=0):
     """
     path, keep = _locate(task, data_dir, split)
     if path is None:
-        folder, name = pathlib.Path(data_dir), task.files[split][0]
+        folder = pathlib.Path(data_dir)
+        name = task.files[split][0]
         raise ValueError(
             f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
             "Expected the folder of the official files from https://gluebenchmark.com/tasks"
         )
-    wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
-    wanted += _PAIR_IDS if keep else ()
-    rows = _read_rows(path, wanted, task.header if split != "test" else None, skip_bad_rows)
+    is_labelled = split != "test"
+    wanted = [task.text]
+    if task.pair:
+        wanted.append(task.pair)
+    if is_labelled:
+        wanted.append(task.label)
     if keep is not None:
-        rows = [(line, number, row) for line, number, row in rows if keep(_pair_ids(row))]
+        wanted += _PAIR_IDS
+    header = task.header if is_labelled else None
+    rows = _read_rows(path, wanted, header, skip_bad_rows)
+    if keep is not None:
+        rows = [row for row in rows if keep(_pair_ids(row.cells))]
         if not rows:
             raise ValueError(f"{path}: no {split} rows. The ids of the dev rows belong to other data")
-    return _examples(task, path, rows, labelled=split != "test")
+    return _examples(task, path, rows, is_labelled)
 
 
 def read_diagnostics(path):
@@ -194,23 +234,28 @@ def read_diagnostics(path):
         raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
     rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
     task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
-    return _examples(task, path, rows, labelled=True), [
-        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[coarse])))
-        for _, _, row in rows
-    ]
+    examples = _examples(task, path, rows, is_labelled=True)
+    return examples, [_categories(row.cells) for row in rows]
 
 
-def _categories(coarse, cell):
-    return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
+def _categories(cells):
+    """Returns the coarse and fine categories of a row, a tuple without duplicates."""
+    names = []
+    for coarse in _COARSE:
+        if cells[coarse].strip():
+            names.append(coarse)
+            for fine in cells[coarse].split(";"):
+                names.append(f"{coarse}: {fine.strip()}")
+    return tuple(dict.fromkeys(names))
 
 
 def _locate(task, data_dir, split):
     """Returns the file of a split or `None`, and a filter for its rows or `None`."""
     _check_split(task, split)
-    path, keep = _find(task, data_dir, task.files[split]), None
+    path = _find(task, data_dir, task.files[split])
     if path is None and task.name == "mrpc":
-        path, keep = _find_paraphrase_corpus(task, data_dir, split)
-    return path, keep
+        return _find_paraphrase_corpus(task, data_dir, split)
+    return path, None
 
 
 def _check_split(task, split):
@@ -219,8 +264,13 @@ def _check_split(task, split):
 
 
 def _find(task, data_dir, names):
-    folders = (pathlib.Path(data_dir) / task.title, pathlib.Path(data_dir))
-    return next((path for name in names for folder in folders if (path := folder / name).is_file()), None)
+    """Returns the first file with one of the names, in the folder of the task or its parent; `None` without any."""
+    folder = pathlib.Path(data_dir)
+    for name in names:
+        for path in (folder / task.title / name, folder / name):
+            if path.is_file():
+                return path
+    return None
 
 
 def _find_paraphrase_corpus(task, data_dir, split):
@@ -229,25 +279,36 @@ def _find_paraphrase_corpus(task, data_dir, split):
     path = _find(task, data_dir, [name])
     if path is None or split == "test":
         return path, None
-    ids, dev = _find(task, data_dir, ["dev_ids.tsv"]), _find(task, data_dir, ["dev.tsv"])
+    ids = _find(task, data_dir, ["dev_ids.tsv"])
+    dev = _find(task, data_dir, ["dev.tsv"])
     if ids is not None:
         of_dev = {tuple(fields) for _, fields in split_tabs(ids)}
     elif dev is not None:
-        of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
+        of_dev = {_pair_ids(row.cells) for row in _read_rows(dev, _PAIR_IDS)}
     else:
         raise ValueError(
             f"{path}: contains train and dev rows together. "
             "Add GLUE's dev_ids.tsv, with the two ids of each dev row, or dev.tsv to its folder"
         )
-    return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
+    if split == "dev":
+        return path, lambda pair: pair in of_dev
+    return path, lambda pair: pair not in of_dev
 
 
-def _pair_ids(row):
-    return tuple(row[column] for column in _PAIR_IDS)
+def _pair_ids(cells):
+    return tuple(cells[column] for column in _PAIR_IDS)
+
+
+class _Row(NamedTuple):
+    """A row of an official file: the number of its line, that of the row from 0, and its cells by column."""
+
+    line: int
+    number: int
+    cells: dict
 
 
 def _read_rows(path, wanted, header=None, skip_bad_rows=0):
-    """Returns (line number, row number, dict by column) of each row."""
+    """Returns the `_Row`s of a file with the wanted columns; `header` has the names of its columns if it has none."""
     lines = [(number, fields) for number, fields in split_tabs(path) if not is_blank(fields)]
     if header is None and lines:
         (_, header), *lines = lines
@@ -258,31 +319,50 @@ def _read_rows(path, wanted, header=None, skip_bad_rows=0):
         return table_row(place, header, fields)
 
     rows = converted(Table(path), lines, parse, skip_bad_rows)
-    check_columns(f"{path}:1", header, [*wanted, *(name for name in _INDEX if name in header)])
-    return rows
+    index_columns = [name for name in _INDEX if name in header]
+    check_columns(f"{path}:1", header, [*wanted, *index_columns])
+    return [_Row(*row) for row in rows]
 
 
-def _examples(task, path, rows, labelled):
-    index = next((name for name in _INDEX if name in rows[0][2]), None)
-    return Examples(
-        text=[row[task.text] for _, _, row in rows],
-        pair=[row[task.pair] for _, _, row in rows] if task.pair else None,
-        labels=_labels(task, path, rows) if labelled else None,
-        ids=[number if index is None else _id(path, line, row[index]) for line, number, row in rows],
+def _examples(task, path, rows, is_labelled):
+    """Returns the `TextExamples` of rows of a file."""
+    pair = None
+    if task.pair:
+        pair = [row.cells[task.pair] for row in rows]
+    return TextExamples(
+        text=[row.cells[task.text] for row in rows],
+        pair=pair,
+        labels=_labels(task, path, rows) if is_labelled else None,
+        ids=_ids(path, rows),
     )
 
 
-def _id(path, line, value):
-    if not value.isdecimal():
-        raise ValueError(f"{path}:{line}: the index must be a whole number. Received: {value!r}")
-    return int(value)
+def _ids(path, rows):
+    """Returns the ids of rows: their index if the file has a column for it, or else their numbers."""
+    index = next((name for name in _INDEX if name in rows[0].cells), None)
+    if index is None:
+        return [row.number for row in rows]
+    ids = []
+    for row in rows:
+        value = row.cells[index]
+        if not value.isdecimal():
+            raise ValueError(f"{path}:{row.line}: the index must be a whole number. Received: {value!r}")
+        ids.append(int(value))
+    return ids
 
 
 def _labels(task, path, rows):
-    if task.num_classes == 1:
-        return [finite_number(f"{path}:{line}", task.label, row[task.label]) for line, _, row in rows]
+    """Returns the class ids of rows, or their numbers for regression."""
     numbers = {string: number for number, string in enumerate(task.strings)}
-    return [class_ids(f"{path}:{line}", row[task.label], numbers) for line, _, row in rows]
+    labels = []
+    for row in rows:
+        place = f"{path}:{row.line}"
+        value = row.cells[task.label]
+        if task.num_classes == 1:
+            labels.append(finite_number(place, task.label, value))
+        else:
+            labels.append(class_ids(place, value, numbers))
+    return labels
 
 
 def check_available(task):
@@ -290,7 +370,8 @@ def check_available(task):
 
     Needs no TensorFlow, so that a command without `data_dir` ends at once.
     """
-    folder, name = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", _tfds_name(task)
+    folder = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    name = _tfds_name(task)
     if "://" in folder or any(pathlib.Path(folder).expanduser().glob(f"{name}/*/dataset_info.json")):
         return
     try:
@@ -333,13 +414,13 @@ def read_tfds(task, split):
     """Reads a split from TensorFlow Datasets, in the official order."""
     _check_split(task, split)
     name = _tfds_name(task)
-    source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
+    splits = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}
     try:
         import tensorflow_datasets as tfds
 
         if not tfds.builder(name).is_prepared():  # It would try for minutes and print a hundred lines.
             _check_network()
-        dataset, info = tfds.load(name, split=source, with_info=True)
+        dataset, info = tfds.load(name, split=splits[split], with_info=True)
         rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
     # TensorFlow Datasets raises errors of its own, of network libraries and of TensorFlow.
     except Exception as error:
@@ -348,12 +429,18 @@ def read_tfds(task, split):
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):
         raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")
-    text, pair = task.tfds_columns or (task.text, task.pair)
-    kind = int if task.labels else float
-    return Examples(
-        text=[row[text].decode("utf-8") for row in rows],
-        pair=[row[pair].decode("utf-8") for row in rows] if pair else None,
-        labels=[kind(row["label"]) for row in rows] if split != "test" else None,
+    text_column, pair_column = task.tfds_columns or (task.text, task.pair)
+    pair = None
+    if pair_column:
+        pair = [row[pair_column].decode("utf-8") for row in rows]
+    labels = None
+    if split != "test":
+        number = int if task.labels else float
+        labels = [number(row["label"]) for row in rows]
+    return TextExamples(
+        text=[row[text_column].decode("utf-8") for row in rows],
+        pair=pair,
+        labels=labels,
         ids=[int(row["idx"]) for row in rows],
     )
 
@@ -361,9 +448,13 @@ def read_tfds(task, split):
 def score_diagnostics(labels, logits, categories):
     """Returns the Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
     predictions = np.array(predict(TASKS["ax"], logits))
-    labels, categories = np.asarray(labels), [("all", *names) for names in categories]
-    return {
-        name: matthews_correlation(labels[chosen], predictions[chosen])
-        for name in sorted(set().union(*categories), key=lambda name: (name != "all", name))
-        if len(chosen := [row for row, names in enumerate(categories) if name in names])
-    }
+    targets = np.asarray(labels)
+    rows_by_category = {}
+    for row, names in enumerate(categories):
+        for name in ("all", *names):
+            rows_by_category.setdefault(name, []).append(row)
+    scores = {}
+    for name in sorted(rows_by_category, key=lambda name: (name != "all", name)):
+        rows = rows_by_category[name]
+        scores[name] = matthews_correlation(targets[rows], predictions[rows])
+    return scores

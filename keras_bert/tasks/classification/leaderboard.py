@@ -24,28 +24,44 @@ def table(scores, others=None):
     The average follows Devlin et al., table 1: nine columns, one metric each, both MNLI sets separately, without WNLI.
     """
     names = [name for name in _COLUMNS if name in scores]
-    rows = {"ours, dev": {name: 100 * scores[name][TASKS[name].main_metric] for name in names}, **(others or {})}
-    titles = [f"{_title(name)} ({TASKS[name].main_metric.replace('_', ' ')})" for name in names]
-    whole = all(name in scores for name in _IN_AVERAGE)
-    lines = [f"| | {' | '.join(titles + ['average'] * whole)} |", "|---" * (1 + len(names) + whole) + "|"]
+    is_whole = all(name in scores for name in _IN_AVERAGE)
+    rows = {"ours, dev": {name: 100 * scores[name][TASKS[name].main_metric] for name in names}}
+    rows.update(others or {})
+    titles = []
+    for name in names:
+        metric = TASKS[name].main_metric.replace("_", " ")
+        titles.append(f"{_title(name)} ({metric})")
+    if is_whole:
+        titles.append("average")
+    lines = [f"| | {' | '.join(titles)} |", "|---" * (1 + len(titles)) + "|"]
     for row, numbers in rows.items():
-        cells = [numbers[name] for name in names]
-        cells += [sum(numbers[name] for name in _IN_AVERAGE) / len(_IN_AVERAGE)] if whole else []
-        lines.append(f"| {row} | {' | '.join('' if cell is None else f'{cell:.1f}' for cell in cells)} |")
+        cells = [_cell(numbers[name]) for name in names]
+        if is_whole:
+            cells.append(_cell(sum(numbers[name] for name in _IN_AVERAGE) / len(_IN_AVERAGE)))
+        lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(number):
+    """Formats a number of the table, which may be unknown."""
+    return "" if number is None else f"{number:.1f}"
 
 
 def averages(scores):
     """Returns a line with the leaderboard's averages, or "" if a task is missing."""
     if any(name not in scores for name in _IN_AVERAGE):
         return ""
-    whole, without = average(scores)
-    whole = "" if whole is None else f"{100 * whole:.1f} with WNLI, "
-    return f"Leaderboard average (all metrics of each task): {whole}{100 * without:.1f} without WNLI.\n"
+    with_wnli, without = average(scores)
+    text = f"{100 * without:.1f} without WNLI"
+    if with_wnli is not None:
+        text = f"{100 * with_wnli:.1f} with WNLI, {text}"
+    return f"Leaderboard average (all metrics of each task): {text}.\n"
 
 
 def _title(name):
-    return {"mnli": "MNLI-m", "mnli_mismatched": "MNLI-mm", "ax": "AX"}.get(name, TASKS[name].title)
+    """Returns what the paper calls a column."""
+    titles = {"mnli": "MNLI-m", "mnli_mismatched": "MNLI-mm", "ax": "AX"}
+    return titles.get(name, TASKS[name].title)
 
 
 def average(scores):
@@ -53,11 +69,17 @@ def average(scores):
 
     The score of a task is the mean of its metrics, for MNLI of both test sets. `scores` is a dict by task name.
     """
-    means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
+    means = {}
+    for name, values in scores.items():
+        if name != "ax":
+            means[name] = sum(values.values()) / len(values)
     means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
     wnli = means.pop("wnli", None)
-    without = sum(means.values()) / len(means)
-    return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
+    total = sum(means.values())
+    without = total / len(means)
+    if wnli is None:
+        return None, without
+    return (total + wnli) / (len(means) + 1), without
 
 
 def write_submission(task, predictions, folder, ids=None):
@@ -66,13 +88,14 @@ def write_submission(task, predictions, folder, ids=None):
     Predictions are class ids, or scores for STS-B, which are clipped to [0, 5]. `ids` are the server's indices of the
     predictions, by default in their order.
     """
-    ids = list(range(len(predictions)) if ids is None else ids)
+    ids = list(range(len(predictions))) if ids is None else list(ids)
     if len(ids) != len(predictions):
         raise ValueError(f"`ids` and `predictions` must be equally long. Received: {len(ids)} and {len(predictions)}")
-    rows = sorted(zip(ids, predictions, strict=True))
-    lines = [f"{number}\t{_server_string(task, prediction)}\n" for number, prediction in rows]
+    lines = [_SERVER_HEADER]
+    for number, prediction in sorted(zip(ids, predictions, strict=True)):
+        lines.append(f"{number}\t{_server_string(task, prediction)}\n")
     path = pathlib.Path(folder) / task.server_file
-    write_text(path, _SERVER_HEADER + "".join(lines))
+    write_text(path, "".join(lines))
     return path
 
 
@@ -82,7 +105,8 @@ def zip_submission(folder, path, test_rows=None):
     `test_rows` has the row counts by task name, by default the official ones. Returns the tasks without a file, which
     are filled with the majority label and logged.
     """
-    contents, filled = {}, []
+    contents = {}
+    filled = []
     for task in TASKS.values():
         rows = (test_rows or {}).get(task.name, task.test_rows)
         file = pathlib.Path(folder) / task.server_file
@@ -91,8 +115,7 @@ def zip_submission(folder, path, test_rows=None):
             contents[task.server_file] = file.read_bytes()
         else:
             filled.append(task.name)
-            string = _server_string(task, task.majority)
-            contents[task.server_file] = _SERVER_HEADER + "".join(f"{row}\t{string}\n" for row in range(rows))
+            contents[task.server_file] = _majority_submission(task, rows)
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
@@ -101,11 +124,19 @@ def zip_submission(folder, path, test_rows=None):
     return filled
 
 
+def _majority_submission(task, rows):
+    """Returns the content of a submission file with the majority label in each row."""
+    string = _server_string(task, task.majority)
+    return _SERVER_HEADER + "".join(f"{row}\t{string}\n" for row in range(rows))
+
+
 def _server_string(task, prediction):
+    """Returns a prediction as the server takes it."""
     if not task.labels:
         if not np.isfinite(prediction):
             raise ValueError(f"`predictions` must be finite. Received: {prediction}")
-        return f"{min(max(float(prediction), 0.0), 5.0):.3f}"
+        clipped = min(max(float(prediction), 0.0), 5.0)
+        return f"{clipped:.3f}"
     if prediction not in range(len(task.labels)):
         raise ValueError(
             f"`predictions` of {task.name} must be class numbers below {len(task.labels)}. Received: {prediction}"
@@ -114,6 +145,7 @@ def _server_string(task, prediction):
 
 
 def _check_submission(task, path, rows):
+    """Raises an error for a submission file that the server refuses."""
     (_, header), *lines = split_tabs(path) or [(1, [])]
     if header != ["index", "prediction"]:
         raise ValueError(f"{path}:1: expected the columns index and prediction, got {', '.join(header)}")
@@ -122,9 +154,15 @@ def _check_submission(task, path, rows):
             raise ValueError(f"{path}:{line}: expected 2 columns, got {len(fields)}")
         if fields[0] != str(number):
             raise ValueError(f"{path}:{line}: expected index {number}, got {fields[0]}")
-        if task.labels and fields[1] not in task.strings:
-            raise ValueError(f"{path}:{line}: unknown label {fields[1]!r}. Expected one of: {', '.join(task.strings)}")
-        if not task.labels and not 0 <= finite_number(f"{path}:{line}", "prediction", fields[1]) <= 5:
-            raise ValueError(f"{path}:{line}: expected a score from 0 to 5, got {fields[1]}")
+        _check_server_string(task, f"{path}:{line}", fields[1])
     if len(lines) != rows:
         raise ValueError(f"{path}: expected {rows} predictions, got {len(lines)}. The test file has that many rows")
+
+
+def _check_server_string(task, place, string):
+    """Raises an error for a prediction that the server refuses."""
+    if task.labels:
+        if string not in task.strings:
+            raise ValueError(f"{place}: unknown label {string!r}. Expected one of: {', '.join(task.strings)}")
+    elif not 0 <= finite_number(place, "prediction", string) <= 5:
+        raise ValueError(f"{place}: expected a score from 0 to 5, got {string}")

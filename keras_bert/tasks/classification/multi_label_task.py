@@ -11,7 +11,6 @@ from keras_bert.reports import page
 from keras_bert.reports.judged import COUNTED, LOOK, Judged
 from keras_bert.reports.sections import CONFUSIONS, MANY_CLASSES, calibration_section, share, share_bar
 from keras_bert.tasks import confidence
-from keras_bert.tasks.classification.data import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
     choose_thresholds,
@@ -25,6 +24,7 @@ from keras_bert.tasks.classification.predictions import (
     threshold_text,
 )
 from keras_bert.tasks.classification.rows import LabelSetRows
+from keras_bert.tasks.classification.settings import MultiLabelSettings, parse_threshold
 from keras_bert.tasks.classification.task import (
     ClassificationReport,
     ClassificationTask,
@@ -71,8 +71,10 @@ class MultiLabelReport(ClassificationReport):
         return mean_sigmoids(logits)
 
     def score(self, targets, outputs):
-        targets, logits = np.asarray(targets), self.class_logits(outputs)
-        return score(self.task.spec, targets, logits, choose_thresholds(self.task.threshold, targets, logits))
+        targets = np.asarray(targets)
+        logits = self.class_logits(outputs)
+        thresholds = choose_thresholds(self.task.threshold, targets, logits)
+        return score(self.task.spec, targets, logits, thresholds)
 
     def fold_scores(self, rows, kept):
         """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
@@ -90,7 +92,8 @@ class MultiLabelReport(ClassificationReport):
 
     def thresholds(self, kept):
         """Returns the thresholds chosen on dev; `kept` is that of dev, or with folds that of all rows."""
-        return choose_thresholds(self.task.threshold, self.task.targets(self.own), self._scaled_logits(kept))
+        targets = self.task.targets(self.own)
+        return choose_thresholds(self.task.threshold, targets, self._scaled_logits(kept))
 
     def make_card(self):
         card = dataclasses.replace(super().make_card(), imports="import torch\n", outputs=_OUTPUTS)
@@ -100,9 +103,10 @@ class MultiLabelReport(ClassificationReport):
         return card.with_note(note)
 
     def conclude(self, dev, test, output):
-        spec, thresholds = self.task.spec, self.thresholds(dev)
+        spec = self.task.spec
+        thresholds = self.thresholds(dev)
         logits = self._scaled_logits(dev)
-        outputs = confidence.scaled(self.outputs_of(spec.name, dev), self._main, self.confidence(dev))
+        outputs = self._scaled_outputs(self.outputs_of(spec.name, dev), dev)
         scores = self.score(self.task.targets(self.own), outputs)
         sections, errors = self.judge(dev).report()
         return Findings(
@@ -117,29 +121,37 @@ class MultiLabelReport(ClassificationReport):
 
     def judge(self, kept):
         spec = self.task.spec
-        logits, targets = self.logits_of(spec.name, kept), self.task.targets(self.own)
-        thresholds, temperature = self.thresholds(kept), self.temperature(kept)
-        return judge_sets(list(spec.labels), targets, logits, thresholds, temperature=temperature, **self.dev_rows())
+        return judge_sets(
+            labels=list(spec.labels),
+            targets=self.task.targets(self.own),
+            logits=self.logits_of(spec.name, kept),
+            thresholds=self.thresholds(kept),
+            temperature=self.temperature(kept),
+            **self.dev_rows(),
+        )
 
     def test_scores(self, examples, outputs, dev):
-        outputs = confidence.scaled(outputs, self._main, self.confidence(dev))
-        return score(self.task.spec, examples.labels, self.class_logits(outputs), self.thresholds(dev))
+        logits = self.class_logits(self._scaled_outputs(outputs, dev))
+        return score(self.task.spec, examples.labels, logits, self.thresholds(dev))
 
     def predictions(self, logits, dev):
-        spec, logits = self.task.spec, logits / self.temperature(dev)
-        return multi_label_table(predict(spec, logits, self.thresholds(dev)), spec.labels, probabilities(logits))
+        spec = self.task.spec
+        scaled_logits = logits / self.temperature(dev)
+        decisions = predict(spec, scaled_logits, self.thresholds(dev))
+        return multi_label_table(decisions, spec.labels, probabilities(scaled_logits))
+
+    def _scaled_outputs(self, outputs, dev):
+        """Returns the outputs of the model with the logits of the answered probabilities."""
+        main = head_named(self.task.head).classes
+        return confidence.scaled(outputs, main, self.confidence(dev))
 
     def _threshold_fact(self, logits, thresholds):
         spec = self.task.spec
         text = threshold_text(thresholds, spec.labels)
         if not self._are_chosen:
             return text
-        return f"{text} (chosen on {self.place}; with 0.5: {listed(score(spec, self.own.labels, logits))})"
-
-    @property
-    def _main(self):
-        """The name of the output with the logits."""
-        return head_named(self.task.head).classes
+        scores_of_default = score(spec, self.own.labels, logits)
+        return f"{text} (chosen on {self.place}; with 0.5: {listed(scores_of_default)})"
 
     @property
     def _are_chosen(self):
@@ -152,14 +164,17 @@ class MultiLabelTask(ClassificationTask):
     `threshold` is how the thresholds of the labels are chosen on dev, see `choose_thresholds`.
     """
 
-    name, Settings, rows = "multi_label", MultiLabelSettings, LabelSetRows()
-    Training, Report = MultiLabelTraining, MultiLabelReport
+    name = "multi_label"
+    Settings = MultiLabelSettings
+    rows = LabelSetRows()
+    Training = MultiLabelTraining
+    Report = MultiLabelReport
 
     def __init__(self, data, start, settings):
         threshold = settings.threshold
         self.threshold = parse_threshold(threshold) if isinstance(threshold, str) else threshold
         super().__init__(data, start, settings)
-        self.options = {**self.options, "threshold": self.threshold}
+        self.options["threshold"] = self.threshold
 
     @classmethod
     def fits(cls, bert):
@@ -169,10 +184,10 @@ class MultiLabelTask(ClassificationTask):
         return dense(examples.labels or [()] * len(examples), self.spec.num_classes)
 
     def save_options(self, kept):
-        return {**super().save_options(kept), "thresholds": self.report.thresholds(kept)}
+        return super().save_options(kept) | {"thresholds": self.report.thresholds(kept)}
 
     def export_options(self, bert):
-        return {**super().export_options(bert), "thresholds": bert.thresholds}
+        return super().export_options(bert) | {"thresholds": bert.thresholds}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,31 +199,42 @@ class JudgedSets(Judged):
     decisions: Any  # Whether a label is predicted.
     probabilities: Any
 
-    how = "The {shown} with the highest loss (mean binary cross-entropy of the labels), wrong predictions first: "
-    how += LOOK.format("wrong labels") + COUNTED
+    how = (
+        "The {shown} with the highest loss (mean binary cross-entropy of the labels), wrong predictions first: "
+        + LOOK.format("wrong labels")
+        + COUNTED
+    )
 
     def overview(self):
+        count = f"{self.is_right.sum():,} of {len(self.is_right):,}"
+        share_right = page.percent(self.is_right.mean())
         section = page.render(
             "tasks/classification/multi_label_report.html",
             labels=self._label_rows(),
             sorted=len(self.names) > MANY_CLASSES,
-            exact=f"In {self.is_right.sum():,} of {len(self.is_right):,} examples all labels are correct, "
-            f"{page.percent(self.is_right.mean())}.",
+            exact=f"In {count} examples all labels are correct, {share_right}.",
             sizes=self._sizes(),
             instead=self._instead(),
             together=self._together(),
         )
-        return [section, calibration_section(self.probabilities.ravel(), self.targets.ravel(), _DECISIONS)]
+        probabilities = self.probabilities.ravel()
+        return [section, calibration_section(probabilities, self.targets.ravel(), _DECISIONS)]
 
     def head(self, row):
         parts = super().head(row)
-        for name, labels in (("wrongly predicted", self._wrong), ("missed", self._missed)):
-            doubtful = [
-                page.words(page.isolated(self.names[place]), f"({self.probabilities[row, place]:.1%})")
-                for place in np.flatnonzero(labels[row])
-            ]
-            parts[3:3] = [page.words(name, page.words(*doubtful, between=", "))] if doubtful else []
-        return parts
+        doubtful = []
+        for name, labels in (("missed", self._missed), ("wrongly predicted", self._wrong)):
+            if labels[row].any():
+                doubtful.append(page.words(name, self._with_probabilities(row, labels[row])))
+        return [*parts[:3], *doubtful, *parts[3:]]
+
+    def _with_probabilities(self, row, is_listed):
+        """Returns the names of some labels of a row with their probabilities, as HTML."""
+        names = []
+        for place in np.flatnonzero(is_listed):
+            probability = f"({self.probabilities[row, place]:.1%})"
+            names.append(page.words(page.isolated(self.names[place]), probability))
+        return page.words(*names, between=", ")
 
     def asked(self, row):
         """Returns the text and the label that is most wrong: predicted with the highest probability, or else missed."""
@@ -221,7 +247,7 @@ class JudgedSets(Judged):
         return asked[0], int(doubtful.argmax())
 
     def details(self):
-        return {"missed": _named(self.names, self._missed), "wrong": _named(self.names, self._wrong)}
+        return {"missed": _named_sets(self.names, self._missed), "wrong": _named_sets(self.names, self._wrong)}
 
     @functools.cached_property
     def _missed(self):
@@ -233,43 +259,55 @@ class JudgedSets(Judged):
 
     def _label_rows(self):
         """Returns table rows with the scores of each label, of all decisions, and the mean of the labels."""
-        labels, hits, neither = self.names, self.targets & self.decisions, ~self.targets & ~self.decisions
-        counts = np.stack([found.sum(0) for found in (hits, self._wrong, self._missed, neither)], 1)
+        hits = self.targets & self.decisions
+        neither = ~self.targets & ~self.decisions
+        outcomes = (hits, self._wrong, self._missed, neither)
+        counts = np.stack([decisions.sum(0) for decisions in outcomes], 1)
         scores = 2 * counts[:, 0] / np.maximum(self.targets.sum(0) + self.decisions.sum(0), 1)
-        order = np.argsort(scores, kind="stable") if len(labels) > MANY_CLASSES else range(len(labels))
-        limits = np.broadcast_to(self.thresholds, [len(labels)])
-        rows = [[labels[place], f"{limits[place]:g}", *_scores(counts[place])] for place in order]
-        mean = ["mean (macro)", "", share_bar(scores.mean()), *[""] * 6]
-        return [*rows, ["all (micro)", "", *_scores(counts.sum(0))], mean]
+        order = range(len(self.names))
+        if len(self.names) > MANY_CLASSES:
+            order = np.argsort(scores, kind="stable")
+        limits = np.broadcast_to(self.thresholds, [len(self.names)])
+        rows = []
+        for place in order:
+            rows.append([self.names[place], f"{limits[place]:g}", *_count_cells(counts[place])])
+        rows.append(["all (micro)", "", *_count_cells(counts.sum(0))])
+        rows.append(["mean (macro)", "", share_bar(scores.mean()), *[""] * 6])
+        return rows
 
     def _sizes(self):
         """Returns how many labels rows have and how many are predicted, as a matrix with the names of its rows."""
-        true, predicted = (np.minimum(found.sum(1), _MOST_LABELS) for found in (self.targets, self.decisions))
+        true = np.minimum(self.targets.sum(1), _MOST_LABELS)
+        predicted = np.minimum(self.decisions.sum(1), _MOST_LABELS)
         size = int(max(true.max(), predicted.max())) + 1
         counts = np.bincount(true * size + predicted, minlength=size**2).reshape(size, size)
-        names = [f"{number}{' or more' * (number == _MOST_LABELS)}" for number in range(size)]
+        names = list(map(str, range(size)))
+        if size == _MOST_LABELS + 1:
+            names[_MOST_LABELS] = f"{_MOST_LABELS} or more"
         return {"counts": counts.tolist(), "names": names}
 
     def _instead(self):
         """Returns table rows of labels that are predicted wrongly where others are missed, the most frequent first."""
-        found, totals = _cooccurrences(self._missed, self._wrong), self._missed.sum(0)
-        order = np.argsort(-found.data, kind="stable")[:CONFUSIONS]
-        return [
-            [self.names[one], self.names[other], f"{count:,}", share(count, totals[one])]
-            for one, other, count in zip(found.row[order], found.col[order], found.data[order], strict=True)
-        ]
+        pairs = _cooccurrences(self._missed, self._wrong)
+        totals = self._missed.sum(0)
+        order = np.argsort(-pairs.data, kind="stable")[:CONFUSIONS]
+        rows = []
+        for missed, wrong, count in zip(pairs.row[order], pairs.col[order], pairs.data[order], strict=True):
+            rows.append([self.names[missed], self.names[wrong], f"{count:,}", share(count, totals[missed])])
+        return rows
 
     def _together(self):
         """Returns table rows of pairs of labels, those whose number of rows is predicted worst first."""
-        true, predicted = (_cooccurrences(found, found).tocsr() for found in (self.targets, self.decisions))
+        true = _cooccurrences(self.targets, self.targets).tocsr()
+        predicted = _cooccurrences(self.decisions, self.decisions).tocsr()
         differences = (predicted - true).tocoo()
         upper = np.flatnonzero((differences.row < differences.col) & (differences.data != 0))
         order = upper[np.argsort(-abs(differences.data[upper]), kind="stable")][:CONFUSIONS]
-        pairs = zip(differences.row[order].tolist(), differences.col[order].tolist(), strict=True)
-        return [
-            [self.names[one], self.names[other], f"{true[one, other]:,}", f"{predicted[one, other]:,}"]
-            for one, other in pairs
-        ]
+        rows = []
+        for one, other in zip(differences.row[order].tolist(), differences.col[order].tolist(), strict=True):
+            counts = [f"{true[one, other]:,}", f"{predicted[one, other]:,}"]
+            rows.append([self.names[one], self.names[other], *counts])
+        return rows
 
 
 def judge_sets(labels, targets, logits, thresholds, temperature=1.0, **fields):
@@ -277,25 +315,37 @@ def judge_sets(labels, targets, logits, thresholds, temperature=1.0, **fields):
 
     The temperature divides the logits of the probabilities, which the thresholds belong to, and not those of the loss.
     """
-    targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    arrays = {"targets": targets, "decisions": predicted(logits / temperature, thresholds)}
-    gold, guessed = (_named(labels, sets) for sets in arrays.values())
-    arrays["probabilities"] = probabilities(logits / temperature)
-    loss = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
-    named = {"names": labels, "thresholds": thresholds}
-    return JudgedSets(gold=gold, predicted=guessed, loss=loss, **named, **arrays, **fields)
+    targets = np.asarray(targets, bool)
+    logits = np.asarray(logits, "float64")
+    decisions = predicted(logits / temperature, thresholds)
+    return JudgedSets(
+        names=labels,
+        gold=_named_sets(labels, targets),
+        predicted=_named_sets(labels, decisions),
+        loss=np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1),
+        thresholds=thresholds,
+        targets=targets,
+        decisions=decisions,
+        probabilities=probabilities(logits / temperature),
+        **fields,
+    )
 
 
-def _named(names, sets):
+def _named_sets(names, sets):
     """Returns the names of the labels of each row."""
-    return [[names[place] for place in np.flatnonzero(row)] for row in sets]
+    named = []
+    for row in sets:
+        named.append([names[place] for place in np.flatnonzero(row)])
+    return named
 
 
-def _scores(counts):
+def _count_cells(counts):
+    """Returns table cells: F1, precision, recall, and the numbers of right, wrong, missed and other decisions."""
     hits, wrong, missed, _ = counts
     total = 2 * hits + wrong + missed
-    score = share_bar(2 * hits / total) if total else page.NOTHING
-    return [score, share(hits, hits + wrong), share(hits, hits + missed), *(f"{count:,}" for count in counts)]
+    f1 = share_bar(2 * hits / total) if total else page.NOTHING
+    numbers = [f"{count:,}" for count in counts]
+    return [f1, share(hits, hits + wrong), share(hits, hits + missed), *numbers]
 
 
 def _cooccurrences(first, second):

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_bert.heads.class_settings import THRESHOLD, cuts
 from keras_bert.tasks.class_names import some
-from keras_bert.tasks.classification.data import SEPARATOR
+from keras_bert.tasks.classification.examples import SEPARATOR
 from keras_bert.tasks.logits import finite, softmax
 
 _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
@@ -23,17 +23,22 @@ def predict(task, logits, thresholds=THRESHOLD):
         raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
     if task.multi_label:
         return predicted(logits, thresholds)
-    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
+    if task.labels:
+        return logits.argmax(-1).tolist()
+    return logits[:, 0].tolist()
 
 
 def same_prediction(task, logits, thresholds=THRESHOLD):
     """Returns the labels or the score that are predicted for every row; `None` if the predictions differ."""
     predictions = predict(task, logits, thresholds)
     if task.multi_label:
-        names = [label for label, predicted in zip(task.labels, predictions[0], strict=True) if predicted]
-        return None if (predictions != predictions[0]).any() else ", ".join(names) or "no label"
+        if (predictions != predictions[0]).any():
+            return None
+        return ", ".join(_chosen_labels(task.labels, predictions[0])) or "no label"
     first, *others = set(predictions)
-    return None if others else str(task.labels[first] if task.labels else first)
+    if others:
+        return None
+    return str(task.labels[first]) if task.labels else str(first)
 
 
 def score(task, labels, logits, thresholds=THRESHOLD):
@@ -61,10 +66,11 @@ def predictions_table(logits, labels, threshold=None):
 
 def probabilities_table(probabilities, labels, answered=None):
     """Returns the lines of `predictions_table` for probabilities `(rows, classes)`; `answered` are bools or `None`."""
-    chosen = [str(labels[row.argmax()]) for row in probabilities]
-    if answered is not None:
-        chosen = [name if is_answered else "" for name, is_answered in zip(chosen, answered, strict=True)]
-    return _table("label", labels, chosen, probabilities)
+    chosen = []
+    for number, row in enumerate(probabilities):
+        is_answered = answered is None or answered[number]
+        chosen.append(str(labels[row.argmax()]) if is_answered else "")
+    return _lines_of_table("label", labels, chosen, probabilities)
 
 
 def multi_label_table(predicted, labels, probabilities):
@@ -72,22 +78,39 @@ def multi_label_table(predicted, labels, probabilities):
 
     `predicted`, bool, and `probabilities` are arrays `(rows, labels)`.
     """
-    chosen = [
-        SEPARATOR.join(str(label) for label, is_in in zip(labels, row, strict=True) if is_in) for row in predicted
-    ]
-    return _table("labels", labels, chosen, probabilities)
+    chosen = [SEPARATOR.join(_chosen_labels(labels, row)) for row in predicted]
+    return _lines_of_table("labels", labels, chosen, probabilities)
 
 
-def _table(title, labels, chosen, probabilities):
-    header = [title, *(quoted(str(label)) for label in labels)]
-    rows = [[quoted(name), *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
-    return ["\t".join(row) for row in [header, *rows]]
+def _chosen_labels(labels, is_chosen):
+    """Returns the names of the labels where `is_chosen`, bools for each label, is true."""
+    return [str(label) for label, is_in in zip(labels, is_chosen, strict=True) if is_in]
+
+
+def _lines_of_table(title, labels, chosen, probabilities):
+    """Returns the header and a line for each row: its `chosen` name and the probabilities of all labels."""
+    header = [title]
+    for label in labels:
+        header.append(quoted(str(label)))
+    lines = ["\t".join(header)]
+    for name, row in zip(chosen, probabilities, strict=True):
+        cells = [quoted(name)]
+        for value in row:
+            cells.append(f"{value:.4f}")
+        lines.append("\t".join(cells))
+    return lines
 
 
 def with_columns(lines, columns):
     """Appends columns of texts, by name, to the lines of a table with a header; `None` is no column."""
-    columns = [[name, *texts] for name, texts in columns.items() if texts is not None]
-    return ["\t".join([line, *map(quoted, row)]) for line, *row in zip(lines, *columns, strict=True)]
+    cells = []
+    for name, texts in columns.items():
+        if texts is not None:
+            cells.append([name, *texts])
+    longer = []
+    for line, *row in zip(lines, *cells, strict=True):
+        longer.append("\t".join([line, *map(quoted, row)]))
+    return longer
 
 
 def quoted(field):
@@ -100,10 +123,11 @@ def quoted(field):
 
 def dense(labels, classes):
     """Returns tuples of class ids as an array of 0 and 1, `(rows, classes)`."""
-    found = np.zeros([len(labels), classes], np.int32)
+    flags = np.zeros([len(labels), classes], np.int32)
     rows = np.repeat(np.arange(len(labels)), list(map(len, labels)))
-    found[rows, np.fromiter(itertools.chain.from_iterable(labels), int, len(rows))] = 1
-    return found
+    ids = np.fromiter(itertools.chain.from_iterable(labels), int, len(rows))
+    flags[rows, ids] = 1
+    return flags
 
 
 def most_frequent(labels):
@@ -112,8 +136,11 @@ def most_frequent(labels):
     if not len(ids):
         return ()
     order = np.argsort(-counts, kind="stable")
-    scores = 2 * np.cumsum(counts[order]) / (np.arange(1, len(ids) + 1) * len(labels) + counts.sum())
-    return tuple(sorted(ids[order][: np.argmax(scores) + 1].astype(int).tolist()))
+    hits = np.cumsum(counts[order])  # If the first one, two, ... of the ids are predicted.
+    predictions = np.arange(1, len(ids) + 1) * len(labels)
+    scores = 2 * hits / (predictions + counts.sum())
+    best = ids[order][: np.argmax(scores) + 1]
+    return tuple(sorted(best.astype(int).tolist()))
 
 
 def choose_thresholds(choice, labels, logits):
@@ -123,9 +150,13 @@ def choose_thresholds(choice, labels, logits):
     for all labels, by micro F1; "per_label", one for each, by its own F1; or the threshold as a number, or a list of
     those of all labels, which is returned. `labels` (0 and 1) and `logits` are arrays `(rows, classes)`.
     """
-    labels, logits = np.asarray(labels, bool), np.asarray(logits, "float64")
+    labels = np.asarray(labels, bool)
+    logits = np.asarray(logits, "float64")
     if choice == "per_label":
-        return [_best_threshold(*column) for column in zip(labels.T, logits.T, strict=True)]
+        thresholds = []
+        for column_labels, column_logits in zip(labels.T, logits.T, strict=True):
+            thresholds.append(_best_threshold(column_labels, column_logits))
+        return thresholds
     if choice == "shared":
         return _best_threshold(labels.ravel(), logits.ravel())
     return choice if isinstance(choice, list) else float(choice)
@@ -134,7 +165,8 @@ def choose_thresholds(choice, labels, logits):
 def _best_threshold(labels, logits):
     """Returns a threshold between two probabilities, with as few decimals as possible."""
     order = np.argsort(-logits, kind="stable")
-    sorted_probabilities, hits = probabilities(logits[order]), np.cumsum(labels[order])
+    sorted_probabilities = probabilities(logits[order])
+    hits = np.cumsum(labels[order])
     scores = 2 * hits / (np.arange(1, len(hits) + 1) + hits[-1])
     usual = np.count_nonzero(logits >= 0)  # Labels that 0.5 predicts.
     below = np.append(sorted_probabilities[1:], 0.0)
@@ -162,7 +194,8 @@ def threshold_text(thresholds, names):
     """Formats thresholds in one line, those of many labels in part."""
     if np.ndim(thresholds) == 0:
         return f"{thresholds:g}"
-    return some([f"{name} {value:g}" for name, value in zip(names, thresholds, strict=True)], most=20)
+    texts = [f"{name} {value:g}" for name, value in zip(names, thresholds, strict=True)]
+    return some(texts, most=20)
 
 
 def predicted(logits, thresholds):
@@ -180,4 +213,8 @@ def probabilities(logits):
 def balanced_weights(labels, classes):
     """Returns a weight for each class, `rows / (classes that occur * rows of the class)`, so that all count equally."""
     counts = np.bincount(labels, minlength=classes)
-    return [float(len(labels) / (np.count_nonzero(counts) * count)) if count else 1.0 for count in counts]
+    occurring = np.count_nonzero(counts)
+    weights = []
+    for count in counts:
+        weights.append(float(len(labels) / (occurring * count)) if count else 1.0)
+    return weights

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from keras_bert.data.formats import source
 from keras_bert.data.sources import check_columns
 from keras_bert.heads.registry import head_named
 from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import METRICS, Task, columns_of_model, own_data, read_kind
+from keras_bert.tasks.classification.data import METRICS, Columns, TableReader, columns_of_model, own_data
+from keras_bert.tasks.classification.examples import TaskSpec
 from keras_bert.tasks.classification.predictions import dense
 from keras_bert.tasks.rows import Labelled, RowFormat, first_known
 
@@ -24,13 +26,14 @@ class TextRows(RowFormat):
     """
 
     expects = "texts or pairs with classes"
-    kind, inputs = "classification", ("text", "pair")
+    kind = "classification"
+    inputs = ("text", "pair")
     needs_train = False
 
     def recognizes(self, text, targets):
         if isinstance(text, dict):
             return super().recognizes(text, targets)
-        return is_text(text) and isinstance(first_known(targets), str | int)
+        return is_text_or_pair(text) and isinstance(first_known(targets), str | int)
 
     def row(self, place, text, target):
         if isinstance(text, tuple) and len(text) == 2:
@@ -43,17 +46,16 @@ class TextRows(RowFormat):
 
     def read(self, train, dev, settings, labels=None, name=None):
         written = dev.written_names() if self.convert else ()
-        is_same = dev is train
-        train = self.converted(train, settings)
-        dev = train if is_same else self.converted(dev, settings)
-        has_pair = "pair" in train.names()
+        train_source = self.converted(train, settings)
+        dev_source = train_source if dev is train else self.converted(dev, settings)
+        columns = Columns(label=self.target_columns[0])
+        if "pair" in train_source.names():
+            columns = dataclasses.replace(columns, text="text", pair="pair")
         data = own_data(
             self.kind,
-            train,
-            dev,
-            text="text" if has_pair else None,
-            pair="pair" if has_pair else None,
-            label=self.target_columns[0],
+            train_source,
+            dev_source,
+            columns=columns,
             skip_bad_rows=None,
             labels=labels or getattr(settings, "labels", None),
             name=name,
@@ -61,41 +63,59 @@ class TextRows(RowFormat):
         return dataclasses.replace(data, columns=written)
 
     def labelled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label=_LABEL):
-        labels, several = facts["labels"], facts["multi_label"]
-        kind = "multi_label" if several else "classification" if labels else "regression"
-        if kind != self.kind:
+        if _kind_of_labels(facts) != self.kind:
             return None
-        if task is not None:
-            check_choice("task", task, glue.TASKS)
+        labels = facts["labels"]
         if task is None:
-            columns, metrics = label.split(",") if several else [label], METRICS[kind]
-            origin = source(path)
-            if self.convert is not None:
-                origin = self.converted(self._with_target_column(origin, label), settings)
-                columns = [self.target_columns[0]]
-            text, pair = columns_of_model(origin, columns, text, pair, facts.get("columns"))
-            if facts["pair"] and pair is None and text == "text" and "pair" in origin.names():
-                pair = "pair"  # As in rows of Python.
-            examples = read_kind(kind, text, pair, columns, origin, None, labels)
-        elif list(glue.TASKS[task].labels) != list(labels or ()):
-            raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
+            examples = self._own_examples(facts, path, settings, text, pair, label)
+            metrics = METRICS[self.kind]
         else:
-            examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
+            examples = _official_examples(task, directory, labels, path)
+            metrics = glue.TASKS[task].metrics
         if (examples.pair is not None) != facts["pair"]:
             raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
-        targets = dense(examples.labels, len(labels)) if several else examples.labels
+        spec = TaskSpec(
+            name=name,
+            title=name,
+            text="text",
+            pair="pair" if facts["pair"] else None,
+            label=label,
+            labels=tuple(labels or ()),
+            metrics=metrics,
+        )
+        return Labelled(
+            inputs=examples.texts,
+            predictions=functools.partial(_predictions_of, head_named(facts["head"])),
+            score=self._score_function(examples, spec),
+            examples=examples,
+            spec=spec,
+        )
+
+    def _own_examples(self, facts, path, settings, text, pair, label):
+        """Reads the `TextExamples` of a user's file as the model with these facts takes them."""
+        label_columns = label.split(",") if self.kind == "multi_label" else [label]
+        origin = source(path)
+        if self.convert is not None:
+            origin = self.converted(self._with_target_column(origin, label), settings)
+            label_columns = [self.target_columns[0]]
+        text, pair = columns_of_model(origin, label_columns, text, pair, facts.get("columns"))
+        if facts["pair"] and pair is None and text == "text" and "pair" in origin.names():
+            pair = "pair"  # As in rows of Python.
+        return TableReader(self.kind, text, pair, label_columns).read(origin, facts["labels"])
+
+    def _score_function(self, examples, spec):
+        """Returns the function from predictions to scores in percent."""
+        takes_sets = self.kind == "multi_label"
+        targets = dense(examples.labels, len(spec.labels)) if takes_sets else examples.labels
 
         def score(predictions):
-            guesses = np.array(predictions) if several else predictions
-            return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
+            guesses = np.array(predictions) if takes_sets else predictions
+            scores = {}
+            for metric in spec.metrics:
+                scores[metric.__name__] = 100 * float(metric(targets, guesses))
+            return scores
 
-        return Labelled(
-            inputs=dict(zip(("text", "pair"), examples.columns, strict=False)),
-            predictions=functools.partial(_answered, head_named(facts["head"])),
-            score=score,
-            examples=examples,
-            spec=Task(name, name, "text", "pair" if facts["pair"] else None, label, tuple(labels or ()), metrics),
-        )
+        return score
 
     def _with_target_column(self, origin, label):
         """Returns a source whose targets are where those of the task are; they may be in the column `label`."""
@@ -120,7 +140,7 @@ class NumberRows(TextRows):
 
     def recognizes(self, text, targets):
         known = [target for target in targets or () if target is not None]
-        if not (is_text(text) and isinstance(first_known(targets), int | float)):
+        if not (is_text_or_pair(text) and isinstance(first_known(targets), int | float)):
             return False
         if not any(isinstance(target, float) for target in known):
             return False
@@ -140,7 +160,7 @@ class LabelSetRows(TextRows):
 
     def recognizes(self, text, targets):
         example = first_known(targets)
-        if not (is_text(text) and isinstance(example, list | tuple)):
+        if not (is_text_or_pair(text) and isinstance(example, list | tuple)):
             return False
         if isinstance(example[0], float):
             raise ValueError(
@@ -162,12 +182,28 @@ class LabelSetRows(TextRows):
         return super().read(train, dev, settings, labels, name)
 
 
-def is_text(text):
+def is_text_or_pair(text):
     """Whether a text of Python is a string, or a pair."""
     return isinstance(text, str | tuple)
 
 
-def _answered(head, outputs):
+def _kind_of_labels(facts):
+    """Returns what the labels of a model with these facts are, one of `data.OWN`."""
+    if facts["multi_label"]:
+        return "multi_label"
+    return "classification" if facts["labels"] else "regression"
+
+
+def _official_examples(name, directory, labels, path):
+    """Reads the dev rows of a task of GLUE, whose labels the model in a directory must have."""
+    check_choice("task", name, glue.TASKS)
+    task = glue.TASKS[name]
+    if list(task.labels) != list(labels or ()):
+        raise ValueError(f"{directory} must have the labels of {name}. Received: labels={labels}")
+    return glue.read(task, path, "dev")
+
+
+def _predictions_of(head, outputs):
     """Returns the predictions of the outputs of a SavedModel: numbers, classes, or lists of 0 and 1."""
     if "predicted" in outputs:
         return outputs["predicted"].tolist()
@@ -181,7 +217,9 @@ def _check_sets(targets):
     """Raises for lists of 0 and 1 where each text has a list of its labels."""
     rows = [target for target in targets if target is not None]
     sizes = {len(row) for row in rows}
-    if len(sizes) == 1 and min(sizes) > 1 and all(flag in (0, 1) for row in rows for flag in row):
+    if len(sizes) != 1 or min(sizes) <= 1:
+        return
+    if all(flag in (0, 1) for flag in itertools.chain.from_iterable(rows)):
         raise ValueError(
             "the targets are lists of 0 and 1. Expected a list of the labels of each text, or an array with a column "
             f"for each label: np.array(targets). Received: targets such as {rows[0]!r:.100}"

@@ -12,7 +12,7 @@ _FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
 def summarize(data, lengths, sequence_length: int, limit: int):
-    """Returns the `Summary` of a `Data`; `truncation` describes the arguments.
+    """Returns the `Summary` of a `TextData`; `truncation` describes the arguments.
 
     What only this task knows: `labels`, the rows in train of each class, and `labels_per_row` of several labels, or
     `range`, the numbers of regression; and `not_in_dev`, the training classes without dev rows.
@@ -24,21 +24,23 @@ def summarize(data, lengths, sequence_length: int, limit: int):
     parts = dict(read)
     if task.name in data.test:
         parts["test"] = data.test[task.name]
-    keys = {split: _keys(part) for split, part in parts.items() if split == "train" or part is not data.train}
+    keys = {"train": _keys(data.train)}
+    for split, part in parts.items():
+        if part is not data.train:
+            keys[split] = _keys(part)
     fields = split_entries(keys, dict.fromkeys(keys, task.name), labels)
     if not task.labels:
         fields["contradictory"] = 0
     fields["dev"] = {part: len(examples) for part, examples in data.dev.items()}
     fields["test"] = {part: len(examples) for part, examples in data.test.items()}
+    fields["skipped"] = {split: part.skipped for split, part in read.items() if part.skipped}
+    more = _distribution(task, labels)
+    more["not_in_dev"] = _only_in(task, labels, dev.labels)
     return Summary(
         **fields,
-        skipped={split: part.skipped for split, part in read.items() if part.skipped},
-        truncated=truncation(lengths, sequence_length, limit),
         **baselines(task, labels, dev.labels),
-        more={
-            **_distribution(task, labels),
-            "not_in_dev": _only_in(task, labels, dev.labels),
-        },
+        truncated=truncation(lengths, sequence_length, limit),
+        more=more,
     )
 
 
@@ -48,22 +50,33 @@ def warnings(summary):
     labels = summary.more.get("labels", {})
     used = [name for name, count in labels.items() if count]
     unused = [name for name, count in labels.items() if not count]
-    several = "labels_per_row" in summary.more
-    found = _doubtful_sets(summary, used) if several else _constant(summary, used)
-    if unused and (len(used) != 1 or several):
-        found.append(f"no training {unit} have the label(s) {some(unused)}")
-    found += look_alikes("labels", labels)
-    few = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]
+    sentences = []
+    has_label_sets = "labels_per_row" in summary.more
+    if has_label_sets:
+        sentences += _doubtful_sets(summary, used)
+    else:
+        sentences += _constant(summary, used)
+    if unused and (len(used) != 1 or has_label_sets):
+        sentences.append(f"no training {unit} have the label(s) {some(unused)}")
+    sentences += look_alikes("labels", labels)
+    sentences += _rare(summary, labels)
+    missing = summary.more.get("not_in_dev")
+    if missing:
+        sentences.append(f"no dev {unit} have the training label(s) {some(missing)}")
+    return sentences
+
+
+def _rare(summary, labels):
+    """Returns a warning about classes with few rows, or about labels that are no classes, given counts by name."""
+    unit = summary.unit
     rows = sum(labels.values())
     if len(labels) >= MANY and rows < 2 * len(labels):
         advice = REGRESSION if are_numbers(labels) else "Expected the column of the labels"
-        found.append(f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}")
-    elif few:
-        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
-    missing = summary.more.get("not_in_dev")
-    if missing:
-        found.append(f"no dev {unit} have the training label(s) {some(missing)}")
-    return found
+        return [f"the {rows:,} training {unit} have {len(labels):,} different labels. {advice}"]
+    few = [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]
+    if few:
+        return [f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}"]
+    return []
 
 
 def _doubtful_sets(summary, used):
@@ -104,7 +117,8 @@ def baseline(task, labels):
     if not task.labels:
         return "always the mean"
     constant = _most_frequent(task, labels)
-    names = [task.labels[number] for number in (constant if task.multi_label else [constant])]
+    numbers = constant if task.multi_label else [constant]
+    names = [task.labels[number] for number in numbers]
     return f"always {some(names) or 'no label'}"
 
 
@@ -114,14 +128,24 @@ def majority(task, train_labels, labels):
     It is the most frequent training label; for regression, the mean; for multi-label classification, the labels with
     the highest micro F1 on the training rows.
     """
-    constant = _most_frequent(task, train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
+    if task.labels:
+        constant = _most_frequent(task, train_labels)
+    else:
+        constant = _mean(train_labels)
+    targets = labels
     predictions = [constant] * len(labels)
     if task.multi_label:
-        labels, predictions = (dense(rows, task.num_classes) for rows in (labels, predictions))
-    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
+        targets = dense(targets, task.num_classes)
+        predictions = dense(predictions, task.num_classes)
+    return {metric.__name__: metric(targets, predictions) for metric in task.metrics}
+
+
+def _mean(numbers):
+    return math.fsum(numbers) / len(numbers)
 
 
 def _most_frequent(task, labels):
+    """Returns the class id of most rows, or the tuple of ids that is the best constant prediction of label sets."""
     if task.multi_label:
         return most_frequent(labels)
     counts = collections.Counter(labels)
@@ -129,14 +153,14 @@ def _most_frequent(task, labels):
 
 
 def _distribution(task, labels):
+    """Returns the entries of `Summary.more` about the labels of train."""
     if not task.labels:
-        return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
+        return {"range": {"lowest": min(labels), "highest": max(labels), "mean": _mean(labels)}}
     counts = collections.Counter(_each(task, labels))
     entries = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
     if task.multi_label:
-        entries["labels_per_row"] = {
-            str(size): count for size, count in sorted(collections.Counter(map(len, labels)).items())
-        }
+        sizes = collections.Counter(map(len, labels))
+        entries["labels_per_row"] = {str(size): sizes[size] for size in sorted(sizes)}
     return entries
 
 
@@ -149,7 +173,8 @@ def _only_in(task, train_labels, labels):
     """Returns the classes in `train_labels` that are not in `labels`."""
     if not task.labels:
         return []
-    return [task.labels[number] for number in sorted(set(_each(task, train_labels)) - set(_each(task, labels)))]
+    missing = set(_each(task, train_labels)) - set(_each(task, labels))
+    return [task.labels[number] for number in sorted(missing)]
 
 
 def _keys(examples):

@@ -23,7 +23,6 @@ from keras_bert.tasks.base import Task
 from keras_bert.tasks.class_names import class_name, some
 from keras_bert.tasks.classification import glue, leaderboard
 from keras_bert.tasks.classification import summary as label_summary
-from keras_bert.tasks.classification.data import ClassificationSettings, RegressionSettings
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
     predict,
@@ -33,6 +32,7 @@ from keras_bert.tasks.classification.predictions import (
     with_columns,
 )
 from keras_bert.tasks.classification.rows import NumberRows, TextRows
+from keras_bert.tasks.classification.settings import ClassificationSettings, RegressionSettings
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
@@ -48,7 +48,9 @@ class ClassificationTraining(Training):
     def __init__(self, task):
         super().__init__(task)
         spec = task.spec
-        self.learning_rates, self.batch_size, self.epochs = spec.learning_rates, spec.batch_size, spec.epochs
+        self.learning_rates = spec.learning_rates
+        self.batch_size = spec.batch_size
+        self.epochs = spec.epochs
 
     def make_loss(self):
         """Returns the `Loss` of the head, or a list with that of the language model."""
@@ -68,7 +70,8 @@ class ClassificationTraining(Training):
 
     def class_weights(self):
         """Returns the weights of the classes, numbers in the order of the classes, or `None`."""
-        spec, weights = self.task.spec, self.task.class_weight
+        spec = self.task.spec
+        weights = self.task.class_weight
         check_class_weight(spec, weights)
         if isinstance(weights, dict):
             return [float(weights.get(label, 1)) for label in spec.labels]
@@ -96,8 +99,10 @@ class ClassificationTraining(Training):
             return model
         if not bert.has_pair_layers or self.task.head != ClassificationTask.head:
             return super().new_model(bert)
-        options = {"multi_label": True} if spec.multi_label else {}
-        return bert.classifier(spec.num_classes, pair=spec.pair is not None, **options)
+        is_pair = spec.pair is not None
+        if spec.multi_label:
+            return bert.classifier(spec.num_classes, pair=is_pair, multi_label=True)
+        return bert.classifier(spec.num_classes, pair=is_pair)  # Other models have no option `multi_label`.
 
     def check_teacher(self, bert, name):
         if self.task.head == ClassificationTask.head:
@@ -108,11 +113,15 @@ class ClassificationTraining(Training):
     @property
     def activation(self):
         """What makes a logit of a regression model the value that `predict` answers."""
-        return self.task.bert.score_activation if self.keeps_head(self.task.bert) else "linear"
+        if self.keeps_head(self.task.bert):
+            return self.task.bert.score_activation
+        return "linear"
 
     def complete(self, model):
-        model = super().complete(model)
-        return without_language_model_loss(model) if self.task.language_model_weight else model
+        completed = super().complete(model)
+        if self.task.language_model_weight:
+            return without_language_model_loss(completed)
+        return completed
 
 
 class ClassificationReport(Report):
@@ -126,14 +135,17 @@ class ClassificationReport(Report):
     def class_logits(self, outputs):
         """Returns the logits of the classes; of a regression model the values that `predict` answers."""
         logits = super().class_logits(outputs)
-        return scipy.special.expit(logits) if self.task.training.activation == "sigmoid" else logits
+        if self.task.training.activation == "sigmoid":
+            return scipy.special.expit(logits)
+        return logits
 
     def score(self, targets, outputs):
         return score(self.task.spec, targets, self.class_logits(outputs))
 
     def summarize(self):
-        task, train = self.task, self.task.data.train
-        lengths = data_summary.token_counts(task.preprocessor, train.columns, task.splits["train"][0].lengths)
+        task = self.task
+        columns = task.data.train.columns
+        lengths = data_summary.token_counts(task.preprocessor, columns, task.splits["train"][0].lengths)
         limit = task.bert.config.max_position_embeddings
         return label_summary.summarize(task.data, lengths, task.sequence_length, limit)
 
@@ -142,46 +154,49 @@ class ClassificationReport(Report):
         train = data.balance()
         if self.task.spec.labels:
             train = f"{len(data.train):,}; {train}"
-        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
-        return {"training examples": train, "dev examples": dev}
+        dev = []
+        for name, examples in data.dev.items():
+            dev.append(f"{data.source or name}: {len(examples):,}")
+        return {"training examples": train, "dev examples": ", ".join(dev)}
 
     def data_warnings(self):
-        found = label_summary.warnings(self.summary)
+        sentences = label_summary.warnings(self.summary)
         if self.task.preprocessor.long_texts is None:
-            found += data_summary.cut_rows(self.summary)
+            sentences += data_summary.cut_rows(self.summary)
         if self.task.training.activation == "sigmoid":
             ends = self.summary.more["range"]
             if ends["lowest"] < 0 or ends["highest"] > 1:
-                found.append(
+                sentences.append(
                     "the sigmoid of the model answers from 0 to 1, the labels are from "
                     f"{ends['lowest']:g} to {ends['highest']:g}: scale them"
                 )
-        return found
+        return sentences
 
     def make_card(self):
         return _card(self.task.data)
 
     def conclude(self, dev, test, output):
-        task, data = self.task.spec, self.task.data
+        spec = self.task.spec
+        data = self.task.data
         scores = self._dev_scores(dev)
         facts, tables = compared(self.task, scores)
-        results = {"task": task.name, "scores": scores}
+        results = {"task": spec.name, "scores": scores}
         if data.categories:
-            results["diagnostics"] = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
-            tables += ["| diagnostics | Matthews |", "|---|---|"]
-            tables += [f"| {name} | {100 * value:.1f} |" for name, value in results["diagnostics"].items()]
+            diagnostics = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
+            results["diagnostics"] = diagnostics
+            tables += _diagnostics_table(diagnostics)
         sections, errors = self.judge(dev).report()
         messages = self.write_predictions(dev, test, output)
         return Findings(
-            measured=scores[task.name],
+            measured=scores[spec.name],
             sections=sections,
             errors=errors,
             results=results,
-            scores=_listed(scores),
+            scores=_scores_line(scores),
             facts=facts,
             tables=tables,
             messages=messages,
-            same=same_prediction(task, self.logits_of(task.name, dev)),
+            same=same_prediction(spec, self.logits_of(spec.name, dev)),
         )
 
     def decisions(self, kept):
@@ -197,10 +212,6 @@ class ClassificationReport(Report):
                 scores[name] = self.score(self.task.targets(examples), self.outputs_of(name, kept))
         return scores
 
-    def outputs_of(self, name, kept):
-        """Returns the outputs of the model for a dev or test set, of those that are kept."""
-        return self.outputs(Split(name, None, None, None), kept)
-
     def logits_of(self, name, kept):
         """Returns the logits of the classes for a dev or test set."""
         return self.class_logits(self.outputs_of(name, kept))
@@ -213,13 +224,13 @@ class ClassificationReport(Report):
     def judge(self, kept):
         spec = self.task.spec
         logits = self.logits_of(spec.name, kept)
-        if spec.labels:
-            judged = Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
-            if not self.task.calibrates:
-                return judged
-            sure, _ = confidence.judged(logits, self.own.labels, self.temperature(kept))
-            return dataclasses.replace(judged, confidence=sure)
-        return JudgedNumbers.of_numbers(self.own.labels, logits, **self.dev_rows())
+        if not spec.labels:
+            return JudgedNumbers.of_numbers(self.own.labels, logits, **self.dev_rows())
+        judged = Judged.of_classes(spec.labels, self.own.labels, logits, **self.dev_rows())
+        if not self.task.calibrates:
+            return judged
+        sure, _ = confidence.judged(logits, self.own.labels, self.temperature(kept))
+        return dataclasses.replace(judged, confidence=sure)
 
     def dev_rows(self):
         """Returns what a report says of the dev rows; the ids of GLUE are not row numbers."""
@@ -229,20 +240,29 @@ class ClassificationReport(Report):
 
     def write_predictions(self, dev, test, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
-        messages, data, spec = [], self.task.data, self.task.spec
-        for name, examples in data.test.items():
-            logits = self.logits_of(name, test)
+        messages = []
+        for name, examples in self.task.data.test.items():
             if name in glue.TASKS:
-                predictions = predict(spec, logits)
-                leaderboard.write_submission(glue.TASKS[name], predictions, data.submissions, examples.ids)
+                self._write_submission(name, examples, test)
                 continue
             if examples.labels is not None:
                 scores = self.test_scores(examples, self.outputs_of(name, test), dev)
                 messages.append(f"test: {data_summary.listed(scores)}")
-            texts = {spec.text: examples.text, spec.pair: examples.pair}
-            lines = with_columns(self.predictions(logits, dev), texts)
+            lines = self._prediction_lines(name, examples, dev, test)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
+
+    def _write_submission(self, name, examples, test):
+        """Writes the file of one of GLUE's test sets for the server."""
+        predictions = predict(self.task.spec, self.logits_of(name, test))
+        folder = self.task.data.submissions
+        leaderboard.write_submission(glue.TASKS[name], predictions, folder, examples.ids)
+
+    def _prediction_lines(self, name, examples, dev, test):
+        """Returns the lines of `predictions.tsv` with the texts of a test set."""
+        spec = self.task.spec
+        lines = self.predictions(self.logits_of(name, test), dev)
+        return with_columns(lines, {spec.text: examples.text, spec.pair: examples.pair})
 
     def test_scores(self, examples, outputs, dev):
         """Returns the scores of the data to predict; `dev` are the kept arrays of dev."""
@@ -250,38 +270,45 @@ class ClassificationReport(Report):
 
     def predictions(self, logits, dev):
         """Returns the lines of `predictions.tsv`; `dev` are the kept arrays of dev."""
-        found = self.confidence(dev)
-        if found is None:
-            return predictions_table(logits, self.task.spec.labels)
-        return predictions_table(logits / found.temperature, self.task.spec.labels, found.threshold)
+        labels = self.task.spec.labels
+        fitted = self.confidence(dev)
+        if fitted is None:
+            return predictions_table(logits, labels)
+        return predictions_table(logits / fitted.temperature, labels, fitted.threshold)
+
+
+def _diagnostics_table(scores):
+    """Returns the lines of a Markdown table of the scores of GLUE's diagnostics, by category."""
+    lines = ["| diagnostics | Matthews |", "|---|---|"]
+    for name, value in scores.items():
+        lines.append(f"| {name} | {100 * value:.1f} |")
+    return lines
 
 
 class ClassificationTask(Task):
     """Classification or regression of texts or pairs."""
 
-    name, head = "classification", "classification"
+    name = "classification"
+    head = "classification"
     Settings: type = ClassificationSettings
-    rows, Training, Report = TextRows(), ClassificationTraining, ClassificationReport
+    rows = TextRows()
+    Training = ClassificationTraining
+    Report = ClassificationReport
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
         if head_named(self.head).requires_pair and data.task.pair is None:
             origin = data.train_source or data.task.title
             raise ValueError(f"{origin}: the head {self.head!r} takes pairs of texts. Received: only texts")
-        self.spec, self.title, self.labels = data.task, data.task.title, list(data.task.labels) or None
-        self.class_weight = getattr(settings, "class_weight", None)
-        if isinstance(self.class_weight, dict):
-            self.class_weight = {class_name(label): weight for label, weight in self.class_weight.items()}
+        self.spec = data.task
+        self.title = data.task.title
+        self.labels = list(data.task.labels) or None
+        self.class_weight = _named_weights(getattr(settings, "class_weight", None))
         self.language_model_weight = getattr(settings, "language_model_weight", 0.0)
         if self.calibrates:
             self._check_calibrates()
         _ = self.training.loss  # Raises for settings without a meaning, before rows are tokenized.
-        train = self._split("train", data.train)
-        self.splits = {
-            "train": [train],
-            "dev": [self._split(*part, train) for part in data.dev.items()],
-            "test": [self._split(*part) for part in data.test.items()],
-        }
+        self.splits = self._make_splits()
         self.options = {
             "task": data.task.name,
             "labels": list(data.task.labels),
@@ -289,6 +316,23 @@ class ClassificationTask(Task):
         }
         if self.language_model_weight:
             self.options["language_model_weight"] = self.language_model_weight
+
+    def _make_splits(self):
+        """Returns the lists of `Split`s; rows of dev that are those to train on are tokenized once."""
+        data = self.data
+        train = self._split("train", data.train)
+        dev = []
+        for name, examples in data.dev.items():
+            if examples is data.train:
+                dev.append(dataclasses.replace(train, name=name))
+            else:
+                dev.append(self._split(name, examples))
+        test = [self._split(name, examples) for name, examples in data.test.items()]
+        return {"train": [train], "dev": dev, "test": test}
+
+    def _split(self, name, examples):
+        inputs, targets = self.features(examples)
+        return Split(name, examples, inputs, targets)
 
     @classmethod
     def trains(cls, head):
@@ -313,37 +357,38 @@ class ClassificationTask(Task):
             name = "calibrate" if self.precision is None else "answer_at_precision"
             raise ValueError(f"`{name}` is for classes, not for numbers. Received: {self.title}")
 
-    def _split(self, name, examples, train=None):
-        if train is not None and examples is train.examples:
-            return dataclasses.replace(train, name=name)
-        return Split(name, examples, *self.features(examples))
-
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
-        labels = self.targets(examples)
-        with announced(f"tokenizing {len(examples):,} rows", show=len(examples) > 2):  # `evaluate` has 2 of its own.
+        targets = self.targets(examples)
+        columns = texts(examples)
+        is_shown = len(examples) > 2  # `evaluate` has 2 of its own.
+        with announced(f"tokenizing {len(examples):,} rows", show=is_shown):
             if self.preprocessor.reads_windows:
-                return document_features(self.preprocessor, texts(examples)), labels
-            return compact_parts(self.preprocessor.ragged_parts(texts(examples))), labels
+                inputs = document_features(self.preprocessor, columns)
+            else:
+                inputs = compact_parts(self.preprocessor.ragged_parts(columns))
+        return inputs, targets
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
-        kind = "int32" if self.spec.labels else "float32"
-        return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+        dtype = "int32" if self.spec.labels else "float32"
+        if examples.labels is None:
+            return np.zeros(len(examples), dtype)
+        return np.array(examples.labels, dtype)
 
     def data_settings(self):
         return {"content": self.data.fingerprints(), **self.data.per_part(len)}
 
     def save_options(self, kept):
-        columns = {"text": self.spec.text, "pair": self.spec.pair}
-        columns = {name: column for name, column in columns.items() if column is not None}
-        options = {"labels": self.labels, "task": self.spec.name, "pair": self.spec.pair is not None}
-        options["columns"] = columns
-        return options
+        is_pair = self.spec.pair is not None
+        columns = {"text": self.spec.text}
+        if is_pair:
+            columns["pair"] = self.spec.pair
+        return {"labels": self.labels, "task": self.spec.name, "pair": is_pair, "columns": columns}
 
     def export_options(self, bert):
         own = self.data.dev[self.spec.name]
-        example = dict(zip(("text", "pair"), (column[0] for column in own.columns), strict=False))
+        example = {name: column[0] for name, column in own.texts.items()}
         options = {"pair": bert.pair, "example": example}
         if self.labels:
             return {"labels": bert.labels, **options}
@@ -356,7 +401,9 @@ class ClassificationTask(Task):
 class RegressionTask(ClassificationTask):
     """Regression of texts or pairs."""
 
-    name, Settings, rows = "regression", RegressionSettings, NumberRows()
+    name = "regression"
+    Settings = RegressionSettings
+    rows = NumberRows()
 
     @classmethod
     def fits(cls, bert):
@@ -369,79 +416,119 @@ def _is_regression(bert):
 
 
 def texts(examples):
-    """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
-    return examples.text if examples.pair is None else (examples.text, examples.pair)
+    """Returns the texts of `TextExamples`, or the two texts of pairs, for a `TextPreprocessor`."""
+    if examples.pair is None:
+        return examples.text
+    return examples.text, examples.pair
 
 
-def _listed(scores):
+def _scores_line(scores):
     """Formats the scores of one or more dev sets in one line."""
-    lines = {name: data_summary.listed(values) for name, values in scores.items()}
-    return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
+    texts_by_set = {name: data_summary.listed(values) for name, values in scores.items()}
+    if len(texts_by_set) == 1:
+        return texts_by_set.popitem()[1]
+    return "; ".join(f"{name}: {text}" for name, text in texts_by_set.items())
+
+
+def _named_weights(class_weight):
+    """Returns the setting `class_weight` with the names of classes instead of labels as users write them."""
+    if isinstance(class_weight, dict):
+        return {class_name(label): weight for label, weight in class_weight.items()}
+    return class_weight
 
 
 def check_class_weight(task, class_weight):
     """Raises an error if the weights are unknown, or the task has no classes."""
-    weights = class_weight if isinstance(class_weight, dict) else {}
-    if not task.multi_label and task.labels and (unknown := [name for name in weights if name not in task.labels]):
-        raise ValueError(
-            f"`class_weight` has no class {unknown[0]!r}. Expected one of: {some(list(map(repr, task.labels)))}"
-        )
-    if task.multi_label or not task.labels or not weights.keys() <= set(task.labels):
-        weights = None
-    if not (class_weight is None or weights or (class_weight == "balanced" and task.labels)):
+    if class_weight is None or (class_weight == "balanced" and task.labels):
+        return
+    has_one_class = task.labels and not task.multi_label
+    if not (isinstance(class_weight, dict) and class_weight and has_one_class):
         raise ValueError(
             "`class_weight` must be None, 'balanced', which requires classes, or for one label per text a dict of "
             f"weights by class. Received: class_weight={class_weight!r} for {task.title}"
         )
-    for weight in (weights or {}).values():
+    for name in class_weight:
+        if name not in task.labels:
+            known = some(list(map(repr, task.labels)))
+            raise ValueError(f"`class_weight` has no class {name!r}. Expected one of: {known}")
+    for weight in class_weight.values():
         check_not_negative("class_weight", weight)
 
 
 def _card(data):
-    """Returns the `Card` of a `Data`; only complete official data is called GLUE."""
+    """Returns the `Card` of a `TextData`; only complete official data is called GLUE."""
     task = data.task
-    own = own_data_set(data.source or f"own data for {task.title}", data.typed)
-    datasets, dataset = [], own
+    purpose = "text classification" if task.labels else "text regression"
+    if task.multi_label:
+        purpose = "multi-label text classification"
+    datasets = []
+    dataset = own_data_set(data.source or f"own data for {task.title}", data.typed)
     if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
         datasets = ["nyu-mll/glue"]
-        dataset = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}
-        dataset["split"] = f"validation{task.suffix}"
-    single = task.pair is None
-    example = '["A text."]' if single else '[("A text.", "Its pair.")]'
-    columns = [name for name in data.columns if name != task.label]
-    if columns:
-        example = f"[{{{', '.join(f'{name!r}: ...' for name in columns)}}}]"
-    purpose = "text classification" if task.labels else "text regression"
+        dataset = {
+            "type": "nyu-mll/glue",
+            "name": f"GLUE {task.title}",
+            "config": task.name,
+            "split": f"validation{task.suffix}",
+        }
     return Card(
         pipeline_tag="text-classification",
-        purpose="multi-label text classification" if task.multi_label else purpose,
+        purpose=purpose,
         trained_on=data.train_source or task.title,
-        example=example,
+        example=_example_code(data),
         dataset=dataset,
         datasets=datasets,
-        arguments='"A text."' if single else '"A text.", "Its pair."',
+        arguments='"A text."' if task.pair is None else '"A text.", "Its pair."',
         hub_metrics={"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
     )
 
 
+def _example_code(data):
+    """Returns Python code, texts to predict as the model card shows them."""
+    columns = [name for name in data.columns if name != data.task.label]
+    if columns:
+        fields = ", ".join(f"{name!r}: ..." for name in columns)
+        return f"[{{{fields}}}]"
+    if data.task.pair is None:
+        return '["A text."]'
+    return '[("A text.", "Its pair.")]'
+
+
 def check_teacher(bert, name, task):
-    """Raises an error if a loaded model cannot teach a `tasks.classification.Task`; messages have its name."""
-    kind = "a multi-label classifier" if task.multi_label else "a classifier" if task.labels else "a regression model"
-    expected = f"Expected {kind} for {task.title}, such as the output of run_glue --task={task.name}"
-    head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)
-    if head != "classification" or several != task.multi_label:
-        received = "classifier with several labels per text" if several else f"model with the head {head!r}"
+    """Raises an error if a loaded model cannot teach a task, a `TaskSpec`; messages have its name."""
+    expected = f"Expected {_model_of(task)} for {task.title}, such as the output of run_glue --task={task.name}"
+    head = getattr(bert, "head", "encoder-decoder")
+    has_label_sets = getattr(bert, "multi_label", False)
+    if head != "classification" or has_label_sets != task.multi_label:
+        received = "classifier with several labels per text" if has_label_sets else f"model with the head {head!r}"
         raise ValueError(f"`teacher={name}`: a {received}. {expected}")
     if getattr(bert, "score_activation", "linear") != "linear":
         raise ValueError(f"`teacher={name}`: its scores are sigmoids of the logits that a student learns. {expected}")
-    classes = bert.model().output["logits"].shape[-1]
-    labels = bert.labels if task.labels and bert.labels else list(task.labels)
-    if classes != task.num_classes or list(labels) != list(task.labels):
-        received = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
-        wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
-        raise ValueError(f"`teacher={name}`: {received}. {expected}{wanted}")
+    _check_classes_of_teacher(bert, name, task, expected)
     if bert.pair is not None and bert.pair != (task.pair is not None):
-        raise ValueError(
-            f"`teacher={name}`: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
-            f"{'single texts' if bert.pair else 'pairs'}. {expected}"
-        )
+        reads = "it reads single texts, the task has pairs"
+        if bert.pair:
+            reads = "it reads pairs of texts, the task has single texts"
+        raise ValueError(f"`teacher={name}`: {reads}. {expected}")
+
+
+def _model_of(task):
+    """Returns what messages call a model of a task."""
+    if task.multi_label:
+        return "a multi-label classifier"
+    return "a classifier" if task.labels else "a regression model"
+
+
+def _check_classes_of_teacher(bert, name, task, expected):
+    """Raises an error if the outputs of a teacher are not those of the task."""
+    num_outputs = bert.model().output["logits"].shape[-1]
+    labels = list(task.labels)
+    if task.labels and bert.labels:
+        labels = list(bert.labels)
+    if num_outputs == task.num_classes and labels == list(task.labels):
+        return
+    received = f"{num_outputs} output(s) without names"
+    if bert.labels:
+        received = f"labels {', '.join(labels)}"
+    wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
+    raise ValueError(f"`teacher={name}`: {received}. {expected}{wanted}")

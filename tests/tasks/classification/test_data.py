@@ -12,10 +12,9 @@ from keras_bert.answering.prediction_files import read_texts
 from keras_bert.data import in_memory
 from keras_bert.data.formats import stream_rows
 from keras_bert.data.sources import PythonRows
-from keras_bert.data.splits import Folds
 from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification.data import Examples, own_data, parse_threshold, read_table
-from keras_bert.tasks.classification.predictions import dense
+from keras_bert.tasks.classification.data import Columns, own_data, read_table
+from keras_bert.tasks.classification.examples import TextExamples
 from tests.tasks.files import write
 
 FORMATS = [
@@ -38,7 +37,7 @@ def test_formats(tmp_path, name, content, texts, change):
     if name == "a.csv" and "\r\n" in change(content):  # Within quotes, line ends stay as they are.
         texts = [text.replace("\n", "\r\n") for text in texts]
     examples = read_table(path, "text", "other", "label", labels=["no", "yes"])
-    assert examples == Examples(texts, ["x", "y z"], [1, 0], [0, 1])
+    assert examples == TextExamples(texts, ["x", "y z"], [1, 0], [0, 1])
     assert len(examples) == 2
 
 
@@ -66,8 +65,8 @@ def test_labels_agree_in_all_formats(tmp_path, found, names):
 
 
 def test_first_rows_and_balance():
-    examples = Examples(["a", "b", "c"], None, [1, 0, 1], [0, 1, 2])
-    assert examples.first(2) == Examples(["a", "b"], None, [1, 0], [0, 1])
+    examples = TextExamples(["a", "b", "c"], None, [1, 0, 1], [0, 1, 2])
+    assert examples.first(2) == TextExamples(["a", "b"], None, [1, 0], [0, 1])
     assert balance(np.array([1, 0, 1]), np.array(["no", "yes"])) == "yes: 2 (66.7%), no: 1 (33.3%)"
     assert balance(np.array([1, 2, 4.5], "float32")) == "3 numbers from 1 to 4.5, mean 2.5"
     assert discover_labels(np.array([10, 9])) == ["9", "10"]
@@ -211,12 +210,6 @@ def test_regression_labels(tmp_path):
         read(1e20)
 
 
-def test_a_fingerprint_changes_with_the_rows():
-    rows = [["a", "b"], None, [0, 1]], [["b", "a"], None, [0, 1]], [["a", "b"], None, [1, 0]], [["a"], ["b"], [0]]
-    assert len({Examples(*columns, [0, 1]).fingerprint() for columns in rows}) == 4
-    assert Examples(*rows[0], [0, 1]).fingerprint() == Examples(*rows[0], [5, 6]).fingerprint()
-
-
 INVALID = [
     (lambda: read_table("none.csv", "t"), r"none\.csv: no such file"),
     (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
@@ -270,7 +263,7 @@ def test_own_classification_data(tmp_path):
 
 def test_own_regression_data(tmp_path):
     table = write(tmp_path / "all.csv", "a,b,score\nx,y,1.5\nz,w,2\n")
-    data = own_data("regression", table, table, table, text="a", pair="b", label="score")
+    data = own_data("regression", table, table, table, columns=Columns(text="a", pair="b", label="score"))
     assert (data.task.num_classes, data.task.main_metric) == (1, "spearman")
     assert (data.train.pair, data.test["regression"].labels) == (["y", "w"], [1.5, 2.0])
     assert data.balance() == "2 numbers from 1.5 to 2, mean 1.75"
@@ -326,7 +319,7 @@ TABLES = {
 def test_several_labels(tmp_path, name):
     path = write(tmp_path / name, TABLES[name])
     columns = ["b", "a"] if "columns" in name else "labels"
-    data = own_data("multi_label", path, path, path, label=columns)
+    data = own_data("multi_label", path, path, path, columns=Columns(label=columns))
     # Columns keep their order; the labels of lists are sorted.
     expected = (("b", "a"), [(0,), (0, 1), ()]) if "columns" in name else (("a", "b"), [(1,), (0, 1), ()])
     assert (data.task.labels, data.train.labels) == expected
@@ -335,7 +328,8 @@ def test_several_labels(tmp_path, name):
     assert data.balance() == "b: 2 (66.7%), a: 1 (33.3%); 1.00 labels per row; rows without a label: 1 (33.3%)"
     assert len({rows.fingerprint() for rows in (data.train, data.first(2).train)}) == 2
     unlabeled = write(tmp_path / "test.csv", "text\nx\n")
-    assert own_data("multi_label", path, path, unlabeled, label=columns).test["multi_label"].labels is None
+    data = own_data("multi_label", path, path, unlabeled, columns=Columns(label=columns))
+    assert data.test["multi_label"].labels is None
 
 
 LISTS, COLUMNS = "labels", ["a", "b"]
@@ -360,67 +354,19 @@ LISTS, COLUMNS = "labels", ["a", "b"]
 def test_bad_rows_of_several_labels(tmp_path, name, content, columns, message):
     path = write(tmp_path / name, content)
     with pytest.raises(ValueError, match=message):
-        own_data("multi_label", path, path, label=columns)
+        own_data("multi_label", path, path, columns=Columns(label=columns))
 
 
 def test_unknown_labels_and_skipped_rows(tmp_path):
     train = write(tmp_path / "train.csv", "text,labels\nx,a|b\ny,a||b\nz,b\n")
     other = write(tmp_path / "other.csv", "text,labels\nx,a\ny,a|c\n")
-    found = own_data("multi_label", train, label="labels", skip_bad_rows=1)
+    found = own_data("multi_label", train, columns=Columns(label="labels"), skip_bad_rows=1)
     assert (found.train.labels, found.train.skipped) == ([(0, 1), (1,)], 1)
     for files in ((train, other), (train, train, other)):
         with pytest.raises(ValueError, match=r"other.csv:3: unknown label 'c'. Expected one of: 'a', 'b'"):
-            own_data("multi_label", *files, label="labels", skip_bad_rows=1)
+            own_data("multi_label", *files, columns=Columns(label="labels"), skip_bad_rows=1)
     numbers = write(tmp_path / "a.csv", "text,labels\nx,1|0\ny,1\n")
-    assert own_data("multi_label", numbers, label="labels").train.labels == [(0, 1), (1,)]
-
-
-def test_folds_are_stratified():
-    """Folds and the classes in them differ by at most one row; equal texts stay together; seeds differ."""
-    labels = [0] * 23 + [1] * 11 + [2] * 2
-    examples = Examples([f"text {row}" for row in range(36)], None, labels, list(range(36)))
-    folds = [Folds(5).assign(examples, seed) for seed in (1, 1, 2)]
-    counts = np.array(
-        [[np.sum((folds[0] == fold) & (np.array(labels) == label)) for label in range(3)] for fold in range(1, 6)]
-    )
-    assert counts.sum() == 36
-    assert (counts.max(0) - counts.min(0) <= 1).all()
-    assert np.ptp(counts.sum(1)) == 1
-    assert (folds[0] == folds[1]).all()
-    assert (folds[0] != folds[2]).any()
-    twice = Examples(["a", "b", "a", "c", "a"], ["x"] * 5, [0, 1, 0, 2, 1], list(range(5)))
-    together = Folds(3).assign(twice, 1)
-    assert len(set(together[[0, 2, 4]])) == 1
-    assert set(together) == {1, 2, 3}
-    with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3: expected fewer"):
-        Folds(4).assign(twice, 1)
-    with pytest.raises(ValueError, match="`folds` must be an integer of at least 2. Received: folds=1"):
-        Folds(1)
-
-
-@pytest.mark.parametrize("groups", [None, ["a", "a", "b", "c", "c"]])
-def test_folds_of_numbers_have_two_rows(groups):
-    """A row alone has no correlation."""
-    numbers = Examples(["a", "b", "c", "d", "e"], None, [0.5, 1.0, 0.1, 2.0, 3.0], list(range(5)))
-    assert sorted(Folds(2, groups).assign(numbers, 1)) in ([1, 1, 1, 2, 2], [1, 1, 2, 2, 2])
-    with pytest.raises(ValueError, match="fold of one row has no correlation.* Received: folds=3 of 5 rows"):
-        Folds(3, groups).assign(numbers, 1)
-
-
-def test_folds_share_out_rare_labels():
-    labels = [(0,)] * 20 + [(0, 1)] * 6 + [(1,)] * 6 + [(0, 2)] * 3 + [()] * 7
-    examples = Examples([f"text {row}" for row in range(42)], None, labels, list(range(42)))
-    folds = Folds(3).assign(examples, 1)
-    counts = np.array([dense(labels, 3)[folds == fold].sum(0) for fold in (1, 2, 3)])
-    assert (np.ptp(counts, 0) <= 1).all()
-    assert np.bincount(folds)[1:].tolist() == [14, 14, 14]
-
-
-def test_threshold_flag():
-    assert [parse_threshold(value) for value in ("0.5", "shared", "per_label")] == [0.5, "shared", "per_label"]
-    for value in ("0", "1", "nan", "each"):
-        with pytest.raises(ValueError, match=f"`threshold` must be shared, per_label, or a number .*={value}"):
-            parse_threshold(value)
+    assert own_data("multi_label", numbers, columns=Columns(label="labels")).train.labels == [(0, 1), (1,)]
 
 
 def test_labels_of_one_type(tmp_path):
@@ -433,8 +379,8 @@ def test_labels_of_one_type(tmp_path):
         rf"a.jsonl:1: column `label` is the string 'pos', and in {path}:2 1. Expected one type: strings or numbers"
     )
     with pytest.raises(ValueError, match=message):
-        own_data("classification", path, path, text="text")
+        own_data("classification", path, path, columns=Columns(text="text"))
     with pytest.raises(ValueError, match="the targets are strings and numbers, 'pos' and 1. Expected one type"):
         in_memory.read([text for text, _ in rows], [label for _, label in rows])
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
-    assert own_data("classification", path, path, text="text").task.labels == ("0", "1", "neg", "pos")
+    assert own_data("classification", path, path, columns=Columns(text="text")).task.labels == ("0", "1", "neg", "pos")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.classification import glue, leaderboard
-from keras_bert.tasks.classification.data import Examples
+from keras_bert.tasks.classification.examples import TextExamples
 from keras_bert.tasks.classification.glue import TASKS, read
 from tests.tasks.files import write
 
@@ -69,7 +69,7 @@ def test_official_layout(tmp_path, task, line_end):
         examples = read(task, tmp_path, split)
         labels = {"stsb": [5.0, 2.75], "mnli": [2, 0], "mnli_mismatched": [2, 0]}.get(task.name, [1, 0])
         pair = ["c", "d e"] if task.pair else None
-        assert examples == Examples(["a", 'say "b'], pair, None if split == "test" else labels, [0, 1])
+        assert examples == TextExamples(["a", 'say "b'], pair, None if split == "test" else labels, [0, 1])
 
 
 def test_tasks_match_the_server():
@@ -269,7 +269,7 @@ def test_tensorflow_datasets(monkeypatch):
         {"premise": b"b", "hypothesis": "é".encode(), "label": np.int64(2), "idx": np.int32(1)},
         {"premise": b"a", "hypothesis": b"c", "label": np.int64(0), "idx": np.int32(0)},
     ]
-    assert examples("mnli_mismatched", "dev", rows, NLI) == Examples(["a", "b"], ["c", "é"], [0, 2], [0, 1])
+    assert examples("mnli_mismatched", "dev", rows, NLI) == TextExamples(["a", "b"], ["c", "é"], [0, 2], [0, 1])
     assert asked == ["glue/mnli", "validation_mismatched"]
     assert examples("ax", "test", rows, NLI).labels is None
     assert asked == ["glue/ax", "test"]

@@ -10,12 +10,14 @@ from keras_bert.data.splits import Folds
 from keras_bert.files import read_json
 from keras_bert.runs import finetuning
 from keras_bert.runs.cross_validation import CrossValidation
-from keras_bert.runs.finetuning import Plan, Run
+from keras_bert.runs.finetuning import Plan
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.results import Results
+from keras_bert.runs.results import ResultsWriter
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
-from keras_bert.tasks.classification.data import MultiLabelSettings, own_data
+from keras_bert.tasks.classification.data import Columns, own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
+from keras_bert.tasks.classification.settings import MultiLabelSettings
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 Y = "y<i>"
@@ -29,7 +31,7 @@ def task(tmp_path, checkpoint):
     path = tmp_path / "all.csv"
     rows = [f"{chr(97 + row)} b c,{names}" for row, names in enumerate(LABELS)]
     path.write_text("\n".join(["text,labels", *rows]) + "\n")
-    data = own_data("multi_label", path, None, path, label="labels")
+    data = own_data("multi_label", path, None, path, columns=Columns(label="labels"))
     settings = MultiLabelSettings(sequence_length=8, threshold="shared")
     return MultiLabelTask(data, Start("start", keras_bert.load(checkpoint)), settings)
 
@@ -58,7 +60,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(task, tmp_pat
         return Trained(), {"scores": {"micro_f1": 0.5, "macro_f1": 0.5, "exact_match": 0.5}, "epoch": 1}
 
     monkeypatch.setattr(Run, "train", train)
-    monkeypatch.setattr(Results, "export_model", lambda self: None)
+    monkeypatch.setattr(ResultsWriter, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
     found = CrossValidation(Plan(task, choices, Hyperparameters(best=False), tmp_path / "out", folds=Folds(3)))

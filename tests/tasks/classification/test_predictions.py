@@ -9,7 +9,7 @@ from scipy.special import logit
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.utils.class_weight import compute_class_weight
 
-from keras_bert.tasks.classification.data import Task
+from keras_bert.tasks.classification.examples import TaskSpec
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.tasks.classification.predictions import (
     balanced_weights,
@@ -27,7 +27,7 @@ from keras_bert.tasks.classification.predictions import (
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]
-TASK = Task("own", "Own", "text", None, "label", tuple("abcd"), (micro_f1, macro_f1, exact_match), multi_label=True)
+TASK = TaskSpec("own", "Own", "text", None, "label", tuple("abcd"), (micro_f1, macro_f1, exact_match), multi_label=True)
 
 
 @pytest.mark.parametrize("labels", [np.array(LABELS), ["no", "yes"]])

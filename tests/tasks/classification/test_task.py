@@ -11,7 +11,7 @@ import keras_bert
 from keras_bert.reports import comparisons
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
-from keras_bert.tasks.classification.data import ClassificationSettings
+from keras_bert.tasks.classification.settings import ClassificationSettings
 from keras_bert.tasks.classification.task import ClassificationTask
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
