@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_bert.checks import is_number
-from keras_bert.training.losses import Loss, divergence, labelled, part, pretraining_losses
+from keras_bert.training.losses import Loss, divergence, labelled, pretraining_losses, target_named
 
 _TEMPERATURES = (0.01, 10_000)  # The lowest and the highest one.
 
@@ -53,10 +53,12 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
         return alpha * soft + (1 - alpha) * hard * labelled(targets)
 
     def weights(targets):
-        row_weights = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
+        row_weights = tf.cast(loss.weights(target_named(targets, "labels")), tf.float32)
         return tf.where(labelled(targets) > 0, row_weights, 1.0)
 
-    return dataclasses.replace(loss, values=values, weights=loss.weights and weights, soft=None)
+    if loss.weights is None:
+        return dataclasses.replace(loss, values=values, soft=None)
+    return dataclasses.replace(loss, values=values, weights=weights, soft=None)
 
 
 def with_teacher(loss: Loss | Sequence[Loss], *, temperature: float = 2.0, alpha: float = 0.5) -> Loss | list[Loss]:
@@ -72,22 +74,27 @@ def with_teacher(loss: Loss | Sequence[Loss], *, temperature: float = 2.0, alpha
             "a student of a teacher needs one loss with `soft`, the loss with the answers of the teacher. Received: "
             f"{', '.join(names) or 'none'}, of the losses {', '.join(each.name for each in loss)}"
         )
-    options = {"temperature": temperature, "alpha": alpha}
-    return [_of_labels(each) if each.soft is None else distillation_loss(each, **options) for each in loss]
+    losses = []
+    for each in loss:
+        if each.soft is None:
+            losses.append(_of_labels(each))
+        else:
+            losses.append(distillation_loss(each, temperature=temperature, alpha=alpha))
+    return losses
 
 
 def _of_labels(loss):
     """Returns a loss of the `labels` of targets, on rows that have one."""
 
     def values(targets, outputs, *row_weights):
-        row_weights = [weights * labelled(targets) for weights in row_weights]
-        return loss.values(part(targets, "labels"), outputs, *row_weights)
+        labelled_weights = [weights * labelled(targets) for weights in row_weights]
+        return loss.values(target_named(targets, "labels"), outputs, *labelled_weights)
 
     def weights(targets):
         has_label = labelled(targets)
         if loss.weights is None:
             return has_label
-        own = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
+        own = tf.cast(loss.weights(target_named(targets, "labels")), tf.float32)
         return own * tf.reshape(has_label, [-1] + [1] * (own.shape.rank - 1))
 
     return dataclasses.replace(loss, values=values, weights=weights)
@@ -106,22 +113,27 @@ def pretraining_distillation_losses(
         A list of `Loss` for a model from `add_teacher`. A teacher without next sentence prediction has no part in it.
     """
     check_distillation(temperature, alpha)
-    heads = ("mlm_logits", "nsp_logits")
-    return [
-        _with_its_teacher(loss, head, temperature, alpha)
-        for loss, head in zip(pretraining_losses(next_sentence), heads, strict=False)
-    ]
+    losses = pretraining_losses(next_sentence)
+    masked_lm = _with_its_teacher(losses[0], "mlm_logits", temperature, alpha)
+    if not next_sentence:
+        return [masked_lm]
+    return [masked_lm, _with_its_teacher(losses[1], "nsp_logits", temperature, alpha)]
 
 
 def _with_its_teacher(loss, head, temperature, alpha):
+    """Returns a loss of pre-training with the part of the teacher's output for a head, if the teacher has one."""
+
     def values(targets, outputs):
-        hard, teacher = loss.values(targets, outputs), outputs.get(f"teacher_{head}")
+        hard = loss.values(targets, outputs)
+        teacher = outputs.get(f"teacher_{head}")
         if teacher is None:
             return hard
         student = outputs[head]
         pieces = min(teacher.shape[-1], student.shape[-1])  # Token tables may be padded, each to another size.
-        teacher, student = (tf.cast(logits[..., :pieces], tf.float32) for logits in (teacher, student))
-        return alpha * divergence(teacher, student, temperature) + (1 - alpha) * hard
+        teacher_logits = tf.cast(teacher[..., :pieces], tf.float32)
+        student_logits = tf.cast(student[..., :pieces], tf.float32)
+        soft = divergence(teacher_logits, student_logits, temperature)
+        return alpha * soft + (1 - alpha) * hard
 
     return dataclasses.replace(loss, values=values)
 

@@ -68,30 +68,49 @@ class Loss:
 
     def sums(self, targets, outputs, weights):
         """Returns the sums of the weighted values and of their weights; `weights` are those of the rows, `(rows,)`."""
-        targets = None if isinstance(targets, tuple) and not targets else targets  # See `replica_dataset`.
-        values = self.values(targets, outputs, weights) if self.together else self.values(targets, outputs)
+        if isinstance(targets, tuple) and not targets:  # There are none, see `replica_dataset`.
+            targets = None
+        values = self._row_values(targets, outputs, weights)
+        value_weights = self.row_weights(targets, weights)
+        self._check_leading_dimensions(values, value_weights)
+        # Filler rows and padded tokens have the weight 0: here their losses become 0, and their gradients with them.
+        new_dimensions = [None] * (values.shape.rank - value_weights.shape.rank)
+        spread = tf.broadcast_to(value_weights[(..., *new_dimensions)], tf.shape(values))
+        return tf.reduce_sum(values * spread), tf.reduce_sum(value_weights)
+
+    def _row_values(self, targets, outputs, weights):
+        """Returns the values of the rows, float32 `(rows, ...)`."""
+        if self.together:
+            values = self.values(targets, outputs, weights)
+        else:
+            values = self.values(targets, outputs)
         values = tf.cast(values, tf.float32)
         if not values.shape.rank or not values.shape[:1].is_compatible_with(weights.shape):
             raise ValueError(
                 f"`values` of the loss {self.name!r} must be a tensor of shape (rows, ...). "
                 f"Received: values.shape={values.shape} for {weights.shape[0]} rows"
             )
-        weights = self.row_weights(targets, weights)
-        lacking = values.shape.rank - weights.shape.rank
-        pairs = zip(weights.shape, values.shape, strict=False)
-        if lacking < 0 or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):
+        return values
+
+    def _check_leading_dimensions(self, values, weights):
+        """Raises an error unless weights can be multiplied with values of as many or more dimensions."""
+        fit = weights.shape.rank <= values.shape.rank
+        for weight_size, value_size in zip(weights.shape, values.shape, strict=False):
+            is_known = weight_size is not None and value_size is not None
+            if is_known and weight_size not in (1, value_size):
+                fit = False
+        if not fit:
             raise ValueError(
                 f"`weights` of the loss {self.name!r} must have the leading dimensions of its values. "
                 f"Received: weights.shape={weights.shape}, values.shape={values.shape}"
             )
-        # Filler rows and padded tokens have the weight 0: here their losses become 0, and their gradients with them.
-        spread = tf.broadcast_to(weights[(..., *[None] * lacking)], tf.shape(values))
-        return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
 
 
 def total_weights(losses, targets, weights):
     """Returns the total weight of a global batch for each loss, float32 `(losses,)`, by which `mean_losses` divides."""
-    return tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
+    if not losses:
+        return tf.stack([0.0])
+    return tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses])
 
 
 def mean_losses(losses, targets, outputs, weights, totals):
@@ -100,8 +119,12 @@ def mean_losses(losses, targets, outputs, weights, totals):
     `weights` `(rows,)` are 0 for filler rows: `Loss.sums` multiplies their losses by 0. `totals` are those of
     `total_weights`.
     """
-    sums = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in losses])
-    return tf.math.divide_no_nan(sums, tf.ensure_shape(totals, sums.shape))
+    sums = []
+    for loss in losses:
+        value_sum, _ = loss.sums(targets, outputs, weights)
+        sums.append(value_sum)
+    stacked = tf.stack(sums)
+    return tf.math.divide_no_nan(stacked, tf.ensure_shape(totals, stacked.shape))
 
 
 class Score(NamedTuple):
@@ -118,15 +141,16 @@ def classification_loss(class_weights: Sequence[float] | None = None) -> Loss:
             `None`, equal weights.
     """
 
-    def weights(targets):
-        return tf.gather(tf.constant(class_weights, tf.float32), tf.reshape(_given(targets, "targets"), [-1]))
+    def values(targets, outputs):
+        return _cross_entropy(targets, outputs["logits"])
 
-    return Loss(
-        "loss",
-        lambda targets, outputs: _cross_entropy(targets, outputs["logits"]),
-        None if class_weights is None else weights,
-        soft=soft_classes,
-    )
+    def weights(targets):
+        labels = tf.reshape(_required(targets, "targets"), [-1])
+        return tf.gather(tf.constant(class_weights, tf.float32), labels)
+
+    if class_weights is None:
+        return Loss("loss", values, soft=soft_classes)
+    return Loss("loss", values, weights, soft=soft_classes)
 
 
 def multi_label_loss(class_weights: Any = None) -> Loss:
@@ -143,23 +167,26 @@ def multi_label_loss(class_weights: Any = None) -> Loss:
 
     def values(targets, outputs):
         logits = tf.cast(outputs["logits"], tf.float32)
-        targets = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
+        labels = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
         if class_weights is not None:
-            losses *= importance(targets)
+            losses *= importance(labels)
         return tf.reduce_mean(losses, -1)
 
     def soft(targets, outputs, temperature):
-        teacher, student = _both(targets, outputs, "logits")
-        # A label is one of two classes, it and its absence, whose logit is 0.
-        teacher, student = (tf.stack([logits, tf.zeros_like(logits)], -1) for logits in (teacher, student))
-        losses = divergence(teacher, student, temperature)
+        teacher, student = _teacher_and_student(targets, outputs, "logits")
+        losses = divergence(_with_absence(teacher), _with_absence(student), temperature)
         if class_weights is not None:
             has_label = tf.reshape(labelled(targets), [-1, 1]) > 0
-            losses *= tf.where(has_label, importance(part(targets, "labels")), 1.0)
+            losses *= tf.where(has_label, importance(target_named(targets, "labels")), 1.0)
         return tf.reduce_mean(losses, -1)
 
     return Loss("loss", values, soft=soft)
+
+
+def _with_absence(logits):
+    """Returns the logits of two classes for each label, the label and its absence, whose logit is 0."""
+    return tf.stack([logits, tf.zeros_like(logits)], -1)
 
 
 def regression_loss(activation: str = "linear") -> Loss:
@@ -176,9 +203,11 @@ def regression_loss(activation: str = "linear") -> Loss:
                 "`regression_loss` requires a model with logits of shape (rows, 1). "
                 f"Received: logits.shape={logits.shape}"
             )
-        targets = in_shape(targets, logits.shape[:1], "targets")
-        found = tf.cast(logits[:, 0], tf.float32)
-        return tf.square((tf.sigmoid(found) if activation == "sigmoid" else found) - tf.cast(targets, tf.float32))
+        expected = in_shape(targets, logits.shape[:1], "targets")
+        predicted = tf.cast(logits[:, 0], tf.float32)
+        if activation == "sigmoid":
+            predicted = tf.sigmoid(predicted)
+        return tf.square(predicted - tf.cast(expected, tf.float32))
 
     return Loss("loss", values, soft=soft_numbers)
 
@@ -196,45 +225,50 @@ def token_loss(label_smoothing: float = 0.0) -> Loss:
 
     def values(targets, outputs):
         logits = tf.convert_to_tensor(outputs["logits"])
-        targets = in_shape(targets, logits.shape[:-1], "targets", squeeze=False)
-        labels = tf.maximum(targets, 0)
+        indices = in_shape(targets, logits.shape[:-1], "targets", squeeze=False)
+        labels = tf.maximum(indices, 0)  # Ignored ones have the weight 0.
         if not label_smoothing:
             return _cross_entropy(labels, logits)
         classes = tf.shape(logits)[-1]
         rest = label_smoothing / tf.cast(classes, tf.float32)
-        smoothed = tf.one_hot(
-            _classes(labels, logits, "targets", squeeze=False), classes, 1 - label_smoothing + rest, rest
-        )
+        class_indices = _class_indices(labels, logits, "targets", squeeze=False)
+        smoothed = tf.one_hot(class_indices, classes, on_value=1 - label_smoothing + rest, off_value=rest)
         losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
         return tf.where(labels < tf.cast(classes, labels.dtype), losses, math.nan)  # There is no such class.
 
-    return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0, soft=soft_classes)
+    def weights(targets):
+        return _required(targets, "targets") >= 0
+
+    return Loss("loss", values, weights, soft=soft_classes)
 
 
 def span_loss() -> Loss:
     """Mean of the cross-entropies of the `start` and the `end` position, each `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
-        start = _cross_entropy(part(targets, "start"), outputs["start_logits"], "targets['start']")
-        return (start + _cross_entropy(part(targets, "end"), outputs["end_logits"], "targets['end']")) / 2
+        start = _cross_entropy(target_named(targets, "start"), outputs["start_logits"], "targets['start']")
+        end = _cross_entropy(target_named(targets, "end"), outputs["end_logits"], "targets['end']")
+        return (start + end) / 2
 
     return Loss("loss", values, soft=soft_spans)
 
 
 def divergence(teacher, student, temperature):
     """Returns `temperature**2` times the Kullback-Leibler divergence of the last axis, both at the temperature."""
-    logs = tf.nn.log_softmax(teacher / temperature)
-    chances = tf.exp(logs)
-    found = tf.reduce_sum(chances * (logs - tf.nn.log_softmax(student / temperature)), -1)
+    teacher_logs = tf.nn.log_softmax(teacher / temperature)
+    student_logs = tf.nn.log_softmax(student / temperature)
+    probabilities = tf.exp(teacher_logs)
+    kl = tf.reduce_sum(probabilities * (teacher_logs - student_logs), -1)
     if temperature >= _HIGH_TEMPERATURE:
         # It is also the logarithm of the mean of exp(x), with the mean 0 of x over the teacher's probabilities. Where
         # all x are small, that is log(1 + mean of exp(x) - 1 - x), whose terms are not negative.
         x = (student - teacher) / temperature
-        x -= tf.reduce_sum(chances * x, -1, keepdims=True)
+        x -= tf.reduce_sum(probabilities * x, -1, keepdims=True)
         is_small = tf.reduce_max(tf.abs(x), -1) < 1
-        near = tf.math.log1p(tf.reduce_sum(chances * _exp_minus_line(tf.clip_by_value(x, -1, 1)), -1))
-        found = tf.where(is_small, near, found)
-    return temperature**2 * found
+        terms = probabilities * _exp_minus_line(tf.clip_by_value(x, -1, 1))
+        small_kl = tf.math.log1p(tf.reduce_sum(terms, -1))
+        kl = tf.where(is_small, small_kl, kl)
+    return temperature**2 * kl
 
 
 def _exp_minus_line(x):
@@ -245,13 +279,13 @@ def _exp_minus_line(x):
 
 def soft_classes(targets, outputs, temperature):
     """The loss with the teacher of classes, of rows or of tokens; see `Loss`."""
-    teacher, student = _both(targets, outputs, "logits")
+    teacher, student = _teacher_and_student(targets, outputs, "logits")
     return divergence(teacher, student, temperature)
 
 
 def soft_numbers(targets, outputs, temperature):
     """The squared error with the teacher's value, without temperature; see `Loss`."""
-    teacher, student = _both(targets, outputs, "logits")
+    teacher, student = _teacher_and_student(targets, outputs, "logits")
     return tf.square(teacher - student)[..., 0]
 
 
@@ -259,8 +293,9 @@ def soft_spans(targets, outputs, temperature):
     """The loss with the teacher of start and end over the `teacher_length` tokens of a row; see `Loss`."""
     losses = []
     for name in ("start_logits", "end_logits"):
-        teacher, student = _both(targets, outputs, name)
-        is_token = tf.sequence_mask(tf.reshape(part(targets, "teacher_length"), [-1]), tf.shape(student)[1])
+        teacher, student = _teacher_and_student(targets, outputs, name)
+        lengths = tf.reshape(target_named(targets, "teacher_length"), [-1])
+        is_token = tf.sequence_mask(lengths, tf.shape(student)[1])
         teacher = tf.where(is_token, teacher, _NEVER)
         student = tf.where(is_token, student, _NEVER)
         losses.append(divergence(teacher, student, temperature))
@@ -269,90 +304,108 @@ def soft_spans(targets, outputs, temperature):
 
 def labelled(targets):
     """Returns 1 for rows with a label and 0 for the others, or 1 for all."""
-    return tf.reshape(tf.cast(targets["labelled"], tf.float32), [-1]) if "labelled" in targets else tf.ones([])
+    if "labelled" not in targets:
+        return tf.ones([])
+    return tf.reshape(tf.cast(targets["labelled"], tf.float32), [-1])
 
 
-def _both(targets, outputs, name):
-    """Returns an output of the teacher, which is one of the targets, and that of the student, float32."""
+def _teacher_and_student(targets, outputs, name):
+    """Returns an output of the teacher, which is one of the targets, and that of the student, both float32."""
     student = tf.cast(outputs[name], tf.float32)
     key = f"teacher_{name}"
-    teacher = in_shape(part(targets, key), student.shape, f"targets['{key}']", squeeze=False)
+    teacher = in_shape(target_named(targets, key), student.shape, f"targets['{key}']", squeeze=False)
     return tf.cast(teacher, tf.float32), student
 
 
 def pretraining_losses(next_sentence: bool = True) -> list[Loss]:
     """Masked LM over `mask_labels` with `mask_weights`, and next sentence prediction over `next_sentence_labels`."""
-    masked_lm = Loss("mlm_loss", _masked_lm(_cross_entropy), _mask_weights)
-    return [masked_lm, _next_sentence("nsp_loss", _cross_entropy)] if next_sentence else [masked_lm]
+    losses = [Loss("mlm_loss", _masked_lm(_cross_entropy), _mask_weights)]
+    if next_sentence:
+        losses.append(_next_sentence("nsp_loss", _cross_entropy))
+    return losses
 
 
 def pretraining_metrics(next_sentence=True):
     """Accuracy and perplexity of the masked LM, accuracy of next sentence prediction: metrics for `Trainer`."""
-    masked_lm = [
+    metrics = [
         Loss("mlm_accuracy", _masked_lm(_is_right), _mask_weights),
         Loss("mlm_perplexity", _masked_lm(_cross_entropy), _mask_weights, finish=np.exp),
     ]
-    return [*masked_lm, _next_sentence("nsp_accuracy", _is_right)] if next_sentence else masked_lm
+    if next_sentence:
+        metrics.append(_next_sentence("nsp_accuracy", _is_right))
+    return metrics
 
 
-def _masked_lm(values):
-    def of(targets, outputs):
-        labels = tf.maximum(part(targets, "mask_labels"), 0)  # Ragged labels are padded with -1, which has weight 0.
-        return values(labels, outputs["mlm_logits"], "targets['mask_labels']", squeeze=False)
+def _masked_lm(compare):
+    """Returns the `values` of a `Loss` of masked tokens; `compare` is a function of labels and logits."""
 
-    return of
+    def values(targets, outputs):
+        # Ragged labels are padded with -1, which has weight 0.
+        labels = tf.maximum(target_named(targets, "mask_labels"), 0)
+        return compare(labels, outputs["mlm_logits"], "targets['mask_labels']", squeeze=False)
+
+    return values
 
 
 def _mask_weights(targets):
-    return part(targets, "mask_weights")
+    return target_named(targets, "mask_weights")
 
 
-def _next_sentence(name, values):
+def _next_sentence(name, compare):
     """Returns a `Loss` of the pairs; packed rows have several, `(rows, pairs)`, with the label -1 for missing ones."""
     key = "next_sentence_labels"
 
-    def of(targets, outputs):
-        labels, logits = tf.convert_to_tensor(part(targets, key)), outputs["nsp_logits"]
-        if not _has_several(labels):
-            return values(labels, logits, f"targets[{key!r}]")
-        pair_values = values(tf.reshape(tf.maximum(labels, 0), [-1]), logits, f"targets[{key!r}]")
+    def values(targets, outputs):
+        labels = tf.convert_to_tensor(target_named(targets, key))
+        logits = outputs["nsp_logits"]
+        if not _has_several_pairs(labels):
+            return compare(labels, logits, f"targets[{key!r}]")
+        pair_labels = tf.reshape(tf.maximum(labels, 0), [-1])
+        pair_values = compare(pair_labels, logits, f"targets[{key!r}]")
         return tf.reshape(pair_values, tf.shape(labels))
 
     def weights(targets):
-        labels = tf.convert_to_tensor(part(targets, key))
-        return (
-            labels >= 0 if _has_several(labels) else tf.ones_like(labels[..., 0] if labels.shape.rank > 1 else labels)
-        )
+        labels = tf.convert_to_tensor(target_named(targets, key))
+        if _has_several_pairs(labels):
+            return labels >= 0
+        if labels.shape.rank > 1:
+            return tf.ones_like(labels[..., 0])
+        return tf.ones_like(labels)
 
-    return Loss(name, of, weights)
+    return Loss(name, values, weights)
 
 
-def _has_several(labels):
+def _has_several_pairs(labels):
     return labels.shape.rank == 2 and labels.shape[1] != 1
 
 
 def _cross_entropy(labels, logits, name="targets", squeeze=True):
     logits = tf.cast(logits, tf.float32)
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(_classes(labels, logits, name, squeeze), logits)
+    classes = _class_indices(labels, logits, name, squeeze)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits)
 
 
 def _is_right(labels, logits, name="targets", squeeze=True):
+    """Returns 1.0 where the highest logit is that of the label, else 0.0."""
     logits = tf.convert_to_tensor(logits)
-    labels = _classes(labels, logits, name, squeeze)
-    return tf.cast(tf.argmax(logits, axis=-1, output_type=labels.dtype) == labels, tf.float32)
+    classes = _class_indices(labels, logits, name, squeeze)
+    predicted = tf.argmax(logits, axis=-1, output_type=classes.dtype)
+    return tf.cast(predicted == classes, tf.float32)
 
 
-def _classes(labels, logits, name, squeeze):
+def _class_indices(labels, logits, name, squeeze):
     """Returns class indices in the shape of the logits without the last dimension."""
     labels = in_shape(labels, logits.shape[:-1], name, squeeze)
     if not labels.dtype.is_integer:
         raise ValueError(f"`{name}` must be integer class indices. Received: {name}.dtype={labels.dtype.name}")
-    return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
+    if labels.dtype in (tf.int32, tf.int64):
+        return labels
+    return tf.cast(labels, tf.int64)
 
 
 def in_shape(targets, shape, name, squeeze=True):
     """Checks the shape of targets to rule out broadcasting; `squeeze` allows an extra dimension of 1."""
-    targets = tf.convert_to_tensor(_given(targets, name))
+    targets = tf.convert_to_tensor(_required(targets, name))
     if squeeze and targets.shape.rank == len(shape) + 1 and targets.shape[-1] in (1, None):
         targets = tf.squeeze(targets, -1)
     if not targets.shape.is_compatible_with(shape):
@@ -361,15 +414,16 @@ def in_shape(targets, shape, name, squeeze=True):
     return tf.ensure_shape(targets, shape)
 
 
-def _given(targets, name):
+def _required(targets, name):
+    """Returns targets, which are `None` if the batches have none: then raises an error."""
     if targets is None:
         raise ValueError(f"`{name}` are required by the loss. Received: batches without targets")
     return targets
 
 
-def part(targets, name):
+def target_named(targets, name):
     """Returns one entry of a dict of targets."""
-    _given(targets, "targets")
+    _required(targets, "targets")
     if not isinstance(targets, dict) or name not in targets:
         received = list(targets) if isinstance(targets, dict) else type(targets).__name__
         raise ValueError(f"`targets` must be a dict with {name!r}. Received: {received}")
@@ -381,7 +435,9 @@ def cosine_loss() -> Loss:
 
     def values(targets, outputs):
         scores = in_shape(targets, outputs["query_embedding"].shape[:1], "targets")
-        similarity = tf.reduce_sum(_unit(outputs["query_embedding"]) * _unit(outputs["passage_embedding"][:, 0]), -1)
+        queries = _unit(outputs["query_embedding"])
+        passages = _unit(outputs["passage_embedding"][:, 0])
+        similarity = tf.reduce_sum(queries * passages, -1)
         return tf.square(similarity - tf.cast(scores, tf.float32))
 
     return Loss("loss", values)
@@ -404,10 +460,13 @@ def in_batch_loss(temperature: float = 0.05, symmetric: bool = True) -> Loss:
     check_positive("temperature", temperature)
 
     def values(targets, outputs, rows):
-        queries, passages = _unit(outputs["query_embedding"]), _unit(outputs["passage_embedding"])
-        query_ids, passage_ids = _ids(targets, "query_ids", 1), _ids(targets, "passage_ids", 2)
+        queries = _unit(outputs["query_embedding"])
+        passages = _unit(outputs["passage_embedding"])
+        query_ids = _ids(targets, "query_ids", rank=1)
+        passage_ids = _ids(targets, "passage_ids", rank=2)
         count = tf.shape(passages)[1]
-        flat, flat_ids = tf.reshape(passages, [-1, passages.shape[-1]]), tf.reshape(passage_ids, [-1])
+        flat = tf.reshape(passages, [-1, passages.shape[-1]])
+        flat_ids = tf.reshape(passage_ids, [-1])
         scores = tf.matmul(queries, flat, transpose_b=True) / temperature  # (rows, rows * passages)
 
         # Wrong passages of a row: its own and those of real rows with another query and another right passage.
@@ -422,7 +481,7 @@ def in_batch_loss(temperature: float = 0.05, symmetric: bool = True) -> Loss:
         return losses
 
     def weights(targets):
-        return _ids(targets, "passage_ids", 2)[:, 0] >= 0
+        return _ids(targets, "passage_ids", rank=2)[:, 0] >= 0
 
     return Loss("loss", values, weights, together=True)
 
@@ -441,20 +500,26 @@ def triplet_loss(margin: float = 1.0, distance: Literal["euclidean", "cosine"] =
     check_choice("distance", distance, ("cosine", "euclidean"))
 
     def values(targets, outputs):
-        queries, passages = outputs["query_embedding"][:, None], outputs["passage_embedding"]
+        queries = outputs["query_embedding"][:, None]
+        passages = outputs["passage_embedding"]
         if distance == "cosine":
             distances = 1 - tf.reduce_sum(_unit(queries) * _unit(passages), -1)
         else:
             squared = tf.reduce_sum(tf.square(queries - passages), -1)
             distances = tf.sqrt(tf.maximum(squared, 1e-12))  # The gradient of the root is infinite at 0.
-        present = tf.cast(_ids(targets, "passage_ids", 2)[:, 1:] >= 0, tf.float32)
+        present = tf.cast(_has_wrong_passage(targets), tf.float32)
         excess = tf.nn.relu(distances[:, :1] - distances[:, 1:] + margin)
         return tf.math.divide_no_nan(tf.reduce_sum(excess * present, -1), tf.reduce_sum(present, -1))
 
     def weights(targets):
-        return tf.reduce_any(_ids(targets, "passage_ids", 2)[:, 1:] >= 0, -1)
+        return tf.reduce_any(_has_wrong_passage(targets), -1)
 
     return Loss("loss", values, weights)
+
+
+def _has_wrong_passage(targets):
+    """Returns whether each passage of a row after the first, the right one, is there."""
+    return _ids(targets, "passage_ids", rank=2)[:, 1:] >= 0
 
 
 def _other_rows(query_ids, passage_ids, rows):
@@ -474,7 +539,7 @@ def _unit(vectors):
 
 
 def _ids(targets, name, rank):
-    ids = tf.convert_to_tensor(part(targets, name))
+    ids = tf.convert_to_tensor(target_named(targets, name))
     if ids.shape.rank != rank or not ids.dtype.is_integer:
         raise ValueError(f"`targets[{name!r}]` must be integers of rank {rank}. Received: {ids.dtype.name} {ids.shape}")
     return ids

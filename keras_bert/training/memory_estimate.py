@@ -22,28 +22,41 @@ def check_memory(step, source, micro_batches, strategy):
     if available is None or not sequences:
         return
 
-    def needed(parts):
-        pieces = parts * strategy.num_replicas_in_sync
-        rows = [(computed_together(step.model, -(-rows // pieces), length), length) for rows, length in sequences]
-        return sharing * step_bytes(step.model, rows, predictions, parts, step.is_rewired)
+    def needed(micro_batches):
+        pieces = micro_batches * strategy.num_replicas_in_sync
+        computed = []
+        for rows, length in sequences:
+            rows_of_piece = -(-rows // pieces)
+            computed.append((computed_together(step.model, rows_of_piece, length), length))
+        return sharing * step_bytes(step.model, computed, predictions, micro_batches, trimmed=step.is_rewired)
 
-    need, limit = needed(micro_batches), _WARNED * available
+    need = needed(micro_batches)
+    limit = _WARNED * available
     if need <= limit:
         return
-    (rows, length), parts = sequences[0], micro_batches
-    while needed(parts) > limit and parts < rows:
-        parts *= 2
-    accumulation = f"compute it in {parts} micro-batches (`gradient_accumulation`={parts}), "
-    recomputes = any(getattr(layer, "remat", False) for layer in step.model._flatten_layers())
+    rows, length = sequences[0]
+    more_micro_batches = micro_batches
+    while needed(more_micro_batches) > limit and more_micro_batches < rows:
+        more_micro_batches *= 2
+    advice = _advice(step.model, more_micro_batches if needed(more_micro_batches) <= limit else None)
     message = (
         f"a training step on {rows:,} rows of {length:,} tokens needs about {_readable(need)} of memory, of which "
-        f"{_readable(available)} are free: {accumulation if needed(parts) <= limit else ''}"
-        f"{'' if recomputes else 'recompute activations (`remat`=True), or '}lower the batch size "
-        "or the length"
+        f"{_readable(available)} are free: {advice}"
     )
     if need > _REFUSED * available:
         raise MemoryError(message)
     _LOG.warning("%s", message)
+
+
+def _advice(model, micro_batches):
+    """Returns how a step needs less memory, such as in more micro-batches, `None` if these would not be enough."""
+    advice = "lower the batch size or the length"
+    recomputes = any(getattr(layer, "remat", False) for layer in model._flatten_layers())
+    if not recomputes:
+        advice = f"recompute activations (`remat`=True), or {advice}"
+    if micro_batches is not None:
+        advice = f"compute it in {micro_batches} micro-batches (`gradient_accumulation`={micro_batches}), {advice}"
+    return advice
 
 
 def computed_together(model, rows, length):
@@ -53,7 +66,9 @@ def computed_together(model, rows, length):
 
 
 def _readable(size):
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+    if size >= 1e9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.0f} MB"
 
 
 def _available(strategy):
@@ -61,31 +76,45 @@ def _available(strategy):
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None, 1
     if not tf.config.list_logical_devices("GPU"):
-        several = strategy.num_replicas_in_sync > 1
-        return available_memory(), len(strategy.extended.worker_devices) if several else 1
-    limits = [device.memory_limit for device in device_lib.list_local_devices() if device.device_type == "GPU"]
-    return min(limits) - tf.config.experimental.get_memory_info("GPU:0")["current"], 1
+        replicas_here = 1
+        if strategy.num_replicas_in_sync > 1:
+            replicas_here = len(strategy.extended.worker_devices)
+        return available_memory(), replicas_here
+    gpus = [device for device in device_lib.list_local_devices() if device.device_type == "GPU"]
+    smallest = min(gpu.memory_limit for gpu in gpus)
+    used = tf.config.experimental.get_memory_info("GPU:0")["current"]
+    return smallest - used, 1
 
 
 def largest_batch(source):
     """Returns the rows and the length of the sequences of the largest batch, a pair for each tower, and the number of
     masked positions of a row, `None` without any. The list of pairs is empty if they are unknown."""
     inputs = source.dataset().element_spec[0]
-    shapes = {name: spec.shape for name, spec in inputs.items()} if isinstance(inputs, dict) else {}
-    names = [name for name in shapes if name.endswith("token_ids")]
-    # The two sides of a translation are read by different blocks.
-    names = names or [name for name in shapes if name.endswith("_ids")][:1]
-    sequences = [_rows_and_length(shapes[name], source, name) for name in names]
-    masked = shapes.get("mask_positions")
-    return ([] if None in sequences else sequences), masked and masked[-1]
+    if not isinstance(inputs, dict):
+        return [], None
+    names = [name for name in inputs if name.endswith("token_ids")]
+    if not names:  # The two sides of a translation are read by different blocks.
+        names = [name for name in inputs if name.endswith("_ids")][:1]
+    sequences = [_rows_and_length(inputs[name].shape, source, name) for name in names]
+    if None in sequences:
+        sequences = []
+    predictions = None
+    if "mask_positions" in inputs:
+        predictions = inputs["mask_positions"].shape[-1]
+    return sequences, predictions
 
 
 def _rows_and_length(shape, source, name):
-    length, rows = shape[-1] or source.longest(name), shape[0] or source.batch_size
+    """Returns the number and the length of the sequences of an input in the largest batch; `None` if unknown."""
+    length = shape[-1] or source.longest(name)
+    rows = shape[0] or source.batch_size
     if not rows and length and hasattr(source, "tokens_per_batch"):
         rows = max(1, source.tokens_per_batch // length)
-    sequences = math.prod(size or source.windows_of(name) for size in shape[1:-1])
-    return (rows * sequences, length) if rows and length else None
+    if not rows or not length:
+        return None
+    for size in shape[1:-1]:
+        rows *= size or source.windows_of(name)
+    return rows, length
 
 
 def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimmed: bool = False):
@@ -95,32 +124,51 @@ def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimm
     row, `None` if all positions have logits; `trimmed` tells that the last block computes these and the first position
     alone.
     """
-    blocks = [layer for layer in model._flatten_layers() if layer.trainable_weights and hasattr(layer, "num_heads")]
-    blocks = [layer for layer in blocks if hasattr(layer, "intermediate_size")]  # Not attention alone.
-    kept = largest = 0
+    blocks = _trained_blocks(model)
+    recomputes = any(getattr(block, "remat", False) for block in blocks)
+    kept = 0
+    largest = 0  # Block of all towers so far.
     for rows, length in sequences:
         queries = [length] * len(blocks)
-        queries[-1:] = [min(length, (predictions or 0) + 1)] if trimmed and blocks else queries[-1:]
+        if trimmed and blocks:
+            queries[-1] = min(length, (predictions or 0) + 1)
         each = [block_bytes(block, rows, length, count) for block, count in zip(blocks, queries, strict=True)]
         largest = max(largest, *each, 0)
-        if any(getattr(block, "remat", False) for block in blocks):  # Their inputs, and two blocks at a time.
-            each = [2 * largest, *(rows * length * block.hidden_size * _width(block) for block in blocks)]
-        kept += sum(each) + rows * (predictions or length) * _vocabulary(model) * 4 * _LOGITS
+        if recomputes:  # Their inputs, and two blocks at a time.
+            each = [rows * length * block.hidden_size * _width(block) for block in blocks]
+            kept += 2 * largest
+        kept += sum(each)
+        kept += rows * (predictions or length) * _vocabulary(model) * 4 * _LOGITS
     weights = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return _GRAPH + 4 * weights * min(micro_batches, 2) + kept + _WORKING * largest
 
 
+def _trained_blocks(model):
+    """Returns the Transformer blocks with weights to train; a layer of attention alone is none."""
+    blocks = []
+    for layer in model._flatten_layers():
+        is_block = hasattr(layer, "num_heads") and hasattr(layer, "intermediate_size")
+        if is_block and layer.trainable_weights:
+            blocks.append(layer)
+    return blocks
+
+
 def block_bytes(block, rows: int, length: int, queries: int):
     """Returns the bytes that a block keeps for the backward pass; of a row, it computes `queries` positions."""
-    width, attentions = _width(block), 1 + hasattr(block, "cross_attention")
-    masks = bool(block.dropout)
+    width = _width(block)
+    masks = 1 if block.dropout else 0
+    attentions = 2 if hasattr(block, "cross_attention") else 1
     # Input, key and value. Query, context, sum in float32, its LayerNorm and the mask of dropout.
     values = rows * length * 3 * width + rows * queries * ((3 + masks) * width + 4)
     # The softmax in float32, the mask of dropout and the product of both, or else the softmax in 16 bits.
-    scores = 4 + (2 * width if block.attention_dropout else width if width == 2 else 0)
+    bytes_of_score = 4
+    if block.attention_dropout:
+        bytes_of_score += 2 * width
+    elif width == 2:
+        bytes_of_score += width
+    scores = bytes_of_score * rows * block.num_heads * queries * length
     # Before and after the activation. The second mask and the second sum in float32.
     feed_forward = rows * queries * (2 * width * block.intermediate_size + (masks * width + 4) * block.hidden_size)
-    scores *= rows * block.num_heads * queries * length
     return attentions * (values * block.hidden_size + scores) + feed_forward
 
 
@@ -130,5 +178,8 @@ def _width(block):
 
 def _vocabulary(model):
     """Returns the number of logits of a position."""
-    shapes = [tensor.shape for tensor in getattr(model, "outputs", None) or []]
-    return sum(shape[2] or 0 for shape in shapes if len(shape) == 3)
+    size = 0
+    for tensor in getattr(model, "outputs", None) or []:
+        if len(tensor.shape) == 3:
+            size += tensor.shape[2] or 0
+    return size

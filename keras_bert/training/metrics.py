@@ -26,15 +26,18 @@ def macro_f1(labels, predictions):
 
     labels, predictions = _checked(labels, predictions, ranks=(1, 2))
     if labels.ndim == 2:
+        right = (labels * predictions).sum(0)
         totals = (labels + predictions).sum(0)
-        return float(np.mean(2 * (labels * predictions).sum(0) / np.maximum(totals, 1)))
+        return float(np.mean(2 * right / np.maximum(totals, 1)))
     return float(f1_score(labels, predictions, average="macro"))
 
 
 def micro_f1(labels, predictions):
     """F1 over all labels of all rows, arrays of 0 and 1 `(rows, labels)`; 0 if there are none."""
     labels, predictions = _checked(labels, predictions, ranks=(2,))
-    return float(2 * (labels * predictions).sum() / max((labels + predictions).sum(), 1))
+    right = (labels * predictions).sum()
+    total = (labels + predictions).sum()
+    return float(2 * right / max(total, 1))
 
 
 def exact_match(labels, predictions):
@@ -51,7 +54,9 @@ def matthews_correlation(labels, predictions):
     from sklearn.metrics import matthews_corrcoef
 
     labels, predictions = _checked(labels, predictions)
-    return 0.0 if _is_constant(labels) or _is_constant(predictions) else float(matthews_corrcoef(labels, predictions))
+    if _is_constant(labels) or _is_constant(predictions):
+        return 0.0
+    return float(matthews_corrcoef(labels, predictions))
 
 
 def pearson(labels, predictions):
@@ -69,8 +74,11 @@ def spearman(labels, predictions):
 
 
 def _correlation(function, labels, predictions):
+    """Returns the statistic of a function of SciPy; 0 if it is not defined."""
     labels, predictions = _checked(labels, predictions)
-    return 0.0 if _is_constant(labels) or _is_constant(predictions) else float(function(labels, predictions).statistic)
+    if _is_constant(labels) or _is_constant(predictions):
+        return 0.0
+    return float(function(labels, predictions).statistic)
 
 
 def _is_constant(values):
@@ -79,8 +87,8 @@ def _is_constant(values):
 
 def _checked(labels, predictions, ranks=(1,)):
     """Returns both as float64, which represents class indices exactly."""
-    labels = _numbers("labels", labels, ranks)
-    predictions = _numbers("predictions", predictions, [labels.ndim])
+    labels = _as_numbers("labels", labels, ranks)
+    predictions = _as_numbers("predictions", predictions, [labels.ndim])
     if labels.shape != predictions.shape:
         raise ValueError(
             "`predictions` and `labels` must have the same shape. "
@@ -89,11 +97,12 @@ def _checked(labels, predictions, ranks=(1,)):
     return labels, predictions
 
 
-def _numbers(name, values, ranks):
+def _as_numbers(name, values, ranks):
+    """Returns values as a float64 array of one of the ranks, without NaN and infinity."""
     values = np.asarray(values)
     if values.ndim not in ranks or not values.size:
-        kinds = {1: "a list of at least one number", 2: "an array (rows, labels) of 0 and 1"}
-        expected = " or ".join(kinds[rank] for rank in ranks)
+        described = {1: "a list of at least one number", 2: "an array (rows, labels) of 0 and 1"}
+        expected = " or ".join(described[rank] for rank in ranks)
         raise ValueError(f"`{name}` must be {expected}. Received: {name} of shape {values.shape}")
     if values.dtype.kind not in "biuf":
         raise ValueError(f"`{name}` must be numbers. Received: {name} of type {values.dtype}")

@@ -1,6 +1,5 @@
 """The optimizer of a BERT: which weights decay, and how fast each of them learns."""
 
-import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -64,27 +63,47 @@ def create_optimizer(
     if not callable(learning_rate):
         if total_steps is None:
             raise ValueError("`total_steps` is required for a peak `learning_rate`. Received: total_steps=None")
-        learning_rate = LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps)
+        schedule = LinearSchedule(learning_rate, total_steps, warmup_steps=warmup_steps)
     elif warmup_steps:
         raise ValueError(f"`warmup_steps` must be 0 if `learning_rate` is a schedule. Received: {warmup_steps=}")
-    elif not isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-        learning_rate = FunctionSchedule(learning_rate)
-    layers = list(model._flatten_layers())
-    undecayed = {id(getattr(layer, name, None)) for layer in layers for name in _UNDECAYED}
-    fused = [weight for layer in layers if layer.name == "query_key_value" for weight in layer.trainable_variables]
-    # Of a LoRA adapter, query, key and value share the first table.
-    fused = [weight.path for weight in fused if weight.name != "lora_kernel_a"]
-    return (AdamW if kind == "adamw" else functools.partial(LAMB, fused=fused))(
-        learning_rate,
-        weight_decay=weight_decay,
-        global_clipnorm=global_clipnorm,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        epsilon=epsilon,
-        bias_correction=bias_correction,
-        undecayed=[weight.path for weight in model.trainable_variables if id(weight) in undecayed],
-        rates=None if layer_decay is None else _layer_rates(model, layer_decay),
-    )
+    elif isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+        schedule = learning_rate
+    else:
+        schedule = FunctionSchedule(learning_rate)
+    options = {
+        "weight_decay": weight_decay,
+        "global_clipnorm": global_clipnorm,
+        "beta_1": beta_1,
+        "beta_2": beta_2,
+        "epsilon": epsilon,
+        "bias_correction": bias_correction,
+        "undecayed": _undecayed_paths(model),
+        "rates": None if layer_decay is None else _layer_rates(model, layer_decay),
+    }
+    if kind == "adamw":
+        return AdamW(schedule, **options)
+    return LAMB(schedule, fused=_fused_paths(model), **options)
+
+
+def _undecayed_paths(model):
+    """Returns the paths of the weights without weight decay: biases and LayerNorms."""
+    undecayed = set()
+    for layer in model._flatten_layers():
+        for name in _UNDECAYED:
+            undecayed.add(id(getattr(layer, name, None)))
+    return [weight.path for weight in model.trainable_variables if id(weight) in undecayed]
+
+
+def _fused_paths(model):
+    """Returns the paths of the weights that combine query, key and value."""
+    paths = []
+    for layer in model._flatten_layers():
+        if layer.name != "query_key_value":
+            continue
+        for weight in layer.trainable_variables:
+            if weight.name != "lora_kernel_a":  # Of a LoRA adapter, all three share the first table.
+                paths.append(weight.path)
+    return paths
 
 
 def check_optimizer(optimizer, model):
@@ -95,7 +114,8 @@ def check_optimizer(optimizer, model):
             f"Other optimizers are for model.fit. Received: {type(optimizer).__module__}.{type(optimizer).__name__}"
         )
     for name, instead in _UNSUPPORTED.items():
-        if value := getattr(optimizer, name):
+        value = getattr(optimizer, name)
+        if value:
             raise ValueError(
                 f"`{name}` of the optimizer is not supported by `Trainer`. {instead}. Received: {name}={value!r}"
             )
@@ -108,13 +128,20 @@ def check_optimizer(optimizer, model):
 
 def _layer_rates(model, decay):
     """Returns the learning rate multiplier of each weight, by path."""
-    layers = [layer for part in model.layers for layer in (part.layers if hasattr(part, "layers") else [part])]
+    layers = []
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            layers.extend(layer.layers)
+        else:
+            layers.append(layer)
     blocks = [layer for layer in layers if hasattr(layer, "feed_forward")]
     if not blocks:
         raise ValueError("`layer_decay` needs a model with Transformer blocks. Received: a model without them")
     rates = {}
-    for layer in layers[: layers.index(blocks[0])]:
-        rates.update((weight.path, decay ** (len(blocks) + 1)) for weight in layer.trainable_variables)
+    for layer in layers[: layers.index(blocks[0])]:  # The embeddings.
+        for weight in layer.trainable_variables:
+            rates[weight.path] = decay ** (len(blocks) + 1)
     for depth, block in enumerate(reversed(blocks), 1):
-        rates.update((weight.path, decay**depth) for weight in block.trainable_variables)
+        for weight in block.trainable_variables:
+            rates[weight.path] = decay**depth
     return rates

@@ -82,7 +82,9 @@ class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, function):
         super().__init__()
-        self.function = keras.saving.deserialize_keras_object(function) if isinstance(function, dict) else function
+        if isinstance(function, dict):
+            function = keras.saving.deserialize_keras_object(function)
+        self.function = function
         try:
             self._rate(0)
         except Exception as error:  # Functions of users raise many types.
@@ -97,7 +99,10 @@ class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def rates(self):
         """Returns the rates at some steps: two functions are the same if these are."""
-        return [self._rate(step) for step in (0, *(2**power for power in range(21)))]
+        steps = [0]
+        for power in range(21):
+            steps.append(2**power)
+        return [self._rate(step) for step in steps]
 
     def get_config(self):
         return {"function": keras.saving.serialize_keras_object(self.function)}
@@ -115,10 +120,11 @@ class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, schedules):
         super().__init__()
-        self.schedules = [
-            keras.saving.deserialize_keras_object(schedule) if isinstance(schedule, dict) else schedule
-            for schedule in schedules
-        ]
+        self.schedules = []
+        for schedule in schedules:
+            if isinstance(schedule, dict):
+                schedule = keras.saving.deserialize_keras_object(schedule)
+            self.schedules.append(schedule)
         if not self.schedules:
             raise ValueError("`schedules` must not be empty. Received: schedules=[]")
 
@@ -127,10 +133,12 @@ class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return sum(schedule.total_steps for schedule in self.schedules)
 
     def __call__(self, step):
-        rate, start = self.schedules[0](step), 0
+        rate = self.schedules[0](step)
+        start = 0
         for before, schedule in zip(self.schedules, self.schedules[1:], strict=False):
             start += before.total_steps
-            rate = ops.where(ops.cast(step, "float32") < start, rate, schedule(ops.maximum(step - start, 0)))
+            later_rate = schedule(ops.maximum(step - start, 0))
+            rate = ops.where(ops.cast(step, "float32") < start, rate, later_rate)
         return rate
 
     def get_config(self):
