@@ -4,8 +4,22 @@ Printable characters of Latin-1 stand for their own byte, the others follow from
 """
 
 _OWN = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1))
-_OTHERS = [byte for byte in range(256) if byte not in _OWN]
-CHARACTERS = [chr(byte) if byte in _OWN else chr(256 + _OTHERS.index(byte)) for byte in range(256)]  # By byte.
+
+
+def _characters():
+    """Returns the character of each byte."""
+    characters = []
+    others = 0
+    for byte in range(256):
+        if byte in _OWN:
+            characters.append(chr(byte))
+        else:
+            characters.append(chr(256 + others))
+            others += 1
+    return characters
+
+
+CHARACTERS = _characters()  # By byte.
 SPACE = CHARACTERS[ord(" ")]
 _BYTES = {character: byte for byte, character in enumerate(CHARACTERS)}
 
@@ -30,5 +44,12 @@ def contents(pieces, vocabulary):
     # Those of ASCII are the same either way.
     added = {token.content for token in vocabulary.added_tokens if not token.content.isascii()}
     if added:
-        added -= {*CHARACTERS, *("".join(line.split(" ")) for line in vocabulary.merges)}
-    return [piece.encode() if piece in added else content(piece) for piece in pieces]
+        added -= set(CHARACTERS)
+        added -= {line.replace(" ", "") for line in vocabulary.merges}
+    bytes_of_pieces = []
+    for piece in pieces:
+        if piece in added:
+            bytes_of_pieces.append(piece.encode())
+        else:
+            bytes_of_pieces.append(content(piece))
+    return bytes_of_pieces

@@ -12,11 +12,18 @@ _LETTER = re.compile(r"\w")
 def new_pieces(vocabulary, words):
     """Returns the `NewPieces` of words: tokens with the space before them, where no letter is beside them."""
     _check_words(words, vocabulary)
-    ids = build_tokenizer(vocabulary).of_words(words).to_list()
-    split = {word: pieces for word, pieces in zip(words, ids, strict=True) if len(pieces) > 1}
-    return NewPieces(
+    ids_of_words = build_tokenizer(vocabulary).of_words(words).to_list()
+    split = {}
+    before = {}
+    for word, ids in zip(words, ids_of_words, strict=True):
+        if len(ids) == 1:
+            continue
+        split[word] = ids
         # What is a piece already, but only without a space before it, keeps its id.
-        before={word: pieces for word, pieces in split.items() if word not in vocabulary},
+        if word not in vocabulary:
+            before[word] = ids
+    return NewPieces(
+        before=before,
         words={word: word for word in split},
         added_tokens=[AddedToken(word, single_word=True, lstrip=True) for word in split],
     )

@@ -15,7 +15,7 @@ from keras_bert.text.literals import join
 from keras_bert.text.merge_loop import MergeLoop
 from keras_bert.text.packing import first_of_rows
 from keras_bert.text.sentencepiece_kernel import SentencePieceKernel
-from keras_bert.text.tokenizer import Tokenizer, constant, reshaped
+from keras_bert.text.tokenizer import Tokenizer, character_limits, constant, reshaped
 
 _PUNCTUATION = r" ?[!-/:-@\[-`{-~\p{P}\p{S}]+"
 
@@ -35,7 +35,9 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
     def _create_kernels(self, lowercase, strip_accents):
         self.vocabulary.check_casing(lowercase)
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
-        self._loop = MergeLoop(self.vocabulary) if self.tables is None else None
+        self._loop = None
+        if self.tables is None:
+            self._loop = MergeLoop(self.vocabulary)
         self._prefix = adds_prefix_space(self.vocabulary)
         contents = byte_characters.contents(self.vocabulary.pieces, self.vocabulary)
         self._sizes = constant([len(content) for content in contents], tf.int32)
@@ -46,7 +48,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
         self._is_punctuation = tf.strings.regex_full_match(pieces, _PUNCTUATION)
         self._is_space = pieces == " "
-        self._is_white = constant([content.decode(errors="replace").isspace() for content in contents], tf.bool)
+        is_white = [content.decode(errors="replace").isspace() for content in contents]
+        self._is_white = constant(is_white, tf.bool)
 
     @staticmethod
     def new_pieces(vocabulary, words, lowercase):
@@ -98,8 +101,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
 
     def _pieces(self, texts, offsets, prefix=False):
         """Returns `(ids,)`, or `(ids, starts, ends)`; with `prefix`, texts get a space before them."""
-        prefix = prefix or self._prefix
-        pieces = self._pieces_between(self._exact, texts, offsets, prefix, self._pieces_between_others)
+        adds_space = prefix or self._prefix
+        pieces = self._pieces_between(self._exact, texts, offsets, adds_space, self._pieces_between_others)
         if not offsets or not self.vocabulary.trim_offsets:
             return pieces
         ids, starts, ends = pieces
@@ -109,17 +112,18 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         return self._pieces_between(self._normal, texts, offsets, prefix, self._pieces_of_text)
 
     def _pieces_between(self, literals, texts, offsets, prefix, pieces_of_rest):
-        """Returns the tokens of `Literals` with the pieces of the texts between them."""
-        if not literals:
+        """Returns the tokens of `Literals`, if there are any, with the pieces of the texts between them."""
+        if literals is None:
             return pieces_of_rest(texts, offsets, prefix)
         parts = _split(literals, texts)
         return join(parts, *pieces_of_rest(parts.rest, offsets, prefix))
 
     def _pieces_of_text(self, texts, offsets, prefix):
-        added = tf.zeros_like(texts, tf.bool)
+        """Returns the pieces of texts without added tokens."""
+        is_added = tf.zeros_like(texts, tf.bool)
         if prefix:
-            added = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
-            texts = tf.where(added, " " + texts, texts)
+            is_added = (texts != "") & (tf.strings.substr(texts, 0, 1) != " ")
+            texts = tf.where(is_added, " " + texts, texts)
         words = byte_level_words.split(texts)
         distinct, place = tf.unique(words.words)
         of_words = tf.gather(self._pieces_of_words(distinct), place)
@@ -127,7 +131,7 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         ids = tf.RaggedTensor.from_row_splits(of_words.values, splits, validate=False)
         if not offsets:
             return (ids,)
-        return ids, *self._places(ids, words, texts, tf.cast(added, tf.int32))
+        return ids, *self._places(ids, words, texts, added=tf.cast(is_added, tf.int32))
 
     def _pieces_of_words(self, words):
         """Returns ragged ids of words `(words,)`."""
@@ -142,20 +146,22 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         A piece that has a part of a character has the place of the whole one. `added` is the number of spaces that were
         added before each text.
         """
-        limits = tf.cumsum(tf.gather(self._sizes, ids.values))  # In the bytes of all texts, in one line.
-        first = limits - tf.gather(self._sizes, ids.values)
+        # Pieces and characters by bytes, those of all texts in one line.
+        piece_ends = tf.cumsum(tf.gather(self._sizes, ids.values))
+        piece_starts = piece_ends - tf.gather(self._sizes, ids.values)
         number = tf.range(tf.size(words.points.values))
         character = tf.repeat(number, utf8_sizes(words.points.values))  # By byte.
+
         begins = tf.cast(words.begins, tf.int32)
-        limits_of_characters = tf.concat([begins, tf.strings.length(texts)[:, tf.newaxis]], 1)
         row = tf.cast(begins.value_rowids(), tf.int32)
-        ends = tf.gather(limits_of_characters.values, number + row + 1)
+        limits = character_limits(texts, begins)  # One more in each row.
+        ends = tf.gather(limits.values, number + row + 1)
         # A space that was added has the place of the character after it.
         is_added = tf.gather(added, row) * tf.cast(first_of_rows(words.points), tf.int32)
         character += tf.gather(is_added, character)
         shift = tf.gather(added, ids.value_rowids())
-        start = tf.gather(begins.values, tf.gather(character, first)) - shift
-        end = tf.gather(ends, tf.gather(character, limits - 1)) - shift
+        start = tf.gather(begins.values, tf.gather(character, piece_starts)) - shift
+        end = tf.gather(ends, tf.gather(character, piece_ends - 1)) - shift
         return ids.with_values(start), ids.with_values(end)
 
     def _trimmed(self, ids, starts, ends):
@@ -164,14 +170,15 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         trailing = tf.gather(self._trailing, ids.values)
         begin = starts.values
         if self._prefix:
+            is_space = tf.gather(self._is_space, ids.values)
             # A single space at the start of a text may be the one that was added, so that it is not trimmed.
             is_first = tf.ragged.range(ids.row_lengths()).values == 0
-            is_kept = (is_first | (begin == 0)) & (leading == 1)
-            begin = tf.where(is_first & (begin == 1), 0, begin)
+            is_kept = (is_first | (starts.values == 0)) & (leading == 1)
+            begin = tf.where(is_first & (starts.values == 1), 0, starts.values)
             # One that was added has the place of a character, of which nothing is left.
-            size = tf.where(tf.gather(self._is_space, ids.values), ends.values - begin, leading)
+            size = tf.where(is_space, ends.values - begin, leading)
             leading = tf.where(is_kept, 0, size)
-            trailing = tf.where(tf.gather(self._is_space, ids.values), size, trailing)
+            trailing = tf.where(is_space, size, trailing)
         start = tf.minimum(begin + leading, ends.values)
         end = tf.maximum(ends.values - trailing, start)
         return ids.with_values(start), ids.with_values(end)
@@ -215,11 +222,14 @@ def _kernel(vocabulary):
         return None
     made = {merge.whole: merge.rank for merge in listed}
     is_byte = set(byte_characters.CHARACTERS)
-    pieces, scores = [], []
+    pieces = []
+    scores = []
     for index, piece in enumerate(vocabulary.pieces):
-        is_part = piece in is_byte or piece in made
-        # A text of bytes has no other characters than those of Latin-1, so that other pieces match nothing.
-        pieces.append(byte_characters.content(piece).decode("latin-1") if is_part else f"\ufffd{index}")
+        if piece in is_byte or piece in made:
+            pieces.append(byte_characters.content(piece).decode("latin-1"))
+        else:
+            # A text of bytes has no other characters than those of Latin-1, so that this matches nothing.
+            pieces.append(f"\ufffd{index}")
         scores.append(-float(made.get(piece, 0)))
     with tf.init_scope(), tf.device("cpu"):
         return SentencePieceKernel(sentencepiece_model.serialized_merges(pieces, scores))

@@ -75,19 +75,26 @@ def _word_starts(points, is_first):
 
 def _with_contractions(points, is_first, starts):
     """Returns the starts of words with those of contractions, such as "'s", and of what follows them."""
-    second = tf.where(_next(is_first, at_end=True), 0, _next(points))
-    third = tf.where(_next(is_first, at_end=True) | _next(is_first, 2, at_end=True), 0, _next(points, 2))
+    is_last = _next(is_first, at_end=True)
+    is_next_to_last = _next(is_first, 2, at_end=True)
+    second = tf.where(is_last, 0, _next(points))
+    third = tf.where(is_last | is_next_to_last, 0, _next(points, 2))
     is_quote = starts & (points == ord("'"))
     has_one = is_quote & _is_any(second, "stmd")
-    doubled = (second == ord("l")) & (third == ord("l"))
-    has_two = is_quote & (_is_any(second, "rv") & (third == ord("e")) | doubled)
+    is_re_or_ve = _is_any(second, "rv") & (third == ord("e"))
+    is_ll = (second == ord("l")) & (third == ord("l"))
+    has_two = is_quote & (is_re_or_ve | is_ll)
     within = previous(has_one | has_two)
     behind = previous(has_one, 2) | previous(has_two, 3)
-    return starts & ~within | behind
+    return (starts & ~within) | behind
 
 
 def _is_any(points, characters):
-    return functools.reduce(tf.logical_or, [points == ord(character) for character in characters])
+    """Returns which code points are those of some characters."""
+    is_any = points == ord(characters[0])
+    for character in characters[1:]:
+        is_any |= points == ord(character)
+    return is_any
 
 
 def previous(values, distance=1):
@@ -105,11 +112,16 @@ def _next(values, distance=1, at_end=0):
 @functools.cache
 def _kinds():
     """Returns the kinds of code points up to `_TABLE_SIZE`, whose last one counts for all others."""
-    of_categories = {"L": _LETTER, "N": _NUMBER}
-    categories = map(unicodedata.category, map(chr, range(_TABLE_SIZE)))
-    kinds = np.array([of_categories.get(category[0], _OTHER) for category in categories], np.uint8)
+    kinds = np.full(_TABLE_SIZE, _OTHER, np.uint8)
+    for point in range(_TABLE_SIZE):
+        category = unicodedata.category(chr(point))
+        if category[0] == "L":
+            kinds[point] = _LETTER
+        elif category[0] == "N":
+            kinds[point] = _NUMBER
     for ranges, kind in ((_NEW_LETTERS, _LETTER), (_NEW_NUMBERS, _NUMBER)):
         for first, _, last in ranges.split():
             kinds[ord(first) : ord(last) + 1] = kind
-    kinds[list(map(ord, WHITE_CHARACTERS))] = _WHITE
+    for character in WHITE_CHARACTERS:
+        kinds[ord(character)] = _WHITE
     return kinds

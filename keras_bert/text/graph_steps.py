@@ -5,25 +5,33 @@ canonical order and composition of Unicode's normal forms depend on neighbors: t
 """
 
 import functools
-import itertools
 import json
 import re
 import sys
 import unicodedata
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.text import normalization
-from keras_bert.text.literals import Parts
+from keras_bert.text.literals import without_tokens
 from keras_bert.text.normalization import normalizer_model, ranges
-from keras_bert.text.tokenizer_steps import CHINESE, FORMS, WHITE_SPACE, normalizer_steps, pre_tokenizer_steps
+from keras_bert.text.tokenizer_steps import (
+    CHINESE,
+    FORMS,
+    WHITE_SPACE,
+    WIDE_SPACES,
+    normalizer_steps,
+    pre_tokenizer_steps,
+)
 
-_WHITE = "\t\n\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _NUL = "\ufdd0"  # In place of the two characters that the kernels treat specially: a noncharacter.
-_CLEAN = str.maketrans(dict.fromkeys(_WHITE, " ") | dict.fromkeys(("\ufffd", _NUL)))
+_CLEAN = str.maketrans(dict.fromkeys("\t\n\r \xa0" + WIDE_SPACES, " ") | {"\ufffd": None, _NUL: None})
 _CONTROL = {"Cc", "Cf", "Co"}
-_ORDER, _COMPOSE = "order", "compose"
+# Changes that depend on neighbors: the order of marks after a letter, and what composes.
+_ORDER = "order"
+_COMPOSE = "compose"
 _PAIR = 2**21  # Above every code point.
 
 # Of pre-tokenizers: character classes without brackets.
@@ -44,7 +52,9 @@ class SequenceNormalizer:
     """
 
     def __init__(self, values: dict):
-        changes = [change for step in normalizer_steps(values) for change in _changes(step)]
+        changes = []
+        for step in normalizer_steps(values):
+            changes.extend(_changes(step))
         self._stages = _stages(changes)
 
     def normalize(self, texts):
@@ -52,11 +62,7 @@ class SequenceNormalizer:
 
     def normalize_with_offsets(self, texts):
         """Returns the texts, and for each byte, and the end, the offset where its character starts in the original."""
-        texts, origins = self._stages[0](texts)
-        for stage in self._stages[1:]:
-            texts, offsets = stage(texts)
-            origins = _through(origins, offsets)
-        return texts, origins
+        return _in_turn(self._stages, texts)
 
 
 def sequence_normalizer(values):
@@ -69,32 +75,62 @@ def _kept(values):
     return SequenceNormalizer(json.loads(values))
 
 
+def _in_turn(stages, texts):
+    """Applies stages, at least one, see `_stages`; the offsets are those in the given texts."""
+    changed, origins = stages[0](texts)
+    for stage in stages[1:]:
+        changed, offsets = stage(changed)
+        origins = _through(origins, offsets)
+    return changed, origins
+
+
 def _through(origins, offsets):
     """Maps offsets in texts to those of the original, `origins`; both ragged int64 `(texts, bytes)`."""
     places = offsets.values + tf.gather(origins.row_starts(), offsets.value_rowids())
     return offsets.with_values(tf.gather(origins.values, places))
 
 
+class _Replacement(NamedTuple):
+    """A change: a string of several characters that is replaced by another."""
+
+    pattern: str
+    content: str
+
+
 def _changes(step):
-    """Returns the changes of a step: functions that treat each character alone, `_ORDER`, `_COMPOSE`, replacements."""
-    kind = step["type"]
-    if kind in FORMS:
-        return [functools.partial(unicodedata.normalize, kind), _ORDER if kind[-1] == "D" else _COMPOSE]
-    if kind == "Replace":
-        pattern, content = step["pattern"]["String"], step["content"]
-        return [(pattern, content)] if len(pattern) > 1 else [lambda text: text.replace(pattern, content)]
-    if kind == "BertNormalizer":
-        return _bert_changes(**{name: value for name, value in step.items() if name != "type"})
-    return [str.lower if kind == "Lowercase" else functools.partial(_without, "M")]
+    """Returns the changes of a step: functions of each character alone, `_ORDER`, `_COMPOSE` or a `_Replacement`."""
+    step_type = step["type"]
+    if step_type in FORMS:
+        is_decomposed = step_type in ("NFD", "NFKD")
+        return [functools.partial(unicodedata.normalize, step_type), _ORDER if is_decomposed else _COMPOSE]
+    if step_type == "Replace":
+        pattern = step["pattern"]["String"]
+        content = step["content"]
+        if len(pattern) > 1:
+            return [_Replacement(pattern, content)]
+        return [lambda text: text.replace(pattern, content)]
+    if step_type == "BertNormalizer":
+        settings = {name: value for name, value in step.items() if name != "type"}
+        return _bert_changes(**settings)
+    if step_type == "Lowercase":
+        return [str.lower]
+    return [functools.partial(_without, "M")]  # StripAccents, the only other one.
 
 
 def _bert_changes(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True):
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    changes = [_clean] if clean_text else []
-    changes += [functools.partial(re.compile(CHINESE).sub, r" \1 ")] if handle_chinese_chars else []
+    """Returns the changes of a BertNormalizer with these settings."""
+    if strip_accents is None:
+        strip_accents = lowercase
+    changes = []
+    if clean_text:
+        changes.append(_clean)
+    if handle_chinese_chars:
+        changes.append(functools.partial(re.compile(CHINESE).sub, r" \1 "))
     if strip_accents:
         changes += [functools.partial(unicodedata.normalize, "NFD"), _ORDER, functools.partial(_without, "Mn")]
-    return [*changes, str.lower] if lowercase else changes
+    if lowercase:
+        changes.append(str.lower)
+    return changes
 
 
 def _clean(text):
@@ -106,6 +142,7 @@ def _clean(text):
 
 
 def _without(category, text):
+    """Removes the characters of a category, or of those that begin with it."""
     return "".join(char for char in text if not unicodedata.category(char).startswith(category))
 
 
@@ -120,17 +157,31 @@ def _stages(changes):
     A stage takes strings `(texts,)` and returns them changed, with ragged offsets `(texts, bytes + 1)`: where the
     character of each byte starts in the given text, and its end.
     """
-    stages, functions = [], [_protect]
+    stages = []
+    functions = [_protect]  # Of each character alone, since the last stage.
     for place, change in enumerate(changes):
         if callable(change):
             functions.append(change)
             continue
-        following = list(itertools.takewhile(callable, changes[place + 1 :]))
-        if change == _ORDER and not any(_apply(following, mark) for mark in marks()):
-            continue  # The marks are removed.
-        stages += [_table(functions)] if functions else []
-        stages, functions = [*stages, _stage(change)], []
-    return [*stages, _table(functions)] if functions else stages
+        if change == _ORDER and _are_marks_removed(changes[place + 1 :]):
+            continue
+        if functions:
+            stages.append(_table(functions))
+            functions = []
+        stages.append(_stage_of_neighbors(change))
+    if functions:
+        stages.append(_table(functions))
+    return stages
+
+
+def _are_marks_removed(changes):
+    """Returns whether the next changes, those of each character alone, leave nothing of any mark."""
+    functions = []
+    for change in changes:
+        if not callable(change):
+            break
+        functions.append(change)
+    return not any(_apply(functions, mark) for mark in marks())
 
 
 def _apply(functions, text):
@@ -143,23 +194,31 @@ def _table(functions):
     """Returns a stage that applies functions to each character alone."""
     import tensorflow_text
 
-    changed = {}
+    table = {}
     for block in normalization.blocks():
-        normal = _apply(functions, block)
-        if normal != block:  # If nothing is left of a block, as of private characters, nothing is left of any.
-            changed |= {char: _apply(functions, char) if normal else "" for char in block}
-    table = {char.encode(): normal.encode() for char, normal in changed.items() if normal != char}
-    model = normalizer_model(table | dict.fromkeys(normalization.broken_sequences(), b""))
+        changed_block = _apply(functions, block)
+        if changed_block == block:
+            continue
+        for char in block:
+            # If nothing is left of a block, as of private characters, nothing is left of any.
+            changed = _apply(functions, char) if changed_block else ""
+            if changed != char:
+                table[char.encode()] = changed.encode()
+    for sequence in normalization.broken_sequences():
+        table[sequence] = b""
+    model = normalizer_model(table)
     with tf.init_scope(), tf.device("cpu"):
         kernel = tensorflow_text.FastBertNormalizer(model_buffer=tf.constant(model, tf.uint8))
     return kernel.normalize_with_offsets
 
 
-def _stage(change):
-    """Returns the stage of a change that depends on neighbors."""
+def _stage_of_neighbors(change):
+    """Returns the stage of a change that is no function of each character."""
     if change == _ORDER:
         return sort_marks
-    return _composition() if change == _COMPOSE else functools.partial(_replace, *change)
+    if change == _COMPOSE:
+        return _composition()
+    return functools.partial(_replace, change.pattern, change.content)
 
 
 def _replace(pattern, content, texts):
@@ -170,25 +229,24 @@ def _replace(pattern, content, texts):
     parts, starts, _ = tensorflow_text.regex_split_with_offsets(texts, escaped, escaped)
     is_match = parts.values == pattern
     replaced = tf.where(is_match, content, parts.values)
+    # All bytes of a replacement have the place where the pattern starts, the others their own.
     places = tf.ragged.range(tf.cast(tf.strings.length(replaced), tf.int64))
-    rows = places.value_rowids()
-    origins = tf.gather(starts.values, rows) + tf.where(tf.gather(is_match, rows), tf.zeros_like(rows), places.values)
-    normal = tf.strings.reduce_join(parts.with_values(replaced), axis=-1)
-    return normal, with_end(origins, normal, texts)
+    part = places.value_rowids()
+    within = tf.where(tf.gather(is_match, part), tf.zeros_like(part), places.values)
+    origins = tf.gather(starts.values, part) + within
+    changed = tf.strings.reduce_join(parts.with_values(replaced), axis=-1)
+    return changed, with_end(origins, changed, texts)
 
 
 def _composition():
     """Returns a stage that composes texts whose characters are composed."""
     decompose = _table([functools.partial(unicodedata.normalize, "NFD")])
+    stages = [decompose, sort_marks, compose]
 
-    def apply(texts):
-        texts, origins = decompose(texts)
-        for stage in (sort_marks, compose):
-            texts, offsets = stage(texts)
-            origins = _through(origins, offsets)
-        return texts, origins
+    def compose_where_needed(texts):
+        return tf.cond(needs_composition(texts), lambda: _in_turn(stages, texts), lambda: unchanged(texts))
 
-    return lambda texts: tf.cond(needs_composition(texts), lambda: apply(texts), lambda: unchanged(texts))
+    return compose_where_needed
 
 
 @functools.cache
@@ -200,14 +258,16 @@ def marks():
 @functools.cache
 def _pairs():
     """Returns the pairs of characters that compose, as sorted numbers, and the code points of their composites."""
-    pairs = {}
-    for char in map(chr, range(sys.maxunicode + 1)):
-        whole = unicodedata.normalize("NFD", char)
-        if len(whole) > 1 and unicodedata.normalize("NFC", whole) == char:
-            first, second = unicodedata.normalize("NFC", whole[:-1]), whole[-1]
-            pairs[ord(first) * _PAIR + ord(second)] = ord(char)
-    keys = sorted(pairs)
-    return np.array(keys, np.int64), np.array([pairs[key] for key in keys], np.int32)
+    composites = {}
+    for point in range(sys.maxunicode + 1):
+        char = chr(point)
+        decomposed = unicodedata.normalize("NFD", char)
+        if len(decomposed) > 1 and unicodedata.normalize("NFC", decomposed) == char:
+            first = unicodedata.normalize("NFC", decomposed[:-1])
+            second = decomposed[-1]
+            composites[ord(first) * _PAIR + ord(second)] = point
+    keys = sorted(composites)
+    return np.array(keys, np.int64), np.array([composites[key] for key in keys], np.int32)
 
 
 def sort_marks(texts):
@@ -221,50 +281,98 @@ def sort_marks(texts):
 def _sort(texts):
     points, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
     combining = _combining(points.values)
-    letter = tf.cast(_is_leader(combining, points.value_rowids()), tf.int64)
-    order = tf.argsort(tf.cumsum(letter) * 256 + tf.cast(combining, tf.int64), stable=True)
+    letter = tf.cumsum(tf.cast(_is_letter(combining, points.value_rowids()), tf.int64))
+    order = tf.argsort(letter * 256 + tf.cast(combining, tf.int64), stable=True)
     # Offsets stay in order, as in the library: marks that change places change their ranges too.
     return _encode(texts, points.with_values(tf.gather(points.values, order)), starts)
 
 
 def needs_composition(texts):
     """Returns whether any text may have characters that compose."""
-    seconds = {int(key % _PAIR) for key in _pairs()[0]} | set(map(ord, marks()))
+    keys, _ = _pairs()
+    seconds = {int(key % _PAIR) for key in keys}
+    seconds.update(map(ord, marks()))
     return ~tf.reduce_all(tf.strings.regex_full_match(texts, f"[^{ranges(sorted(seconds))}]*"))
+
+
+class _Characters(NamedTuple):
+    """The characters of texts in one line. All fields are `(characters,)`."""
+
+    points: tf.Tensor  # Code points, int32.
+    starts: tf.Tensor  # Where each of them starts in its text, int64.
+    rows: tf.Tensor  # The text of each, int64.
 
 
 def compose(texts):
     """A stage that composes decomposed, sorted texts."""
     points, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
-    flat = [points.values, tf.cast(starts.values, tf.int64), points.value_rowids()]
-    shapes = [tf.TensorShape([None])] * 3
-    # Each pass composes the first pair of each letter.
-    flat = tf.while_loop(lambda more, *flat: more, _compose_once, [True, *flat], [tf.TensorShape([]), *shapes])[1:]
-    points, starts = (tf.RaggedTensor.from_value_rowids(values, flat[2], points.nrows()) for values in flat[:2])
-    return _encode(texts, points, starts)
-
-
-def _compose_once(_, points, starts, rows):
-    keys, composites = map(tf.constant, _pairs())
-    combining, place = _combining(points), tf.range(tf.size(points))
-    is_leader = _is_leader(combining, rows)
-    leader = tf.gather(tf.where(is_leader)[:, 0], tf.cumsum(tf.cast(is_leader, tf.int32)) - 1)
-    leader = tf.cast(tf.concat([leader[:1], leader[:-1]], 0), tf.int32)  # Of the previous character.
-    before = tf.concat([combining[:1], combining[:-1]], 0)
-    is_free = (rows == tf.gather(rows, leader)) & (place > 0) & ((leader == place - 1) | (before < combining))
-    pairs = tf.cast(tf.gather(points, leader), tf.int64) * _PAIR + tf.cast(points, tf.int64)
-    found = tf.minimum(tf.searchsorted(keys, pairs), tf.size(keys) - 1)
-    second = tf.where(is_free & (tf.gather(keys, found) == pairs))[:, 0]
-    first = tf.gather(leader, second)
-    is_next = tf.concat([tf.ones_like(first[:1], tf.bool), first[1:] != first[:-1]], 0)
-    first, second = tf.boolean_mask(first, is_next), tf.boolean_mask(second, is_next)
-    composed = tf.gather(composites, tf.gather(found, second))
-    points = tf.tensor_scatter_nd_update(points, first[:, tf.newaxis], composed)
-    keep = tf.tensor_scatter_nd_update(
-        tf.ones_like(points, tf.bool), second[:, tf.newaxis], tf.zeros_like(second, tf.bool)
+    decomposed = _Characters(points.values, tf.cast(starts.values, tf.int64), points.value_rowids())
+    any_number = tf.TensorShape([None])
+    _, composed = tf.while_loop(
+        lambda is_changed, _: is_changed,
+        lambda _, characters: _compose_once(characters),
+        [True, decomposed],
+        shape_invariants=[tf.TensorShape([]), _Characters(any_number, any_number, any_number)],
     )
-    points, starts, rows = (tf.boolean_mask(values, keep) for values in (points, starts, rows))
-    return tf.size(second) > 0, points, starts, rows
+    texts_of_points = tf.RaggedTensor.from_value_rowids(composed.points, composed.rows, points.nrows())
+    texts_of_starts = tf.RaggedTensor.from_value_rowids(composed.starts, composed.rows, points.nrows())
+    return _encode(texts, texts_of_points, texts_of_starts)
+
+
+def _compose_once(characters):
+    """Composes the first pair of each letter. Returns whether there was any, and the `_Characters` then.
+
+    The plain form, for one text; its first character counts as a letter, see `_is_letter`:
+
+        changed = set()
+        for place in range(1, len(text)):
+            letter = max(each for each in letters if each < place)
+            is_free = letter == place - 1 or combining[place - 1] < combining[place]
+            pair = text[letter], text[place]
+            if is_free and pair in composites and letter not in changed:
+                text[letter] = composites[pair]
+                text[place] = None  # Left out.
+                changed.add(letter)
+
+    A mark is free unless another one stands between that is not lower: it would have to change places with it.
+    """
+    points, _, rows = characters
+    keys, composites = map(tf.constant, _pairs())
+    combining = _combining(points)
+    letter = _letter_before(combining, rows)
+    is_free = _is_free(combining, letter, rows)
+    pair = tf.cast(tf.gather(points, letter), tf.int64) * _PAIR + tf.cast(points, tf.int64)
+    entry = tf.minimum(tf.searchsorted(keys, pair), tf.size(keys) - 1)
+    is_pair = tf.gather(keys, entry) == pair
+
+    candidates = tf.where(is_free & is_pair)[:, 0]
+    letters = tf.gather(letter, candidates)
+    is_first_of_letter = tf.concat([tf.ones_like(letters[:1], tf.bool), letters[1:] != letters[:-1]], 0)
+    first = tf.boolean_mask(letters, is_first_of_letter)
+    second = tf.boolean_mask(candidates, is_first_of_letter)
+
+    composed = tf.gather(composites, tf.gather(entry, second))
+    changed = characters._replace(points=tf.tensor_scatter_nd_update(points, first[:, tf.newaxis], composed))
+    every = tf.ones_like(points, tf.bool)
+    is_kept = tf.tensor_scatter_nd_update(every, second[:, tf.newaxis], tf.zeros_like(second, tf.bool))
+    kept = _Characters(*(tf.boolean_mask(values, is_kept) for values in changed))
+    return tf.size(second) > 0, kept
+
+
+def _letter_before(combining, rows):
+    """Returns for each character the place of the last letter before it, that of another text for the first ones."""
+    is_letter = _is_letter(combining, rows)
+    letters = tf.where(is_letter)[:, 0]
+    up_to = tf.gather(letters, tf.cumsum(tf.cast(is_letter, tf.int32)) - 1)  # The last one, or the character itself.
+    return tf.cast(tf.concat([up_to[:1], up_to[:-1]], 0), tf.int32)
+
+
+def _is_free(combining, letter, rows):
+    """Returns which characters may compose with the letter before them, given its place."""
+    place = tf.range(tf.size(combining))
+    before = tf.concat([combining[:1], combining[:-1]], 0)
+    is_same_text = rows == tf.gather(rows, letter)
+    return is_same_text & (place > 0) & ((letter == place - 1) | (before < combining))
 
 
 def _combining(points):
@@ -275,7 +383,7 @@ def _combining(points):
     return tf.where(tf.gather(known, place) == points, tf.gather(classes, place), 0)
 
 
-def _is_leader(combining, rows):
+def _is_letter(combining, rows):
     """Returns which characters marks may follow: those without a combining class, and the first of each text."""
     is_first = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], 0)
     return (combining == 0) | is_first
@@ -296,8 +404,8 @@ def utf8_sizes(points):
 
 def with_end(origins, changed, texts):
     """Returns the offsets of all bytes of the changed texts as ragged rows, and the ends of the original texts."""
-    origins = tf.RaggedTensor.from_row_lengths(origins, _lengths(changed))
-    return tf.concat([origins, _lengths(texts)[:, tf.newaxis]], 1)
+    of_bytes = tf.RaggedTensor.from_row_lengths(origins, _lengths(changed))
+    return tf.concat([of_bytes, _lengths(texts)[:, tf.newaxis]], 1)
 
 
 def unchanged(texts):
@@ -316,31 +424,38 @@ class PreTokenizer:
     """
 
     def __init__(self, values: dict):
-        self._patterns = list(map(_patterns, pre_tokenizer_steps(values)))
+        self._patterns = [_patterns(step) for step in pre_tokenizer_steps(values)]
 
     def __call__(self, texts):
         import tensorflow_text
 
-        splits, words = tf.range(tf.size(texts, tf.int64) + 1), texts
-        starts, ends = tf.zeros_like(splits[1:]), tf.cast(tf.strings.length(texts), tf.int64)
+        row_splits = tf.range(tf.size(texts, tf.int64) + 1)
+        words = texts
+        starts = tf.zeros_like(row_splits[1:])
+        ends = tf.cast(tf.strings.length(texts), tf.int64)
         for delimiter, kept in self._patterns:
-            found, begin, end = tensorflow_text.regex_split_with_offsets(words, delimiter, kept)
-            offset = tf.gather(starts, found.value_rowids())
-            splits, words = tf.gather(found.row_splits, splits), found.values
-            starts, ends = begin.values + offset, end.values + offset
-        return Parts(splits, words, tf.zeros_like(words, tf.bool), tf.zeros([0], tf.int32), starts, ends)
+            split, begin, end = tensorflow_text.regex_split_with_offsets(words, delimiter, kept)
+            offset = tf.gather(starts, split.value_rowids())
+            row_splits = tf.gather(split.row_splits, row_splits)
+            words = split.values
+            starts = begin.values + offset
+            ends = end.values + offset
+        return without_tokens(row_splits, words, starts, ends)
 
 
 def _patterns(step):
     """Returns the regular expressions of what ends a word, and of what is then a word itself."""
-    kind = step["type"]
-    if kind == "BertPreTokenizer":
+    step_type = step["type"]
+    if step_type == "BertPreTokenizer":
         return rf"[{WHITE_SPACE}]+|[{_PUNCTUATION}]", rf"[{_PUNCTUATION}]"
-    if kind == "WhitespaceSplit":
+    if step_type == "WhitespaceSplit":
         return rf"[{WHITE_SPACE}]+", ""
-    if kind == "Whitespace":
+    if step_type == "Whitespace":
         return rf"[{WHITE_SPACE}]+|[^{_WORD}{WHITE_SPACE}]+", rf"[^{_WORD}{WHITE_SPACE}]+"
-    if kind == "Digits":
-        return (r"\p{N}" if step.get("individual_digits") else r"\p{N}+",) * 2
-    behavior = step.get("behavior", "Isolated")
-    return (f"[{_PUNCTUATION}]", "") if behavior == "Removed" else (_BEHAVIORS[behavior],) * 2
+    if step_type == "Digits":
+        digits = r"\p{N}" if step.get("individual_digits") else r"\p{N}+"
+        return digits, digits
+    behavior = step.get("behavior", "Isolated")  # Of Punctuation, the only other one.
+    if behavior == "Removed":
+        return f"[{_PUNCTUATION}]", ""
+    return _BEHAVIORS[behavior], _BEHAVIORS[behavior]

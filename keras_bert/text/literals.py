@@ -24,6 +24,28 @@ class Parts(NamedTuple):
     ends: tf.Tensor
 
 
+def without_tokens(row_splits, rest, starts, ends):
+    """Returns `Parts` of which none is a token, such as words."""
+    return Parts(
+        row_splits,
+        rest,
+        is_token=tf.zeros_like(rest, tf.bool),
+        ids=tf.zeros([0], tf.int32),
+        starts=starts,
+        ends=ends,
+    )
+
+
+class _Split(NamedTuple):
+    """Texts split at literals. The first three are ragged `(texts, parts)`, the others `(parts,)`."""
+
+    parts: tf.RaggedTensor  # Strings.
+    starts: tf.RaggedTensor  # Byte offsets.
+    ends: tf.RaggedTensor
+    is_token: tf.Tensor  # Bool.
+    place: tf.Tensor  # The place of the token among all literals.
+
+
 class Literals:
     """Finds strings in texts from left to right, longest match first. A text takes 15 us with 100 strings.
 
@@ -49,6 +71,31 @@ class Literals:
 
     def split(self, texts):
         """Splits strings `(texts,)` into `Parts`."""
+        split = self._split(texts)
+        if self._is_single is not None:
+            split = self._without_parts_of_words(texts, split)
+        is_token = split.is_token
+        found = Parts(
+            split.parts.row_splits,
+            rest=tf.where(is_token, "", split.parts.values),
+            is_token=is_token,
+            ids=tf.gather(self._ids, tf.boolean_mask(split.place, is_token)),
+            starts=split.starts.values,
+            ends=split.ends.values,
+        )
+        rows = split.parts.value_rowids()
+        if self._strips_after is not None:
+            found = _with_space_after(found, rows, is_token & tf.gather(self._strips_after, split.place))
+        if self._strips_before is not None:
+            found = _with_space_before(found, rows, is_token & tf.gather(self._strips_before, split.place))
+        if self._trim:
+            starts = tf.where(is_token, split.starts.values, found.starts)
+            ends = tf.where(is_token, split.ends.values, found.ends)
+            found = found._replace(starts=starts, ends=ends)
+        return found
+
+    def _split(self, texts):
+        """Splits texts at all literals, also at parts of words."""
         import tensorflow_text
 
         parts, starts, ends = tensorflow_text.regex_split_with_offsets(texts, self._pattern, self._pattern)
@@ -56,41 +103,43 @@ class Literals:
         hashes = _hash(parts.values)
         place = tf.minimum(tf.searchsorted(self._hashes, hashes), tf.size(self._hashes) - 1)
         is_token = tf.gather(self._hashes, place) == hashes
-        if self._is_single is not None:
-            parts, starts, ends, is_token, place = self._without_parts_of_words(texts, starts, ends, is_token, place)
-        rest = tf.where(is_token, "", parts.values)
-        ids = tf.gather(self._ids, tf.boolean_mask(place, is_token))
-        found = Parts(parts.row_splits, rest, is_token, ids, starts.values, ends.values)
-        rows = parts.value_rowids()
-        if self._strips_after is not None:
-            found = _with_space_after(found, rows, is_token & tf.gather(self._strips_after, place))
-        if self._strips_before is not None:
-            found = _with_space_before(found, rows, is_token & tf.gather(self._strips_before, place))
-        if self._trim:
-            starts = tf.where(is_token, starts.values, found.starts)
-            ends = tf.where(is_token, ends.values, found.ends)
-            return found._replace(starts=starts, ends=ends)
-        return found
+        return _Split(parts, starts, ends, is_token, place)
 
     def _has_letter(self, strings, pattern):
-        """Returns whether strings have a letter at the place in a pattern."""
+        """Returns whether strings have a letter at the place in a pattern; Chinese ones do not count if `spaced`."""
         has_letter = tf.strings.regex_full_match(strings, pattern % _LETTER)
-        return has_letter & ~tf.strings.regex_full_match(strings, pattern % CHINESE) if self._spaced else has_letter
+        if not self._spaced:
+            return has_letter
+        return has_letter & ~tf.strings.regex_full_match(strings, pattern % CHINESE)
 
-    def _without_parts_of_words(self, texts, starts, ends, is_token, place):
+    def _without_parts_of_words(self, texts, split):
         """Makes text of the single words that have a letter beside them, and joins it with the text around."""
-        texts = tf.gather(texts, starts.value_rowids())
-        before = tf.strings.substr(texts, tf.maximum(starts.values - 4, 0), tf.minimum(starts.values, 4))
-        after = tf.strings.substr(texts, ends.values, tf.fill(tf.shape(ends.values), tf.constant(4, ends.dtype)))
-        beside = self._has_letter(before, r"\C*%s") | self._has_letter(after, r"%s\C*")
-        is_token &= ~(tf.gather(self._is_single, place) & beside)
-        rows = starts.value_rowids()
-        same = ~is_token[1:] & ~is_token[:-1] & (rows[1:] == rows[:-1])
-        first = tf.concat([tf.fill(tf.minimum(tf.shape(rows), 1), True), ~same], 0)
-        last = tf.concat([first[1:], tf.fill(tf.minimum(tf.shape(rows), 1), True)], 0)
-        (starts,), (ends,) = select(first, starts), select(last, ends)
-        parts = tf.strings.substr(tf.boolean_mask(texts, first), starts.values, ends.values - starts.values)
-        return starts.with_values(parts), starts, ends, tf.boolean_mask(is_token, first), tf.boolean_mask(place, first)
+        rows = split.starts.value_rowids()
+        text = tf.gather(texts, rows)
+        starts = split.starts.values
+        ends = split.ends.values
+        # A letter has at most four bytes.
+        before = tf.strings.substr(text, tf.maximum(starts - 4, 0), tf.minimum(starts, 4))
+        after = tf.strings.substr(text, ends, tf.fill(tf.shape(ends), tf.constant(4, ends.dtype)))
+        has_letter_beside = self._has_letter(before, r"\C*%s") | self._has_letter(after, r"%s\C*")
+        is_token = split.is_token & ~(tf.gather(self._is_single, split.place) & has_letter_beside)
+
+        # Neighbors in a text that are no tokens become one part.
+        is_joined = ~is_token[1:] & ~is_token[:-1] & (rows[1:] == rows[:-1])
+        one = tf.fill(tf.minimum(tf.shape(rows), 1), True)  # Empty if there are no parts.
+        is_first = tf.concat([one, ~is_joined], 0)
+        is_last = tf.concat([is_first[1:], one], 0)
+        (first_starts,) = select(is_first, split.starts)
+        (last_ends,) = select(is_last, split.ends)
+        sizes = last_ends.values - first_starts.values
+        joined = tf.strings.substr(tf.boolean_mask(text, is_first), first_starts.values, sizes)
+        return _Split(
+            first_starts.with_values(joined),
+            first_starts,
+            last_ends,
+            is_token=tf.boolean_mask(is_token, is_first),
+            place=tf.boolean_mask(split.place, is_first),
+        )
 
 
 def _flags(name, tokens, order):
@@ -103,20 +152,22 @@ def _flags(name, tokens, order):
 
 def _with_space_before(parts, rows, strips):
     """Returns `Parts` in which the tokens of `strips` have the white space at the end of the part before them."""
-    follows = tf.concat([strips[1:] & (rows[1:] == rows[:-1]), tf.zeros_like(strips[:1])], 0)
-    rest = tf.where(follows, tf.strings.regex_replace(parts.rest, f"[{WHITE_SPACE}]+$", ""), parts.rest)
+    is_in_same_text = rows[1:] == rows[:-1]
+    gives = tf.concat([strips[1:] & is_in_same_text, tf.zeros_like(strips[:1])], 0)  # To the part after it.
+    rest = tf.where(gives, tf.strings.regex_replace(parts.rest, f"[{WHITE_SPACE}]+$", ""), parts.rest)
     space = _shorter(parts, rest)
-    starts = parts.starts - tf.concat([tf.zeros_like(space[:1]), space[:-1]], 0)
-    return parts._replace(rest=rest, starts=starts, ends=parts.ends - space)
+    taken = tf.concat([tf.zeros_like(space[:1]), space[:-1]], 0)
+    return parts._replace(rest=rest, starts=parts.starts - taken, ends=parts.ends - space)
 
 
 def _with_space_after(parts, rows, strips):
-    """Returns `Parts` in which the tokens of `strips` have the white space at the start of the part after them."""
-    follows = tf.concat([tf.zeros_like(strips[:1]), strips[:-1] & (rows[1:] == rows[:-1])], 0)
-    rest = tf.where(follows, tf.strings.regex_replace(parts.rest, f"^[{WHITE_SPACE}]+", ""), parts.rest)
+    """The mirror image: the tokens of `strips` have the white space at the start of the part after them."""
+    is_in_same_text = rows[1:] == rows[:-1]
+    gives = tf.concat([tf.zeros_like(strips[:1]), strips[:-1] & is_in_same_text], 0)  # To the part before it.
+    rest = tf.where(gives, tf.strings.regex_replace(parts.rest, f"^[{WHITE_SPACE}]+", ""), parts.rest)
     space = _shorter(parts, rest)
-    ends = parts.ends + tf.concat([space[1:], tf.zeros_like(space[:1])], 0)
-    return parts._replace(rest=rest, starts=parts.starts + space, ends=ends)
+    taken = tf.concat([space[1:], tf.zeros_like(space[:1])], 0)
+    return parts._replace(rest=rest, starts=parts.starts + space, ends=parts.ends + taken)
 
 
 def _shorter(parts, rest):
@@ -130,7 +181,6 @@ def join(parts, ids, *offsets):
     `ids` are ragged `(parts, pieces)`, int32; `offsets` the starts and ends of the pieces within their part. Returns
     ragged `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
     """
-
     tokens = tf.where(parts.is_token)[:, 0]
     # Where each part ends in the texts, and the places of its token and of its pieces.
     before = tf.cumsum(tf.cast(parts.is_token, ids.row_splits.dtype))
@@ -144,11 +194,17 @@ def join(parts, ids, *offsets):
         values = tf.dynamic_stitch(places, [of_tokens, of_pieces])
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
-    def joined_offsets(of_parts, offsets):
-        of_parts, begin = tf.cast(of_parts, offsets.dtype), tf.cast(parts.starts, offsets.dtype)
-        return joined(tf.gather(of_parts, tokens), offsets.values + tf.gather(begin, offsets.value_rowids()))
+    def joined_offsets(of_parts, within_parts):
+        dtype = within_parts.dtype
+        of_tokens = tf.gather(tf.cast(of_parts, dtype), tokens)
+        begin = tf.gather(tf.cast(parts.starts, dtype), within_parts.value_rowids())
+        return joined(of_tokens, within_parts.values + begin)
 
-    return joined(parts.ids, ids.values), *map(joined_offsets, (parts.starts, parts.ends), offsets)
+    joined_ids = joined(parts.ids, ids.values)
+    if not offsets:
+        return (joined_ids,)
+    starts, ends = offsets
+    return joined_ids, joined_offsets(parts.starts, starts), joined_offsets(parts.ends, ends)
 
 
 def _hash(strings):

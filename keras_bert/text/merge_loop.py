@@ -20,15 +20,15 @@ class MergeLoop:
 
     def __init__(self, vocabulary):
         self._pieces = len(vocabulary)
-        found = {}
+        by_pair = {}
         for merge in merges.parsed(vocabulary.merges):
-            key = vocabulary.id(merge.left) * self._pieces + vocabulary.id(merge.right)
-            found[key] = merge.rank, vocabulary.id(merge.whole)
-        keys = sorted(found)
-        # An entry that no pair has, for vocabularies without merges.
+            by_pair[vocabulary.id(merge.left) * self._pieces + vocabulary.id(merge.right)] = merge
+        keys = sorted(by_pair)
+        sorted_merges = [by_pair[key] for key in keys]
+        # The last entry is one that no pair has, for vocabularies without merges.
         self._keys = constant([*keys, _NEVER], tf.int64)
-        self._ranks = constant([*(found[key][0] for key in keys), 0], tf.int64)
-        self._wholes = constant([*(found[key][1] for key in keys), 0], tf.int32)
+        self._ranks = constant([*(merge.rank for merge in sorted_merges), 0], tf.int64)
+        self._wholes = constant([*(vocabulary.id(merge.whole) for merge in sorted_merges), 0], tf.int32)
         self._of_bytes = constant(np.array(vocabulary.ids(CHARACTERS)), tf.int32)
 
     def tokenize(self, words):

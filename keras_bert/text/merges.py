@@ -38,13 +38,13 @@ def check(lines, vocabulary):
     if not isinstance(lines, list | tuple):
         raise ValueError(f"{vocabulary.source}: `merges` must be a list of strings. Received: merges={lines!r:.80}")
     for rank, line in enumerate(lines):
-        parts = line.split(" ") if isinstance(line, str) else ()
-        if len(parts) != 2 or not all(parts):
+        pair = line.split(" ") if isinstance(line, str) else ()
+        if len(pair) != 2 or not all(pair):
             raise ValueError(
                 f"{vocabulary.source}: a merge must be two pieces with a space between them. Received: merge {rank}, "
                 f"{line!r:.80}"
             )
-        for piece in (*parts, "".join(parts)):
+        for piece in (*pair, "".join(pair)):
             if piece not in vocabulary:
                 raise ValueError(
                     f"{vocabulary.source}: merge {rank}, {line!r}, needs a piece {piece!r}, which the vocabulary lacks"
@@ -80,15 +80,15 @@ def _meets(merge, made):
     The piece at the end of the left part, and that at the start of the right one, grow until they are these parts.
     `made` has the merges by their results.
     """
-    left = _steps(merge.left, made, side=-1)
-    right = _steps(merge.right, made, side=0)
+    left = _growth(merge.left, made, side=-1)
+    right = _growth(merge.right, made, side=0)
     before, after = left.pop(), right.pop()
     while left or right:
         next_left = made[left[-1]].rank if left else _NEVER
         next_right = made[right[-1]].rank if right else _NEVER
         across = made.get(before + after)
         # The join that is further to the left comes first: that of the left part, then the one across.
-        if across is not None and (across.rank < next_left and across.rank <= next_right):
+        if across is not None and across.rank < next_left and across.rank <= next_right:
             return False
         if next_left < next_right:
             before = left.pop()
@@ -97,11 +97,10 @@ def _meets(merge, made):
     return True
 
 
-def _steps(piece, made, side):
+def _growth(piece, made, side):
     """Returns the pieces that grow into a piece at one of its ends, the last of the side first: itself to a byte."""
-    steps = [piece]
-    while len(piece) > 1:
-        merge = made[piece]
-        piece = merge.right if side == -1 else merge.left
-        steps.append(piece)
-    return steps
+    growth = [piece]
+    while len(growth[-1]) > 1:
+        merge = made[growth[-1]]
+        growth.append(merge.right if side == -1 else merge.left)
+    return growth

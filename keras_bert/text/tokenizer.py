@@ -52,12 +52,14 @@ class Tokenizer:
             lowercase = vocabulary.lowercase
         check_kept(keep_special_tokens, vocabulary)
         self.keep_special_tokens = tuple(keep_special_tokens)
-        self._lowercase, self._strip_accents = lowercase, strip_accents
+        self._lowercase = lowercase
+        self._strip_accents = strip_accents
         self._create_kernels(lowercase, strip_accents)
         self._exact, self._normal = self._literals()
+        # A graph of its own for each tokenizer, in the place of the methods.
         graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        for name in ("_tokenize", "_tokenize_with_offsets"):
-            setattr(self, name, graph(getattr(self, name)))
+        self._tokenize = graph(self._tokenize)
+        self._tokenize_with_offsets = graph(self._tokenize_with_offsets)
 
     @staticmethod
     def new_pieces(vocabulary, words, lowercase):
@@ -89,18 +91,22 @@ class Tokenizer:
         """Returns where words start and end in the texts, given ragged ids, and where tokens do: ragged offsets."""
         is_first = self.word_starts(ids)
         is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], 0)
-        return *select(is_first, starts), *select(is_last, ends)
+        (word_starts,) = select(is_first, starts)
+        (word_ends,) = select(is_last, ends)
+        return word_starts, word_ends
 
     def with_offsets(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        return tuple(reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
+        ids_starts_ends = self._tokenize_with_offsets(tf.reshape(texts, [-1]))
+        return tuple(reshaped(values, texts) for values in ids_starts_ends)
 
     def __reduce__(self):
         options = {"strip_accents": self._strip_accents, "keep_special_tokens": self.keep_special_tokens}
-        return functools.partial(type(self), self.vocabulary, self._lowercase, **options), ()
+        create = functools.partial(type(self), self.vocabulary, self._lowercase, **options)
+        return create, ()
 
     def _literals(self):
-        """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""
+        """Returns the `Literals` of the original and of the normalized texts, each `None` if there are none."""
         exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
         normal = {}
         tokens = self.vocabulary.added_by_id
@@ -108,11 +114,14 @@ class Tokenizer:
             if not token.normalized:
                 exact[token.content] = index
                 continue
-            forms = self._normalized(token.content)
-            # If two tokens normalize to the same string, the token equal to that string wins.
-            normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
+            for form in self._normalized(token.content):
+                # If two tokens normalize to the same string, the token equal to that string wins.
+                if form and (form == token.content or form not in normal):
+                    normal[form] = index
         trim = self.vocabulary.trim_offsets
-        return exact and Literals(exact, tokens, trim=trim), normal and Literals(normal, tokens, self.spaced, trim)
+        exact_literals = Literals(exact, tokens, trim=trim) if exact else None
+        normal_literals = Literals(normal, tokens, self.spaced, trim) if normal else None
+        return exact_literals, normal_literals
 
     def _tokenize(self, texts):
         return self._pieces(texts, offsets=False)[0]
@@ -122,19 +131,20 @@ class Tokenizer:
 
     def _pieces(self, texts, offsets):
         """Returns `(ids,)`, or `(ids, starts, ends)`."""
-        if not self._exact:
+        if self._exact is None:
             return self._pieces_of_rest(texts, offsets)
         # The splitting kernel ends a text at NUL. Clean-up removes both characters.
-        parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
+        without_nul = tf.strings.regex_replace(texts, "\\x00", "\x01")
+        parts = self._exact.split(without_nul)
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
 
 
 def tokenized(tokenize, texts):
     """Applies a function from strings to ragged tensors, such as a tokenizer, to a list of any number of texts."""
-    parts = []
+    outputs = []
     for first in range(0, len(texts), _TEXTS):
-        parts.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
-    return [tf.concat(tensors, 0) for tensors in zip(*parts, strict=True)]
+        outputs.append(tokenize(tf.constant(texts[first : first + _TEXTS])))
+    return [tf.concat(tensors, 0) for tensors in zip(*outputs, strict=True)]
 
 
 def constant(values, dtype):
@@ -151,24 +161,28 @@ def original_offsets(origins, starts, ends):
     rows = _row_starts(origins, starts)
     origin = tf.cast(origins.values, tf.int32)
     last = ends.values + rows - 1
-    first, end = tf.gather(origin, starts.values + rows), tf.gather(origin, last + 1)
-    within = end == tf.gather(origin, last)  # The token ends within the expansion of one character: include all of it.
+    first_origin = tf.gather(origin, starts.values + rows)
+    last_origin = tf.gather(origin, last)
+    end_origin = tf.gather(origin, last + 1)
+    # Some token ends within the expansion of one character, all of which belongs to it.
+    is_within = tf.reduce_any(end_origin == last_origin)
 
     def next_character():
         changes = tf.where(origin[1:] != origin[:-1])[:, 0]
         return tf.gather(origin, tf.gather(changes, tf.searchsorted(changes, last)) + 1)
 
-    end = tf.cond(tf.reduce_any(within), next_character, lambda: end)
-    return starts.with_values(first), ends.with_values(end)
+    end = tf.cond(is_within, next_character, lambda: end_origin)
+    return starts.with_values(first_origin), ends.with_values(end)
 
 
 def trimmed_offsets(texts, origins, starts, ends):
     """Same as `original_offsets`, without the characters after a token that were removed from the texts."""
     rows = _row_starts(origins, starts)
     origin = tf.cast(origins.values, tf.int32)
-    first = tf.gather(origin, starts.values + rows)
-    last = tf.gather(origin, ends.values + rows - 1)
-    return starts.with_values(first), ends.with_values(_character_ends(texts, starts.with_values(last)))
+    first_origin = tf.gather(origin, starts.values + rows)
+    last_origin = tf.gather(origin, ends.values + rows - 1)
+    end = _character_ends(texts, starts.with_values(last_origin))
+    return starts.with_values(first_origin), ends.with_values(end)
 
 
 def _row_starts(origins, tokens):
@@ -182,9 +196,8 @@ def _row_starts(origins, tokens):
 def _character_ends(texts, places):
     """Returns where the characters end that start at ragged places `(texts, places)`, a flat tensor."""
     _, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
-    sizes = tf.strings.length(texts)
-    limits = tf.concat([tf.cast(starts, tf.int32), sizes[:, tf.newaxis]], 1)
-    before = tf.cumsum(sizes + 1, exclusive=True)  # Of each text, in one line of all texts.
+    limits = character_limits(texts, starts)
+    before = tf.cumsum(tf.strings.length(texts) + 1, exclusive=True)  # Of each text, in one line of all texts.
     in_line = limits.values + tf.gather(before, limits.value_rowids())
     rows = places.value_rowids()
     wanted = places.values + tf.gather(before, rows)
@@ -192,19 +205,27 @@ def _character_ends(texts, places):
     return tf.gather(in_line, following) - tf.gather(before, rows)
 
 
+def character_limits(texts, starts):
+    """Returns where characters start, given ragged `(texts, characters)`, and where each text ends, as int32."""
+    ends = tf.strings.length(texts)[:, tf.newaxis]
+    return tf.concat([tf.cast(starts, tf.int32), ends], 1)
+
+
 def reshaped(values, texts):
     """Reshapes ragged `(texts, tokens)` to the shape of the texts plus one axis."""
     shape = texts.shape
     if shape.rank == 0:
         return values[0]
+    nested = values
     for axis in range((shape.rank or 1) - 1, 0, -1):
         size = tf.shape(texts, tf.int64)[axis]
         rows = tf.reduce_prod(tf.shape(texts, tf.int64)[:axis])
-        values = tf.RaggedTensor.from_uniform_row_length(values, size, nrows=rows)
-    return values
+        nested = tf.RaggedTensor.from_uniform_row_length(nested, size, nrows=rows)
+    return nested
 
 
 def check_kept(literals, vocabulary):
+    """Raises unless `keep_special_tokens` is a list of pieces."""
     if not isinstance(literals, list | tuple):
         raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
     for literal in literals:

@@ -20,7 +20,7 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~\p{P}]+"
 _SPACES = {
     1: "\t\n\v\f\r",
     2: "\x85\xa0",
-    3: "▁\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))),
+    3: WORD_START + tokenizer_steps.WIDE_SPACES,
 }
 
 
@@ -42,43 +42,58 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         self.vocabulary.check_casing(lowercase)
         self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
         before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
-        self._normalizer = sequence_normalizer({"type": "Sequence", "normalizers": before}) if before else None
+        self._normalizer = None
+        if before:
+            self._normalizer = sequence_normalizer({"type": "Sequence", "normalizers": before})
         self._spaces = _kept_spaces(self.vocabulary)
         pieces = constant(self.vocabulary.pieces, tf.string)
         bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
         self._continues = constant(self.vocabulary.is_continuation, tf.bool)
-        self._is_punctuation, self._is_bare = tf.strings.regex_full_match(bare, _PUNCTUATION), bare == ""
+        self._is_punctuation = tf.strings.regex_full_match(bare, _PUNCTUATION)
+        self._is_bare = bare == ""
 
     def _literals(self):
-        names = (*self.keep_special_tokens, *(token.content for token in self.vocabulary.added_tokens))
+        names = [*self.keep_special_tokens]
+        names.extend(token.content for token in self.vocabulary.added_tokens)
+        if not names:
+            return None, None
         ids = {name: self.vocabulary.id(name) for name in names}
-        return names and Literals(ids, self.vocabulary.added_by_id), None
+        return Literals(ids, self.vocabulary.added_by_id), None
 
     def _pieces_of_rest(self, texts, offsets):
-        if self._normalizer:
-            texts, origins = self._normalizer.normalize_with_offsets(texts)
+        if self._normalizer is None:
+            normalized = texts
+        else:
+            normalized, origins = self._normalizer.normalize_with_offsets(texts)
         for pattern, spaces in self._spaces:
-            texts = tf.strings.regex_replace(texts, pattern, spaces)
+            normalized = tf.strings.regex_replace(normalized, pattern, spaces)
         if not offsets:
-            return (self.tables.tokenize(texts),)
+            return (self.tables.tokenize(normalized),)
+        ids, starts, ends = self._with_places(normalized)
+        if self._normalizer is None:
+            return ids, starts, ends
+        return ids, *original_offsets(origins, starts, ends)
+
+    def _with_places(self, texts):
+        """Returns the ids of normalized texts, and where pieces start and end there, without the space before words."""
         ids, starts, ends = self.tables.tokenize_with_offsets(texts)
         # The op gives the white space before a word to its first piece.
-        rows = tf.gather(texts, ids.value_rowids())
-        surfaces = tf.strings.substr(rows, starts.values, ends.values - starts.values)
+        text = tf.gather(texts, ids.value_rowids())
+        surfaces = tf.strings.substr(text, starts.values, ends.values - starts.values)
         words = tf.strings.regex_replace(surfaces, _WHITE, "")
-        starts += starts.with_values(tf.strings.length(surfaces) - tf.strings.length(words))
+        begin = starts.values + tf.strings.length(surfaces) - tf.strings.length(words)
         # Each of the pieces of one character, such as "a" and "/" of "℀", has the whole character.
-        is_part = (starts.values == ends.values) & ~tf.gather(self._is_bare, ids.values)
-        ends += ends.with_values(tf.where(is_part, _first_length(rows, starts.values), 0))
-        return ids, *(original_offsets(origins, starts, ends) if self._normalizer else (starts, ends))
+        is_part = (begin == ends.values) & ~tf.gather(self._is_bare, ids.values)
+        end = ends.values + tf.where(is_part, _first_length(text, begin), 0)
+        return ids, starts.with_values(begin), ends.with_values(end)
 
     def _starts_words(self, ids):
         """Those without a mark of continuation; punctuation is a word, as for BERT."""
-        punctuation = tf.gather(self._is_punctuation, ids)
-        after_bare, after_punctuation = (
-            tf.concat([[False], values[:-1]], 0) for values in (tf.gather(self._is_bare, ids), punctuation)
-        )
-        return ~tf.gather(self._continues, ids) | punctuation & ~after_bare | after_punctuation
+        is_punctuation = tf.gather(self._is_punctuation, ids)
+        is_bare = tf.gather(self._is_bare, ids)
+        after_bare = tf.concat([[False], is_bare[:-1]], 0)
+        after_punctuation = tf.concat([[False], is_punctuation[:-1]], 0)
+        return ~tf.gather(self._continues, ids) | (is_punctuation & ~after_bare) | after_punctuation
 
 
 def _kept_spaces(vocabulary):
@@ -86,10 +101,14 @@ def _kept_spaces(vocabulary):
 
     SentencePiece only splits texts at spaces; the tokenizers that begin with `WhitespaceSplit` split at all of these.
     """
-    if len(tokenizer_steps.parts(vocabulary.pre_tokenizer, "pretokenizers")) == 1:
+    if len(tokenizer_steps.flat_steps(vocabulary.pre_tokenizer, "pretokenizers")) == 1:
         return []
-    kept = {size: "".join(sentencepiece_model.unchanged(vocabulary, chars)) for size, chars in _SPACES.items()}
-    return [(f"[{chars}]", " " * size) for size, chars in kept.items() if chars]
+    replacements = []
+    for size, characters in _SPACES.items():
+        kept = "".join(sentencepiece_model.unchanged(vocabulary, characters))
+        if kept:
+            replacements.append((f"[{kept}]", " " * size))
+    return replacements
 
 
 def _first_length(texts, starts):

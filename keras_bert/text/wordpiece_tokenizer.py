@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from keras_bert.text import normalization, wordpiece_words
 from keras_bert.text.graph_steps import PreTokenizer, sequence_normalizer
-from keras_bert.text.literals import Parts, join
+from keras_bert.text.literals import join, without_tokens
 from keras_bert.text.packing import select
 from keras_bert.text.pieces import CONTINUATION
 from keras_bert.text.tokenizer import Tokenizer, constant, original_offsets, trimmed_offsets
 
 # Characters that end a word in any context.
-_ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
+_ENDS = r"\s!-/:-@\[-`{-~、。"
+_CHINESE = "㐀-䶿一-鿿"
 _PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 
 
@@ -37,10 +38,11 @@ class WordSplitter:
         texts = tf.convert_to_tensor(texts, tf.string)
         if self._lowercase:
             texts = normalization.replace_final_sigma(texts)
-        texts = self._normalizer.normalize(texts)
-        _, starts, ends = self._words.tokenize_with_offsets(texts)
-        texts = tf.gather(texts, starts.value_rowids())
-        return starts.with_values(tf.strings.substr(texts, starts.values, ends.values - starts.values))
+        normalized = self._normalizer.normalize(texts)
+        _, starts, ends = self._words.tokenize_with_offsets(normalized)
+        text_of_word = tf.gather(normalized, starts.value_rowids())
+        words = tf.strings.substr(text_of_word, starts.values, ends.values - starts.values)
+        return starts.with_values(words)
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -54,10 +56,11 @@ class WordPieceTokenizer(Tokenizer):
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
         self.spaced = self._chinese and not self._has_steps
+        ends = _ENDS + _CHINESE if self._chinese else _ENDS
         # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
         most = min(self._longest // 3, 66)  # More repetitions make the regular expression slow.
-        word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{most}}}"
-        end = f"[{_ENDS}{_CHINESE if self._chinese else ''}]"
+        word = f"[^{ends}]{{0,{most}}}"
+        end = f"[{ends}]"
         self._short_words = f"(?:{word}{end})*{word}"
         self._plain = self._short_words.replace("[^", "[^Σ")
         pieces = self.vocabulary.wordpieces
@@ -82,22 +85,27 @@ class WordPieceTokenizer(Tokenizer):
         return ~tf.gather(self._is_continuation, ids)
 
     def _normalized(self, content):
+        forms = [content]
         with tf.init_scope():
-            forms = tf.stack([content, normalization.replace_final_sigma(content)][: 2 - self._has_steps])
-            return [form.decode() for form in self._normalizer.normalize(forms).numpy()]
+            if not self._has_steps:
+                forms.append(normalization.replace_final_sigma(content))
+            normalized = self._normalizer.normalize(tf.stack(forms))
+            return [form.decode() for form in normalized.numpy()]
 
     def _pieces_of_rest(self, texts, offsets):
         original = texts
-        texts, short = (texts, None) if self._has_steps else self._prepare(texts)
+        short = None  # Steps other than BERT's limit words by themselves, see `_pieces_of_parts`.
+        if not self._has_steps:
+            texts, short = self._prepare(texts)
         if offsets:
-            texts, origins = self._normalizer.normalize_with_offsets(texts)
+            normalized, origins = self._normalizer.normalize_with_offsets(texts)
         else:
-            texts = self._normalizer.normalize(texts)
-        if self._normal:
-            parts = self._normal.split(texts)
+            normalized = self._normalizer.normalize(texts)
+        if self._normal is None:
+            pieces = self._pieces_of_words(normalized, short, offsets)
+        else:
+            parts = self._normal.split(normalized)
             pieces = join(parts, *self._pieces_of_words(parts.rest, short, offsets))
-        else:
-            pieces = self._pieces_of_words(texts, short, offsets)
         if not offsets:
             return pieces
         ids, starts, ends = pieces
@@ -111,24 +119,28 @@ class WordPieceTokenizer(Tokenizer):
 
         def look_closer():
             short = _all_match(texts, self._short_words)
-            return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
+            if self._lowercase:
+                return normalization.replace_final_sigma(texts), short
+            return texts, short
 
         return tf.cond(plain, lambda: (texts, plain), look_closer)
 
     def _pieces_of_words(self, texts, short, offsets):
-        """Tokenizes normalized texts, optionally with offsets into them."""
-
-        def tokenize(texts):
-            return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
-
+        """Tokenizes normalized texts, optionally with offsets into them; `short` is whether no word is too long."""
         if self._has_steps:
             return self._pieces_of_parts(self._pre_tokenizer(texts), offsets)
         if self._chinese:
-            pieces = tokenize(texts)
+            pieces = self._kernel_pieces(texts, offsets)
         else:
             parts = _split_words(texts)
-            pieces = join(parts, *tokenize(parts.rest))
+            pieces = join(parts, *self._kernel_pieces(parts.rest, offsets))
         return tf.cond(short, lambda: tuple(pieces), lambda: self._limit_words(*pieces))
+
+    def _kernel_pieces(self, texts, offsets):
+        """Returns what the kernel makes of texts: `(ids,)`, or `(ids, starts, ends)`."""
+        if offsets:
+            return self._wordpiece.tokenize_with_offsets(texts)
+        return (self._wordpiece.tokenize(texts),)
 
     def _pieces_of_parts(self, parts, offsets):
         """Tokenizes words; those of too many characters are [UNK]."""
@@ -137,22 +149,23 @@ class WordPieceTokenizer(Tokenizer):
         if not offsets:
             return join(parts, self._wordpiece.tokenize(words))
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(words)
-        rows = ids.value_rowids()
-        whole = tf.gather(tf.cast(tf.strings.length(parts.rest), ends.dtype), rows)
-        ends = ends.with_values(tf.where(tf.gather(is_long, rows), whole, ends.values))
-        return join(parts, ids, starts, ends)
+        part = ids.value_rowids()
+        sizes = tf.gather(tf.cast(tf.strings.length(parts.rest), ends.dtype), part)
+        ends_of_words = tf.where(tf.gather(is_long, part), sizes, ends.values)
+        return join(parts, ids, starts, ends.with_values(ends_of_words))
 
     def _limit_words(self, ids, *offsets):
         """Replaces words of too many characters by [UNK]."""
         is_continuation = tf.gather(self._is_continuation, ids.values)
         word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
-        long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
-        values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
+        lengths = tf.math.segment_sum(tf.gather(self._characters, ids.values), word)
+        is_long = tf.gather(lengths > self._longest, word)
+        limited = [ids.with_values(tf.where(is_long, self._unknown, ids.values))]
         if offsets:
             starts, ends = offsets
-            last = tf.gather(tf.math.segment_max(ends.values, word), word)
-            values += [starts, ends.with_values(tf.where(long, last, ends.values))]
-        return select(~(long & is_continuation), *values)
+            end_of_word = tf.gather(tf.math.segment_max(ends.values, word), word)
+            limited += [starts, ends.with_values(tf.where(is_long, end_of_word, ends.values))]
+        return select(~(is_long & is_continuation), *limited)
 
 
 def _bert_normalizer(lowercase, strip_accents):
@@ -160,7 +173,8 @@ def _bert_normalizer(lowercase, strip_accents):
     # Imported lazily: `import keras_bert` loads this file to register the preprocessor, and must stay fast.
     import tensorflow_text
 
-    strip_accents = lowercase if strip_accents is None else strip_accents
+    if strip_accents is None:
+        strip_accents = lowercase
     model = normalization.model(bool(lowercase), bool(strip_accents))
     return tensorflow_text.FastBertNormalizer(model_buffer=constant(model, tf.uint8))
 
@@ -179,8 +193,7 @@ def _split_words(texts):
     import tensorflow_text
 
     words, starts, ends = tensorflow_text.regex_split_with_offsets(texts, rf"\s+|{_PUNCTUATION}", _PUNCTUATION)
-    no_token = tf.zeros_like(words.values, tf.bool)
-    return Parts(words.row_splits, words.values, no_token, tf.zeros([0], tf.int32), starts.values, ends.values)
+    return without_tokens(words.row_splits, words.values, starts.values, ends.values)
 
 
 def _all_match(texts, pattern):

@@ -10,19 +10,23 @@ from keras_bert.text.tokenizer import NewPieces
 
 def new_pieces(vocabulary, words, lowercase):
     """Returns the `NewPieces` of words. They may also be pieces that continue a word, such as "##itis"."""
-    pieces = {piece: word for piece, word in _pieces(words, vocabulary, lowercase).items() if piece not in vocabulary}
+    new = {}
+    for piece, word in _words_by_piece(words, vocabulary, lowercase).items():
+        if piece not in vocabulary:
+            new[piece] = word
     ids = {piece: index for index, piece in enumerate(vocabulary.wordpieces)}
     return NewPieces(
-        before={piece: _ids_before(piece, ids) for piece in pieces},
-        words={piece: word for piece, word in pieces.items() if not piece.startswith(CONTINUATION)},
+        before={piece: _ids_before(piece, ids) for piece in new},
+        words={piece: word for piece, word in new.items() if not piece.startswith(CONTINUATION)},
         added_tokens=[],
     )
 
 
-def _pieces(words, vocabulary, lowercase):
+def _words_by_piece(words, vocabulary, lowercase):
     """Returns a dict of the words by the pieces that they become."""
-    splits, pieces = _split([word.removeprefix(CONTINUATION) for word in words], vocabulary, lowercase), {}
-    for word, split in zip(words, splits, strict=True):
+    texts = [word.removeprefix(CONTINUATION) for word in words]
+    pieces = {}
+    for word, split in zip(words, _normalized_words(texts, vocabulary, lowercase), strict=True):
         piece = _piece(word, split, vocabulary)
         if piece in pieces:
             raise ValueError(f"`words` must differ. Received: {pieces[piece]!r} and {word!r}, both {piece!r} in texts")
@@ -30,15 +34,19 @@ def _pieces(words, vocabulary, lowercase):
     return pieces
 
 
-def _split(texts, vocabulary, lowercase):
+def _normalized_words(strings, vocabulary, lowercase):
     """Returns for each string the list of its normalized words."""
-    texts = tf.constant(texts, tf.string)
-    texts = replace_final_sigma(texts) if lowercase and not vocabulary.has_steps else texts
+    texts = tf.constant(strings, tf.string)
+    if lowercase and not vocabulary.has_steps:
+        texts = replace_final_sigma(texts)
     splitter = PreTokenizer(vocabulary.pre_tokenizer or {"type": "BertPreTokenizer"})
     normalizer = vocabulary.algorithm.json_normalizer(vocabulary, lowercase)
     parts = splitter(sequence_normalizer(normalizer).normalize(texts))
     rows = tf.RaggedTensor.from_row_splits(parts.rest, parts.row_splits).to_list()
-    return [[word.decode() for word in row] for row in rows]
+    normalized = []
+    for row in rows:
+        normalized.append([word.decode() for word in row])
+    return normalized
 
 
 def _piece(word, split, vocabulary):
@@ -46,23 +54,39 @@ def _piece(word, split, vocabulary):
     if is_special(word):
         raise ValueError(f"`words` must be words of texts, not special tokens. Received: {word!r}")
     if len(split) != 1:
-        received = f"the words {' '.join(map(repr, split))}; add these alone" if split else "no word"
+        received = "no word"
+        if split:
+            received = f"the words {' '.join(map(repr, split))}; add these alone"
         raise ValueError(f"`words` must be single words, as the tokenizer splits texts. Received: {word!r}, {received}")
-    if len(split[0]) > vocabulary.max_word_length:
+    normalized = split[0]
+    if len(normalized) > vocabulary.max_word_length:
         raise ValueError(
             f"`words` must have at most {vocabulary.max_word_length} characters; longer ones are [UNK]. "
-            f"Received: {word[:20]!r}... of {len(split[0])}"
+            f"Received: {word[:20]!r}... of {len(normalized)}"
         )
-    return CONTINUATION * word.startswith(CONTINUATION) + split[0]
+    if word.startswith(CONTINUATION):
+        return CONTINUATION + normalized
+    return normalized
 
 
 def _ids_before(piece, ids):
     """Splits a piece into others as the tokenizer does, the longest match first; `ids` are those of all pieces."""
-    prefix, rest, found = CONTINUATION * piece.startswith(CONTINUATION), piece.removeprefix(CONTINUATION), []
+    prefix = CONTINUATION if piece.startswith(CONTINUATION) else ""
+    rest = piece.removeprefix(CONTINUATION)
+    split = []
     while rest:
-        end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in ids), None)
-        if end is None:
+        size = _longest_match(prefix, rest, ids)
+        if size == 0:
             return [ids["[UNK]"]]
-        found.append(ids[prefix + rest[:end]])
-        prefix, rest = CONTINUATION, rest[end:]
-    return found
+        split.append(ids[prefix + rest[:size]])
+        rest = rest[size:]
+        prefix = CONTINUATION  # All but the first one continue the word.
+    return split
+
+
+def _longest_match(prefix, string, ids):
+    """Returns the number of characters at the start of a string that are a piece with a prefix, 0 for none."""
+    for size in range(len(string), 0, -1):
+        if prefix + string[:size] in ids:
+            return size
+    return 0
