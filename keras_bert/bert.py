@@ -45,8 +45,14 @@ _FACTS = ("config", "encoder", "head", "labels", "metadata", "results", "sequenc
 _UNSAVED = ("_checkpoint", "_model", "_identity", "_answerer", "encoder")  # What a copy makes again.
 _SAVED = ("config", "metadata", "encoder_options", "has_pooler", "results")
 # What `dir` does not list.
-_INTERNAL: tuple[str, ...] = ("checkpoint", "has_pair_layers", "identity", "keep_in_memory", "strip_accents")
-_INTERNAL += tuple(Metadata.__dataclass_fields__)
+_INTERNAL: tuple[str, ...] = (
+    "checkpoint",
+    "has_pair_layers",
+    "identity",
+    "keep_in_memory",
+    "strip_accents",
+    *Metadata.__dataclass_fields__,
+)
 # Names that other programs use, and what there is in their place: of arguments of `load`, dtypes and attributes.
 _FIND = "`fit` finds the classes in its targets, and bert.classifier(num_classes) is a model with a new head"
 _HINTS = {
@@ -93,24 +99,28 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
         super().__init__(checkpoint, num_layers, **encoder_options)
-        self.results, self._answerer = None, None
+        self.results = None
+        self._answerer = None
 
     if TYPE_CHECKING:
         results: Results  # Optional; programs that have trained the model index it.
 
     def __repr__(self):
-        config, facts = self.config, [f"head={self.head!r}"]
+        config = self.config
+        size = f"L={config.num_hidden_layers} H={config.hidden_size} A={config.num_attention_heads}"
+        facts = [repr(self._checkpoint.name), size, f"head={self.head!r}"]
         if self.labels:
-            more = f", ... {len(self.labels)} in all" if len(self.labels) > _SHOWN else ""
-            facts.append(f"labels=[{', '.join(map(repr, self.labels[:_SHOWN]))}{more}]")
-        facts += [f"sequence_length={self.sequence_length}"] if self.sequence_length else []
-        return (
-            f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
-            f"A={config.num_attention_heads}, {', '.join(facts)})"
-        )
+            shown = ", ".join(map(repr, self.labels[:_SHOWN]))
+            if len(self.labels) > _SHOWN:
+                shown += f", ... {len(self.labels)} in all"
+            facts.append(f"labels=[{shown}]")
+        if self.sequence_length:
+            facts.append(f"sequence_length={self.sequence_length}")
+        return f"LoadedBert({', '.join(facts)})"
 
     def __dir__(self):
-        return [*(name for name in dir(type(self)) if name not in _INTERNAL), *_FACTS]
+        names = [name for name in dir(type(self)) if name not in _INTERNAL]
+        return names + list(_FACTS)
 
     # Type checkers take a class with it for one that has any attribute.
     if not TYPE_CHECKING:
@@ -138,9 +148,12 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
                 "a quantized model cannot be pickled or copied. Expected a model without quantize(), and a dtype other "
                 "than int8; `save` writes it"
             )
-        arrays = {name: (tensor.name, tensor.read()) for name, tensor in self.checkpoint().tensors.items()}
+        arrays = {}
+        for name, tensor in self.checkpoint().tensors.items():
+            arrays[name] = (tensor.name, tensor.read())
         facts = {name: value for name, value in vars(self).items() if name not in _UNSAVED}
-        return _restored, (self.name, arrays, self.encoder.get_layer("token_embedding").dtype_policy.name, facts)
+        dtype = self.encoder.get_layer("token_embedding").dtype_policy.name
+        return _restored, (self.name, arrays, dtype, facts)
 
     def __copy__(self):
         copied = object.__new__(type(self))
@@ -151,7 +164,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
 
     def _take(self, other):
         super()._take(other)
-        self.results, self._answerer = other.results, None
+        self.results = other.results
+        self._answerer = None
 
     def _notes(self):
         """Returns the attributes that a user added, a dict."""
@@ -184,8 +198,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         dtype = self.encoder.get_layer("token_embedding").dtype_policy
         larger = LoadedBert(with_words(self.checkpoint(), words), dtype=dtype, **self.encoder_options)
         larger.keep_in_memory(self.name)  # Not the old models, which may still be trained.
-        larger.results, larger.has_pooler = self.results, self.has_pooler
+        results = self.results
+        has_pooler = self.has_pooler
         self._take(larger)
+        self.results = results
+        self.has_pooler = has_pooler
         return self
 
     @overload
@@ -452,6 +469,10 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         vectors = self._answers().encode(texts, prompt=prompt, prompt_name=prompt_name, **options)
         return unit(vectors) if normalize else vectors
 
+    def _vectors(self, texts):
+        """Returns vectors as they are, and those of texts."""
+        return texts if isinstance(texts, np.ndarray) else self.encode(texts)
+
     def similarity(self, first: Any, second: Any) -> np.ndarray:
         """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.
 
@@ -464,8 +485,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.similarity("How old are you?", ["What is your age?", "Where is the station?"])
         """
-        vectors = [each if isinstance(each, np.ndarray) else self.encode(each) for each in (first, second)]
-        rows, columns = map(np.atleast_2d, vectors)
+        rows = np.atleast_2d(self._vectors(first))
+        columns = np.atleast_2d(self._vectors(second))
         return similarity.similarity(rows, columns, self.similarity_function)
 
     def attention(self, text: str | tuple[str, str]) -> tuple[list[str], np.ndarray]:
@@ -620,7 +641,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
 
         if validation is not None and validation_data is not None:
             raise ValueError("`validation` and `validation_data` are the same argument. Received: both")
-        validation = validation_data if validation is None else validation
+        if validation is None:
+            validation = validation_data
         return fit.fit(
             self,
             fit.FitArguments(
@@ -746,9 +768,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             reviews.evaluate(test_texts, test_labels)["accuracy"]
         """
         self._check_backend("evaluate")
-        from keras_bert.runs import fit  # Needs TensorFlow, unlike the models.
+        from keras_bert.runs import fit_evaluation  # Needs TensorFlow, unlike the models.
 
-        return fit.evaluate(self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options)
+        return fit_evaluation.evaluate(
+            self, texts, targets, sequence_length=sequence_length, verbose=verbose, **options
+        )
 
     def save(self, directory: str | os.PathLike, **options: Unpack[SaveOptions]) -> None:
         """Writes the model with its vocabulary, labels and other settings; `options` are those of `keras_bert.save`.
@@ -756,8 +780,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             reviews.save("my_model")
         """
-        settings = {"strip_accents": self.strip_accents, **self.metadata.settings}
-        settings |= options
+        settings = {"strip_accents": self.strip_accents} | self.metadata.settings | options
         save(self.model(), directory, self.vocabulary, **settings)
 
     def export(
@@ -794,7 +817,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
 
     @staticmethod
     def _check_backend(method):
-        if (backend := keras.config.backend()) != "tensorflow":
+        backend = keras.config.backend()
+        if backend != "tensorflow":
             raise ValueError(
                 f"`{method}` needs the TensorFlow backend of Keras, KERAS_BACKEND=tensorflow. On other backends, call "
                 f"bert.model() on token ids. Received: KERAS_BACKEND={backend}"
@@ -884,8 +908,9 @@ def _given(**options):
 
 def _check_options(options):
     known = [*load.__kwdefaults__, *build_encoder.__kwdefaults__, "num_layers"]
-    if unknown := [name for name in options if name not in known]:
-        raise ValueError(f"`load` has no argument {unknown[0]!r}. {hint(unknown[0], known, _HINTS)}")
+    for name in options:
+        if name not in known:
+            raise ValueError(f"`load` has no argument {name!r}. {hint(name, known, _HINTS)}")
 
 
 def _check_dtype(dtype):
@@ -894,13 +919,17 @@ def _check_dtype(dtype):
         keras.dtype_policies.get(dtype)
     except ValueError:
         name = _DTYPES.get(dtype, "bfloat16")
-        mixed = "" if name == "float32" else f", or 'mixed_{name}', which keeps the weights in float32"
-        raise ValueError(f"`dtype` must be a dtype such as {name!r}{mixed}. Received: dtype={dtype!r}") from None
+        expected = repr(name)
+        if name != "float32":
+            expected += f", or 'mixed_{name}', which keeps the weights in float32"
+        raise ValueError(f"`dtype` must be a dtype such as {expected}. Received: dtype={dtype!r}") from None
 
 
 def _restored(name, arrays, dtype, facts):
     """Returns a `LoadedBert` from what it was pickled as."""
-    tensors = {key: Tensor(was, value.shape, lambda value=value: value) for key, (was, value) in arrays.items()}
+    tensors = {}
+    for key, (file_name, value) in arrays.items():
+        tensors[key] = Tensor(file_name, value.shape, lambda value=value: value)
     checkpoint = Checkpoint(name, facts["config"], tensors, facts["metadata"])
     bert = LoadedBert(checkpoint, dtype=dtype, **facts["encoder_options"])
     for attribute, value in facts.items():
@@ -917,18 +946,20 @@ def _as_frame(answers, texts):
         raise ModuleNotFoundError(
             "`as_frame` needs pandas, which is not installed. Install it with `pip install pandas`", name="pandas"
         ) from None
-    if isinstance(answers, dict):
-        texts, answers = [texts], [answers]
+    if isinstance(answers, dict):  # Of one text alone.
+        return pandas.DataFrame([_columns(texts) | flat(answers)])
     rows = [flat(answer) for answer in answers]
     if isinstance(texts, pandas.Series | pandas.DataFrame):
         return pandas.DataFrame(rows, texts.index)
-    if not isinstance(texts, list):  # Arrays, tensors, datasets.
-        return pandas.DataFrame(rows)
-    return pandas.DataFrame([{**_columns(text), **row} for text, row in zip(texts, rows, strict=True)])
+    if isinstance(texts, list):
+        rows = [_columns(text) | row for text, row in zip(texts, rows, strict=True)]
+    return pandas.DataFrame(rows)  # Arrays, tensors and datasets are not repeated.
 
 
 def _columns(text):
     """Returns what was answered as columns: a text, a pair, words, or a dict."""
     if isinstance(text, dict):
         return text
-    return {"text": text[0], "pair": text[1]} if isinstance(text, tuple) else {"text": text}
+    if isinstance(text, tuple):
+        return {"text": text[0], "pair": text[1]}
+    return {"text": text}

@@ -58,12 +58,15 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
     @property
     def start(self):
         """The model to start from, `None` for new weights."""
-        return self.model or (None if self.config else self.teacher)
+        if self.model:
+            return self.model
+        return None if self.config else self.teacher
 
     @property
     def models(self):
         """The models that exist before the run."""
-        return list(filter(None, {self.start, self.teacher}))
+        different = dict.fromkeys([self.start, self.teacher])
+        return [model for model in different if model]
 
     def new_model(self):
         """Returns the `config` of `PretrainingSettings`, which differs for other models, as does the objective."""
@@ -84,7 +87,9 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
     @property
     def sources(self):
         """The data to train on and, if there is any, the data to evaluate on."""
-        return [*self.data, *([self.eval_data] if self.eval_data else [])]
+        if self.eval_data:
+            return [*self.data, self.eval_data]
+        return list(self.data)
 
 
 def check(arguments):
@@ -105,35 +110,41 @@ def main(arguments):
     os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
     import tensorflow as tf
 
-    from keras_bert.runs import pretraining, pretraining_report
+    from keras_bert.runs import pretraining_records, pretraining_report
     from keras_bert.training.distribution import is_chief
 
     if _backend() == "jax":
         tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads, and leaves the memory to JAX.
-    strategy, output = None if _backend() == "jax" else arguments.create_strategy(), arguments.output
+        strategy = None
+    else:
+        strategy = arguments.create_strategy()
     run = _create_run(arguments, strategy)
-    if is_chief(strategy) and not (output / "flags.txt").exists():
-        write_text(output / "flags.txt", arguments.flagfile)
+    flags_file = arguments.output / "flags.txt"
+    if is_chief(strategy) and not flags_file.exists():
+        write_text(flags_file, arguments.flagfile)
     try:
         results = run.fit()
     except tf.errors.DataLossError as error:
-        raise pretraining.located(error, arguments.sources) from None
-    fills, steps = arguments.eval_data or arguments.data[0], _next_steps(arguments)
-    pretraining_report.report(run, results, fills, steps)
+        raise pretraining_records.located(error, arguments.sources) from None
+    text_to_fill = arguments.eval_data or arguments.data[0]
+    steps = _next_steps(arguments)
+    pretraining_report.report(run, results, text_to_fill, steps)
     if is_chief(strategy):
         run.save()
         # Not before the end of an extension: until then, the same command with this --flagfile resumes it.
-        write_text(output / "flags.txt", arguments.flagfile)
-        print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
+        write_text(flags_file, arguments.flagfile)
+        print(f"report:       {arguments.output / 'report.html'}")
+        print(f"model:        {arguments.output / 'model'}")
         for what, line in steps:
             command.print_next(line, what)
 
 
 def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
-    from keras_bert.runs import pretraining
+    from keras_bert.runs import pretraining, pretraining_records
 
-    phases, objective, held_out = arguments.phases, arguments.objective(), None
+    phases = arguments.phases
+    objective = arguments.objective()
     settings = arguments.fill(
         pretraining.PretrainingSettings,
         phases=phases,
@@ -142,12 +153,17 @@ def _create_run(arguments, strategy):
         config=arguments.new_model(),
         add_words=common_flags.words(arguments.add_words),
     )
-    known = {"vocabulary": arguments.vocab}
-    options = {**known, "seed": arguments.seed, "pack": arguments.pack}
-    records = pretraining.open_phases(phases, arguments.data, objective, **options)
+    options = {"vocabulary": arguments.vocab, "seed": arguments.seed, "pack": arguments.pack}
+    records = pretraining_records.open_phases(phases, arguments.data, objective, **options)
+    held_out = None
     if arguments.eval_data:
-        options = {**known, "examples": arguments.eval_examples}
-        held_out = pretraining.open_held_out(arguments.eval_data, records[0], objective, **options)
+        held_out = pretraining_records.open_held_out(
+            arguments.eval_data,
+            records[0],
+            objective,
+            vocabulary=arguments.vocab,
+            examples=arguments.eval_examples,
+        )
     return pretraining.PretrainingRun(
         settings,
         records,
@@ -167,11 +183,16 @@ def _next_steps(arguments):
     """Returns the next steps: what they do, and a command."""
     output = shlex.quote(arguments.output_dir)
     what, tune = arguments.next_step()
+    finetuning = (
+        f"{what} on your own table with the columns text and label.",
+        f"{tune} --output_dir={output}_tuned",
+    )
     extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
-    return [
-        (f"{what} on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
-        ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={arguments.phase[-1]}"),
-    ]
+    extension = (
+        "Continues pre-training, with as many steps again in a new phase.",
+        f"{extend} --phase={arguments.phase[-1]}",
+    )
+    return [finetuning, extension]
 
 
 if __name__ == "__main__":

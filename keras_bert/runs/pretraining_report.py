@@ -13,7 +13,7 @@ from keras_bert.reports import charts, page
 from keras_bert.reports.page import ReportHead
 from keras_bert.reports.provenance import environment
 from keras_bert.rewirings.joined import without_teacher
-from keras_bert.runs.pretraining import open_source
+from keras_bert.runs.pretraining_records import open_source
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.run_state import Snapshots

@@ -18,8 +18,9 @@ from keras_bert.data import in_memory
 from keras_bert.exporting.verification import verify
 from keras_bert.files import json_text, read_json, read_lines
 from keras_bert.heads.registry import head_named
-from keras_bert.runs import fit as fitting
-from keras_bert.runs.cross_validation import OUT_OF_FOLD
+from keras_bert.runs.fit_data import read_data
+from keras_bert.runs.fit_task import make_task
+from keras_bert.runs.fold_results import OUT_OF_FOLD
 from keras_bert.runs.rehearsal import Rehearsal, check_equal
 from keras_bert.runs.saved_model_scores import compare
 from keras_bert.tasks.base import Task
@@ -89,7 +90,7 @@ class TaskChecks:
         """`fit` knows the rows of the task without its name."""
         if not self._has_own_rows():
             raise SkippedError("the task has no `columns` and no `recognizes` of its own: `fit` needs its name")
-        data = fitting.read_data(self.texts, self.targets, None, None, None, 1)
+        data = read_data(self.texts, self.targets, None, None, None, 1)
         expect(data.task is self.task, f"rows that `fit` recognizes as those of {self.task.name}", data.task.name)
 
     def _has_own_rows(self):
@@ -119,8 +120,8 @@ class TaskChecks:
 
         An error names the part that fails.
         """
-        data = fitting.read_data(self.texts, self.targets, self.task.name, None, None, 1)
-        task = fitting.make_task(data, load(self.start), None, self.settings)
+        data = read_data(self.texts, self.targets, self.task.name, None, None, 1)
+        task = make_task(data, load(self.start), None, self.settings)
         Rehearsal(task).run()
         return task
 
@@ -296,7 +297,7 @@ class TaskChecks:
         if type(rows).labelled is RowFormat.labelled:
             raise SkippedError("the rows have no `labelled`")
         path = self.folder / "labelled.jsonl"
-        data = fitting.read_data(self.texts, self.targets, self.task.name, None, None, 1)
+        data = read_data(self.texts, self.targets, self.task.name, None, None, 1)
         path.write_text("".join(f"{json_text(row)}\n" for row in _rows_of(data.train)), encoding="utf-8")
         scores = compare(exported, path).scores
         for name, value in scores.items():

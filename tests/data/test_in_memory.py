@@ -9,8 +9,9 @@ from keras_bert.answering.answerer import read_rows
 from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
 from keras_bert.data.sources import PythonRows
-from keras_bert.runs import fit
-from keras_bert.runs.fit import infer, task_rows
+from keras_bert.runs import fit_data
+from keras_bert.runs.fit_data import task_rows
+from keras_bert.runs.task_choice import infer
 from keras_bert.tasks import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -301,7 +302,7 @@ def test_named_targets_are_read_in_every_form(name):
         forms += [make(columns) for make in frames()]
     without = [{column: value for column, value in row.items() if column != target} for row in rows]
     for form, targets in [*((form, target) for form in forms), (rows, columns[target]), (without, columns[target])]:
-        data = fit.read_data(form, targets, None if cls.name != "embedding" else "embedding", None, None, 1)
+        data = fit_data.read_data(form, targets, None if cls.name != "embedding" else "embedding", None, None, 1)
         assert data.task is cls, type(form)
         found = cls.rows.read(data.train, data.dev, cls.Settings())
         train = found.train[0] if isinstance(found.train, list) else found.train
@@ -310,7 +311,7 @@ def test_named_targets_are_read_in_every_form(name):
 
 def test_rows_and_a_list_of_targets_of_another_length():
     with pytest.raises(ValueError, match="`texts` has 1 rows, but there are 2 targets"):
-        fit.read_data(DataSet([{"text": "a", "label": "x"}]), ["x", "y"], None, None, None, 1)
+        fit_data.read_data(DataSet([{"text": "a", "label": "x"}]), ["x", "y"], None, None, None, 1)
 
 
 @pytest.mark.parametrize("names", [("premise", "hypothesis"), ("question", "sentence"), ("query", "passage")])
@@ -323,7 +324,7 @@ def test_names_win_over_the_order_of_columns(names):
             assert in_memory.read(frame)[0] == [("a", "c"), ("b", "d")]
             assert read_rows(frame)[0][1] == {"text": "b", "pair": "d"}
             labelled = make({**{name: values[name] for name in order}, "kind": ["x", "y"]})
-            data = fit.read_data(labelled, "kind", "classification", None, None, 1)
+            data = fit_data.read_data(labelled, "kind", "classification", None, None, 1)
             assert next(row for _, row in data.train.values) == {"text": "a", "pair": "c", "label": "x"}
         unknown = make({"b": ["c", "d"], "a": ["a", "b"]})
         assert in_memory.read(unknown)[0] == [("c", "a"), ("d", "b")]

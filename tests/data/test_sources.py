@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.data import text_files  # noqa: E402
 from keras_bert.data.formats import source  # noqa: E402
 from keras_bert.data.sources import PythonRows  # noqa: E402
-from keras_bert.runs import fit  # noqa: E402
+from keras_bert.runs import fit_data, task_choice  # noqa: E402
 from keras_bert.tasks.registry import TASKS, task_named  # noqa: E402
 from keras_bert.translation import data as translation  # noqa: E402
 from tests.tasks.files import write  # noqa: E402
@@ -133,9 +133,9 @@ def test_layouts(tmp_path, name):
         origin = source(path)
         data = cls.rows.read(origin, origin, cls.Settings())
         assert read(data) == expected, path
-        assert fit.infer_rows([row for _, row in origin.values]) is cls
+        assert task_choice.infer_rows([row for _, row in origin.values]) is cls
     for given in (named(rows, features), iter(named(rows, features)), table(rows, features)):
-        data = fit.read_data(given, None, None, None, None, 1)
+        data = fit_data.read_data(given, None, None, None, None, 1)
         assert data.task is cls
         assert read(cls.rows.read(data.train, data.dev, cls.Settings())) == expected
 
@@ -185,12 +185,12 @@ def test_numbers_of_tags_with_names(tmp_path):
 
 def test_another_column_of_labels_and_validation():
     rows = [{"sentence": "a", "stars": 1}, {"sentence": "b", "stars": 2}] * 5
-    data = fit.read_data(iter(rows), "stars", None, iter(rows[:4]), None, 1)
+    data = fit_data.read_data(iter(rows), "stars", None, iter(rows[:4]), None, 1)
     assert (data.task.name, len(data.train.values), len(data.dev.values)) == ("classification", 10, 4)
-    data = fit.read_data(table(rows, {}), "stars", None, None, 0.2, 1)
+    data = fit_data.read_data(table(rows, {}), "stars", None, None, 0.2, 1)
     assert (len(data.train.values), len(data.dev.values)) == (8, 2)
     with pytest.raises(ValueError, match="the rows have no column 'star'. They have: 'sentence', 'stars'"):
-        fit.read_data(table(rows, {}), "star", None, None, None, 1)
+        fit_data.read_data(table(rows, {}), "star", None, None, None, 1)
 
 
 def test_rows_that_others_convert():
@@ -280,7 +280,7 @@ def test_foreign_metadata(tmp_path, written):
     with pytest.raises(ValueError, match="a.parquet: Parquet that cannot be read.* metadata `huggingface`"):
         source(tmp_path / "a.parquet").rows(["text"])
     with pytest.raises(ValueError, match="its metadata `huggingface`"):
-        fit.read_data(foreign, None, None, None, None, 1)
+        fit_data.read_data(foreign, None, None, None, None, 1)
 
 
 def _error_of(path):

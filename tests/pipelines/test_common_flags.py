@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from keras_bert.runs import fit
+from keras_bert.runs import fit_data
 from pipelines import run_glue, run_tagging
 from pipelines.arguments import help_page
 from tests.pipelines.programs import flags_of, mistake, parsed
@@ -58,7 +58,7 @@ def test_the_split_is_that_of_fit(task, tmp_path):
     (tmp_path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     flags = {"task": task} if command == "run_glue" else {}
     train, dev = texts_of(read_by(command, tmp_path, **flags), read)
-    expected = fit.read_data(rows, None, task, None, SHARE, SEED)
+    expected = fit_data.read_data(rows, None, task, None, SHARE, SEED)
     settings = expected.task.Settings()
     assert (train, dev) == texts_of(expected.task.rows.read(expected.train, expected.dev, settings), read)
     drawn = sorted(np.random.default_rng(SEED).permutation(COUNT)[:5].tolist())

@@ -22,7 +22,7 @@ from keras_bert.pretraining.generation import generate  # noqa: E402
 from keras_bert.rewirings.joined import without_teacher  # noqa: E402
 from keras_bert.rewirings.trimmed import build_packed  # noqa: E402
 from keras_bert.runs import pretraining  # noqa: E402
-from keras_bert.runs.pretraining import data_facts  # noqa: E402
+from keras_bert.runs.pretraining_records import data_facts  # noqa: E402
 from keras_bert.training.evaluation import weights_fingerprint  # noqa: E402
 from tests.conftest import SEED, eagerly, to_numpy  # noqa: E402
 from tests.pipelines.programs import EAGERLY, call, flags_of, mistake, run  # noqa: E402

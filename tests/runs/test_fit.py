@@ -23,8 +23,9 @@ from scipy import special, stats
 import keras_bert
 from keras_bert.files import one_writer, read_json
 from keras_bert.progress import announced
-from keras_bert.runs import fit
-from keras_bert.runs.finetuning import Finetuning, Run
+from keras_bert.runs import fit, fit_data, task_choice
+from keras_bert.runs.finetuning import Finetuning
+from keras_bert.runs.run import Run
 from tests.pipelines.programs import call
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -220,7 +221,7 @@ def test_default_learning_rate_and_advice(loaded, caplog):
             fit(epochs=1)
         assert "  learning rate: 0.0003, the default for a width of 32; `learning_rate` sets others" in caplog.messages
         lines = [{"kind": "train", "loss": 0.7}] * 20
-        with mock.patch("keras_bert.runs.finetuning.read_lines", return_value=lines):
+        with mock.patch("keras_bert.runs.run.read_lines", return_value=lines):
             trained = fit(epochs=1, learning_rate=1e-9)
     assert trained.results["advice"].endswith("try a learning_rate of 0.0003, or more epochs")
     assert caplog.text.count("the loss did not fall, from 0.7 to 0.7") == 1
@@ -571,7 +572,7 @@ def test_a_sentence_encoder_of_nan_has_no_scores(start, tmp_path):
 def test_a_first_tuple_of_no_labels():
     """Tuples are read as lists are."""
     for targets in ([(), ("x",)], [[], ["x"]]):
-        assert fit.infer(["a", "b"], targets).name == "multi_label"
+        assert task_choice.infer(["a", "b"], targets).name == "multi_label"
 
 
 def test_columns_of_frames(start, caplog):
@@ -579,18 +580,18 @@ def test_columns_of_frames(start, caplog):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": ["b c", "d"], "b": ["e", "f g"], "class_name": ["x", "y"]})
     other = frame[["class_name", "b", "a"]]
-    data = fit.read_data(frame, "class_name", None, other, None, 1)
+    data = fit_data.read_data(frame, "class_name", None, other, None, 1)
     assert data.columns == {"columns": {"text": "a", "pair": "b"}}
-    assert fit.read_data(["a", "b"], ["x", "y"], None, None, None, 1).columns == {"columns": None}
+    assert fit_data.read_data(["a", "b"], ["x", "y"], None, None, None, 1).columns == {"columns": None}
     rows = [{"text": "b c", "pair": "e", "label": "x"}, {"text": "d", "pair": "f g", "label": "y"}]
     assert [row for _, row in data.train.values] == [row for _, row in data.dev.values] == rows
     with pytest.raises(ValueError, match=r"`validation` must have the columns of `texts`, 'a', 'b', .*: 'c', 'b'"):
-        fit.read_data(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
+        fit_data.read_data(frame, "class_name", None, other.rename(columns={"class_name": "c"}), None, 1)
     with pytest.raises(ValueError, match=r"two columns without targets. .* fit\(frame, 'class_name'\), or task="):
-        fit.read_data(frame[["a", "class_name"]], None, None, None, None, 1)
+        fit_data.read_data(frame[["a", "class_name"]], None, None, None, None, 1)
     with pytest.raises(ValueError, match="the column 'class_name' of `texts` has the targets. Expected texts, or fit"):
-        fit.read_data(frame[["a", "class_name"]], ["x", "y"], None, None, None, 1)
-    assert fit.read_data(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
+        fit_data.read_data(frame[["a", "class_name"]], ["x", "y"], None, None, None, 1)
+    assert fit_data.read_data(frame[["a", "b"]], None, "embedding", None, None, 1).task.name == "embedding"
     bert = keras_bert.load(start)
     caplog.set_level("INFO", "keras_bert")
     with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
@@ -669,7 +670,7 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
     assert "The teacher, " in (tmp_path / "run" / "model" / "README.md").read_text()
     assert (tmp_path / "run" / "teacher" / "train.npz").is_file()
     assert student.task == "classification"
-    assert fit.read_intermediate(None) == fit.read_intermediate(()) == []
+    assert fit_data.read_intermediate(None) == fit_data.read_intermediate(()) == []
     with pytest.raises(ValueError, match="`fit` has no option 'alpha'"):
         loaded.fit(TEXTS, CLASSES, alpha=0.5, **options)
     with pytest.raises(ValueError, match=r"`intermediate\[0\]` must be a tuple of texts and targets. Received: list"):
@@ -678,5 +679,5 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
 
 def test_a_share_of_rows_is_held_out_with_its_targets():
     rows = [{"question": "a", "context": f"b c{number}"} for number in range(6)]
-    data = fit.read_data(rows, ["b"] * 6, None, None, 0.5, 1)
+    data = fit_data.read_data(rows, ["b"] * 6, None, None, 0.5, 1)
     assert [row["answers"] for part in (data.train, data.dev) for _, row in part.values] == ["b"] * 6

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from keras_bert.runs.fit import messages
+from keras_bert.runs.fit_messages import messages
 
 LOG = logging.getLogger("keras_bert")
 

@@ -14,7 +14,7 @@ import keras_bert
 from keras_bert.data.in_memory import column_names
 from keras_bert.data.splits import Folds, balance_groups
 from keras_bert.data.task_data import Rows
-from keras_bert.runs import cross_validation, fit
+from keras_bert.runs import cross_validation, fit_data
 from keras_bert.tasks.registry import TASKS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -211,11 +211,11 @@ def test_columns_of_groups_stay_texts_by_their_names(kind, columns, targets, gro
         texts = pytest.importorskip("pyarrow").table(columns)
     else:
         texts = iter([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
-    found, values = fit.without_groups(texts, groups, targets)
+    found, values = fit_data.without_groups(texts, groups, targets)
     assert set(column_names(found)) == kept
     assert values == columns[groups]
     if groups == "premise":
-        data = fit.read_data(found, targets, None, None, None, 1)
+        data = fit_data.read_data(found, targets, None, None, None, 1)
         assert {len(row) for _, row in data.train.values} == {3}
         assert data.task.name == "classification"
 
@@ -251,12 +251,12 @@ def as_series(values, **options):
 def test_values_of_groups(make, expected):
     """They are those that the settings of a run keep as JSON."""
     if isinstance(expected, list):
-        _, found = fit.without_groups([], make())
+        _, found = fit_data.without_groups([], make())
         assert (found, list(map(type, found))) == (expected, list(map(type, expected)))
         assert json.loads(json.dumps(found)) == expected
         return
     with pytest.raises(ValueError) as error:
-        fit.without_groups([], make())
+        fit_data.without_groups([], make())
     assert str(error.value).startswith(expected)
 
 

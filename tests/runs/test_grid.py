@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from keras_bert.runs import grid
-from keras_bert.runs.finetuning import Finetuning, Plan, Run
+from keras_bert.runs.finetuning import Finetuning, Plan
 from keras_bert.runs.hyperparameters import Hyperparameters
+from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.logits import mean_logits
 

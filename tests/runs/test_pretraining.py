@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.bucketing import Batches
-from keras_bert.runs.pretraining import extended_schedule
+from keras_bert.runs.pretraining_schedule import extended_schedule
 from keras_bert.training import losses
 from keras_bert.training.trainer import Trainer
 from tests.runs.google_training import GoogleTraining

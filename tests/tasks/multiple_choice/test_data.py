@@ -6,8 +6,9 @@ import logging
 import numpy as np
 import pytest
 
-from keras_bert.data.choices import TARGETS, with_columns
-from keras_bert.runs import fit
+from keras_bert.data.choice_layouts import TARGETS
+from keras_bert.data.choices import with_columns
+from keras_bert.runs import fit_data
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice import task
 from tests.tasks.files import write as write_file
@@ -156,7 +157,7 @@ def test_layouts_of_data_sets_are_read_whole(tmp_path, name, caplog):
         sources += [write(tmp_path, "a.csv", ",".join(row), ",".join(cells))]
         sources += [write(tmp_path, "a.tsv", "\t".join(row), "\t".join(cells))]
     if name != "ReClor":  # Its columns could be those of a question about a context.
-        data = fit.read_data([row], None, None, None, None, 1)
+        data = fit_data.read_data([row], None, None, None, None, 1)
         assert data.task is task.MultipleChoiceTask
         sources.append(data.train)
     for source in sources:
@@ -178,23 +179,23 @@ def test_numbers_of_rows_in_python_are_judged_as_those_of_files(tmp_path):
     """A list of targets has indices; a column of rows says itself where it starts, or `first_label` does."""
     named = [{"question": "q", "choices": list("xyz"), "label": number} for number in (1, 3, 2)]
     for given, first in ((named, None), (named, 1), (named[::2], "1")):
-        data = fit.read_data(given, None, None, None, None, 1)
+        data = fit_data.read_data(given, None, None, None, None, 1)
         settings = choices.ChoiceSettings(first_label=first)
         expected = [row["label"] - 1 for row in given]
         assert data.task.rows.read(data.train, data.dev, settings).train.labels == expected
-    data = fit.read_data(named[::2], "label", None, None, None, 1)
+    data = fit_data.read_data(named[::2], "label", None, None, None, 1)
     with pytest.raises(ValueError, match=r"texts\[0\]: `label` has neither 0 nor the .* `first_label=0` or 1"):
         data.task.rows.read(data.train, data.dev, choices.ChoiceSettings())
     with pytest.raises(ValueError, match="`first_label` must be 0 or 1. Received: first_label=2"):
         data.task.rows.read(data.train, data.dev, choices.ChoiceSettings(first_label=2))
     texts = [{"text": "q", "choices": list("xyz")}] * 2
     for targets, first, expected in (([1, "y"], None, [1, 1]), ([1, 1], 1, [0, 0])):
-        data = fit.read_data(texts, targets, None, None, None, 1)
+        data = fit_data.read_data(texts, targets, None, None, None, 1)
         assert (
             data.task.rows.read(data.train, data.dev, choices.ChoiceSettings(first_label=first)).train.labels
             == expected
         )
-    data = fit.read_data(texts, [1, 3], None, None, None, 1)
+    data = fit_data.read_data(texts, [1, 3], None, None, None, 1)
     with pytest.raises(
         ValueError, match=r"texts\[1\]: `index of the right choice` must be A to C or 0 to 2. Received: 3"
     ):
