@@ -61,8 +61,9 @@ class Algorithm:
 
     def tokens_beside_pieces(self, vocabulary):
         """Returns the contents of the added tokens that are no parts of words, a set."""
-        tokens = {token.content: token for token in vocabulary.added_tokens}
-        return {content for content, token in tokens.items() if not token.wordpiece}
+        # Of two with the same content, the last one counts.
+        is_part = {token.content: token.wordpiece for token in vocabulary.added_tokens}
+        return {content for content in is_part if not is_part[content]}
 
     def json_normalizer(self, vocabulary, lowercase):
         """Returns the normalizer in a `tokenizer.json`."""

@@ -8,7 +8,6 @@ from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.byte_level_step import PREFIX, STEP, adds_prefix_space, byte_level_step
 from keras_bert.text.pieces import check_string, utf8_text
 from keras_bert.text.tokenizer_json import (
-    ROBERTA_TEMPLATE,
     AddedToken,
     added_token,
     check_ids,
@@ -17,14 +16,16 @@ from keras_bert.text.tokenizer_json import (
     read_template,
     refused_processor,
     roberta_processor,
+    roberta_template,
     template_of,
     template_processor,
     template_values,
     trims_offsets,
 )
-from keras_bert.text.tokenizer_steps import parts
+from keras_bert.text.tokenizer_steps import flat_steps
 
-PIECES_FILE, MERGES_FILE = "vocab.json", "merges.txt"
+PIECES_FILE = "vocab.json"
+MERGES_FILE = "merges.txt"
 _VERSION = "#version"  # The first line of `merges.txt`.
 _TRIM = "trim_offsets"  # A setting of `tokenizer_config.json`.
 # Settings of the model in `tokenizer.json`, and the values with which it is GPT-2's, the written one first.
@@ -64,26 +65,30 @@ class ByteLevelBPE(Algorithm):
     # Files
 
     def read_json(self, path, content, bert_defaults):
-        _check_model(path, content["model"])
+        model = content["model"]
+        _check_model(path, model)
         _check_steps(path, content)
         added = content.get("added_tokens") or []
-        pieces = _pieces(path, content["model"].get("vocab"), added)
+        pieces = _pieces(path, model.get("vocab"), added)
         processor = content.get("post_processor")
         template, trims = _template(path, processor, pieces)
         step = byte_level_step(content["pre_tokenizer"])
         _check_prefix(path, processor, step)
-        return {
+        values = {
             "pieces": pieces,
-            "merges": [_merge_line(path, merge) for merge in content["model"].get("merges") or ()],
+            "merges": [_merge_line(path, merge) for merge in model.get("merges") or ()],
             "added_tokens": [added_token(token, ()) for token in added],
             "pre_tokenizer": step,
             "trim_offsets": trims,
             "lowercase": False,
-            **template_values(template, pieces, content["model"].get("unk_token") or _unknown(pieces)),
         }
+        unknown = model.get("unk_token") or _unknown(pieces)
+        values.update(template_values(template, pieces, unknown))
+        return values
 
     def read_file(self, path, class_name):
-        pieces_path, merges_path = path.with_name(PIECES_FILE), path.with_name(MERGES_FILE)
+        pieces_path = path.with_name(PIECES_FILE)
+        merges_path = path.with_name(MERGES_FILE)
         for each in (pieces_path, merges_path):
             if not each.is_file():
                 raise FileNotFoundError(f"{each}: expected {PIECES_FILE} and {MERGES_FILE} in one folder")
@@ -93,15 +98,16 @@ class ByteLevelBPE(Algorithm):
             raise ValueError(f"{pieces_path}: not a JSON file: {error}") from None
         pieces = _pieces(pieces_path, ids, [])
         names = [name for name in _NAMES if name in ids]
-        return {
+        values = {
             "pieces": pieces,
             "merges": _merge_lines(merges_path),
             "added_tokens": [AddedToken(name, normalized=False, special=True) for name in names],
             "pre_tokenizer": dict(STEP),
             "trim_offsets": True,
             "lowercase": False,
-            **template_values(("<s>", "</s>", *ROBERTA_TEMPLATE), pieces, _unknown(pieces)),
         }
+        values.update(template_values(roberta_template(), pieces, _unknown(pieces)))
+        return values
 
     def complete(self, values, config):
         special = config.special_tokens(values)
@@ -110,20 +116,16 @@ class ByteLevelBPE(Algorithm):
         if config.path.name == PIECES_FILE:
             added = config.with_flags(added)
         pieces, tokens = config.with_added_tokens(values["pieces"], added, left_out=())
-        step = values["pre_tokenizer"]
-        trims = values["trim_offsets"]
+        completed = dict(values)
+        completed["pieces"] = pieces
+        completed["added_tokens"] = tokens
+        completed["special_tokens"] = special
+        completed["pair_segments"] = values["pair_segments"] and config.has_segments(False)
         if config.class_name == _ROBERTA:  # The class decides, whatever the file says.
-            step = {**step, PREFIX: bool(config.settings.get(PREFIX, False))}
-            trims = bool(config.settings.get(_TRIM, True))
-        return {
-            **values,
-            "pieces": pieces,
-            "added_tokens": tokens,
-            "special_tokens": special,
-            "pre_tokenizer": step,
-            "trim_offsets": trims,
-            "pair_segments": values["pair_segments"] and config.has_segments(False),
-        }
+            adds_space = bool(config.settings.get(PREFIX, False))
+            completed["pre_tokenizer"] = values["pre_tokenizer"] | {PREFIX: adds_space}
+            completed["trim_offsets"] = bool(config.settings.get(_TRIM, True))
+        return completed
 
     def write_files(self, vocabulary, directory):
         write_json(directory / PIECES_FILE, {piece: index for index, piece in enumerate(vocabulary.pieces)})
@@ -132,22 +134,22 @@ class ByteLevelBPE(Algorithm):
 
     def json_processor(self, vocabulary):
         template = template_of(vocabulary)
-        if template[2:] == ROBERTA_TEMPLATE:
+        if template.has_form_of_roberta:
             return roberta_processor(vocabulary, adds_prefix_space(vocabulary))
-        trimming = {**STEP, "trim_offsets": vocabulary.trim_offsets}
+        trimming = STEP | {"trim_offsets": vocabulary.trim_offsets}
         return {"type": "Sequence", "processors": [trimming, template_processor(vocabulary, template)]}
 
     def json_pre_tokenizer(self, vocabulary):
         return vocabulary.pre_tokenizer or STEP
 
     def json_model(self, vocabulary, lowercase):
-        vocab = {piece: index for index, piece in enumerate(vocabulary.pieces)}
-        settings = {name: values[0] for name, values in _MODEL.items()} | _OF_UNKNOWN
-        pairs = [line.split(" ") for line in vocabulary.merges]
-        return {
-            "decoder": {**STEP, PREFIX: True},
-            "model": {"type": self.json_type, **settings, "vocab": vocab, "merges": pairs},
-        }
+        model = {"type": self.json_type}
+        for name, accepted in _MODEL.items():
+            model[name] = accepted[0]
+        model.update(_OF_UNKNOWN)
+        model["vocab"] = {piece: index for index, piece in enumerate(vocabulary.pieces)}
+        model["merges"] = [line.split(" ") for line in vocabulary.merges]
+        return {"decoder": STEP | {PREFIX: True}, "model": model}
 
     # Vocabularies
 
@@ -199,7 +201,7 @@ def _check_model(path, model):
 
 def _check_steps(path, content):
     """Raises for a normalizer, and for other pre-tokenizers than GPT-2's."""
-    if parts(content.get("normalizer"), "normalizers"):
+    if flat_steps(content.get("normalizer"), "normalizers"):
         raise ValueError(
             f"{path}: byte-level BPE with a normalizer is not supported. Received: {content['normalizer']!r:.200}"
         )
@@ -220,27 +222,29 @@ def _pieces(path, ids, added):
 
 def _unknown(pieces):
     """Returns the name of the unknown token, which no text has."""
-    return _UNKNOWN if _UNKNOWN in pieces else "[UNK]"
+    if _UNKNOWN in pieces:
+        return _UNKNOWN
+    return "[UNK]"
 
 
 def _template(path, processor, pieces):
     """Returns the template of a post-processor, and whether it trims places."""
-    steps = parts(processor, "processors")
-    if len(steps) == 1:
-        processor = steps[0]
-    trims = trims_offsets(processor)
+    steps = flat_steps(processor, "processors")
     if len(steps) == 2 and steps[0].get("type") == STEP["type"]:
         trims = bool(steps[0].get("trim_offsets", True))
-        processor = steps[1]
-    template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})
+        template_step = steps[1]
+    else:
+        template_step = steps[0] if len(steps) == 1 else processor
+        trims = trims_offsets(template_step)
+    template = read_template(template_step, {piece: index for index, piece in enumerate(pieces)})
     if template is None:
-        raise refused_processor(path, _TEMPLATES, processor)
+        raise refused_processor(path, _TEMPLATES, template_step)
     return template, trims
 
 
 def _check_prefix(path, processor, step):
     """Raises for a post-processor of texts with a space before them, if they get none, or the other way round."""
-    for part in parts(processor, "processors"):
+    for part in flat_steps(processor, "processors"):
         adds = part.get(PREFIX, step[PREFIX])
         if trims_offsets(part) and adds != step[PREFIX]:
             raise ValueError(
@@ -276,15 +280,19 @@ def _merge_line(path, merge):
 
 def _merge_lines(path):
     """Returns the lines of a `merges.txt`."""
-    lines = utf8_text(path).split("\n")
-    if lines[0].startswith(_VERSION):
-        del lines[0]
-    stripped = [line.rstrip("\r") for line in lines]
-    return [line for line in stripped if line]
+    lines = []
+    for number, line in enumerate(utf8_text(path).split("\n")):
+        is_version = number == 0 and line.startswith(_VERSION)
+        stripped = line.rstrip("\r")
+        if stripped and not is_version:
+            lines.append(stripped)
+    return lines
 
 
 def _continues(piece):
     """Returns whether a piece begins with a letter, a digit or a part of a character."""
     start = byte_characters.content(piece)[:4]
     first = start.decode(errors="ignore")[:1]
-    return not first or first.isalnum() or (start[0] >= _NOT_ASCII and not first.isspace())
+    if not first:  # A part of a character, which is nothing by itself.
+        return True
+    return first.isalnum() or (start[0] >= _NOT_ASCII and not first.isspace())

@@ -5,10 +5,11 @@ import json
 from keras_bert.checks import explaining
 from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.byte_level_bpe import ByteLevelBPE
+from keras_bert.text.pieces import utf8_text
 from keras_bert.text.tokenizer_config import SIDE
 from keras_bert.text.tokenizer_json import FILE, truncation_side
 from keras_bert.text.unigram import Unigram
-from keras_bert.text.wordpiece import WordPiece
+from keras_bert.text.wordpiece import WordPiece, read_lines
 
 # The first one is that of vocabularies which say nothing else.
 ALGORITHMS: list[Algorithm] = [WordPiece(), Unigram(), ByteLevelBPE()]
@@ -34,7 +35,22 @@ def read_folder(config) -> dict:
         values = algorithm.read_file(path, config.class_name)
     if config.settings.get(SIDE):
         values[SIDE] = config.settings[SIDE]
-    return {**algorithm_of(values).complete(values, config), "source": str(path)}
+    completed = algorithm_of(values).complete(values, config)
+    completed["source"] = str(path)
+    return completed
+
+
+def read_file(path) -> dict:
+    """Returns the arguments of `Vocabulary` of one file, without the settings of a folder.
+
+    It is of an algorithm that writes files of this name, or else a `tokenizer.json` or a `vocab.txt` of any name.
+    """
+    for algorithm in ALGORITHMS[1:]:
+        if path.name in algorithm.written:
+            return algorithm.read_file(path, "")
+    if path.suffix == ".json":
+        return read_json(path, utf8_text(path))
+    return {"pieces": read_lines(path)}
 
 
 @explaining
@@ -48,9 +64,18 @@ def read_json(path, text: str, bert_defaults: bool = False):
         content = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
+    values = _algorithm_of_json(content).read_json(path, content, bert_defaults)
+    side = truncation_side(content)
+    if side is not None:
+        values[SIDE] = side
+    return values
+
+
+def _algorithm_of_json(content):
+    """Returns the algorithm of the type of `model` in a `tokenizer.json`, or else the first one, which refuses it."""
     model = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(model, dict):
-        model = {}
-    of_type = [algorithm for algorithm in ALGORITHMS if algorithm.json_type == model.get("type")]
-    algorithm = of_type[0] if of_type else ALGORITHMS[0]
-    return {**algorithm.read_json(path, content, bert_defaults), **truncation_side(content)}
+    if isinstance(model, dict):
+        for algorithm in ALGORITHMS:
+            if algorithm.json_type == model.get("type"):
+                return algorithm
+    return ALGORITHMS[0]

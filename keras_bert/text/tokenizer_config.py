@@ -6,12 +6,21 @@ import pathlib
 
 from keras_bert.text.tokenizer_json import STANDARD, added_token, check_added_ids, check_ids, no_piece
 
-SETTINGS, ADDED = "tokenizer_config.json", "added_tokens.json"
+SETTINGS = "tokenizer_config.json"
+ADDED = "added_tokens.json"
 DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
 EXTRA = "extra_special_tokens"  # In the settings: special tokens.
 SIDE = "truncation_side"
-INPUTS, SEGMENTS = "model_input_names", "token_type_ids"
-ROLES = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}  # By key.
+INPUTS = "model_input_names"
+SEGMENTS = "token_type_ids"  # One of the inputs.
+# The settings that name special tokens, and BERT's names of these.
+ROLES = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
 # Settings that change the ids, with the values of BERT.
 _FIXED = {"do_basic_tokenize": True, "split_special_tokens": False}
 _LOG = logging.getLogger("keras_bert")
@@ -48,22 +57,23 @@ class TokenizerConfig:
             token = content_of(self.settings.get(key))
             if token in values["pieces"]:
                 special[ROLES[key]] = token
-        special = {role: token for role, token in special.items() if role != token}
-        return special
+        return {role: token for role, token in special.items() if role != token}
 
     def has_segments(self, default):
         """Returns whether the model gets segment ids; `default` is what the class does."""
         inputs = self.settings.get(INPUTS)
-        return default if inputs is None else SEGMENTS in inputs
+        if inputs is None:
+            return default
+        return SEGMENTS in inputs
 
     def check(self, special_tokens=None):
         """Raises if a setting differs from BERT's. The side of padding does not matter: it has no positions here.
 
         `special_tokens` are those in the place of BERT's, a dict.
         """
-        names = special_tokens or {}
         never_split = set(self.settings.get("never_split") or ())
-        if others := sorted(never_split - set(STANDARD)):
+        others = sorted(never_split - set(STANDARD))
+        if others:
             _LOG.warning(
                 "%s: `never_split` of %s is ignored, as in transformers 5: %s. Tokens of added_tokens.json are never "
                 "split",
@@ -71,7 +81,10 @@ class TokenizerConfig:
                 SETTINGS,
                 ", ".join(others),
             )
-        expected = {**_FIXED, **{key: names.get(role, role) for key, role in ROLES.items()}}
+        names = special_tokens or {}
+        expected = dict(_FIXED)
+        for key, role in ROLES.items():
+            expected[key] = names.get(role, role)
         for key, allowed in expected.items():
             value = content_of(self.settings.get(key))
             if value is not None and value != allowed:
@@ -84,34 +97,50 @@ class TokenizerConfig:
 
         Those of the names `left_out` are none.
         """
-        decoder = {int(index): token for index, token in (self.settings.get(DECODER) or {}).items()}
         special = self._special_tokens()
-        by_id, file = decoder, SETTINGS
-        if not self.has_added_tokens:
-            older = self.older_added_tokens
-            by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
-            file = ADDED
-        contents = {index: token["content"] for index, token in by_id.items()}
-        known = set(pieces)
+        by_id = self._tokens_by_id(special)
+        contents = {index: entry["content"] for index, entry in by_id.items()}
+        file = SETTINGS if self.has_added_tokens else ADDED
         extended = _extended(pieces, contents, self.path.parent / file)
-        present, named = set(extended), set(contents.values())
-        extended += [content for content in special if content not in present]
-        replaced = {token["content"] for token in decoder.values()}
+        present = set(extended)
+        extended.extend(content for content in special if content not in present)
+
+        entries_to_add = list(by_id.values())
+        named = set(contents.values())
+        entries_to_add.extend(entry for content, entry in special.items() if content not in named)
+        replaced = named if self.has_added_tokens else set()
         added = [token for token in added_tokens if token.content not in replaced]
+        known = set(pieces)
         others = {*left_out, *(token.content for token in added)}
-        tokens = [*by_id.values(), *(token for name, token in special.items() if name not in named)]
-        added += [added_token(token, known) for token in tokens if token["content"] not in others]
+        added.extend(added_token(entry, known) for entry in entries_to_add if entry["content"] not in others)
         return extended, added
+
+    def _tokens_by_id(self, special):
+        """Returns the entries of the added tokens by id; `special` are those that are special in the older file."""
+        by_id = {}
+        if self.has_added_tokens:
+            for index, entry in (self.settings[DECODER] or {}).items():
+                by_id[int(index)] = entry
+        else:
+            for content, index in self.older_added_tokens.items():
+                by_id[index] = {"content": content, "special": content in special}
+        return by_id
 
     def with_flags(self, tokens):
         """Returns special tokens of a class with the flags that the settings give them, such as `lstrip`."""
-        given = {content_of(value): value for key, value in self.settings.items() if key.endswith("_token")}
+        values = {}
+        for key, value in self.settings.items():
+            if key.endswith("_token"):
+                values[content_of(value)] = value
         flagged = []
         for token in tokens:
-            value = given.get(token.content)
+            value = values.get(token.content)
             if isinstance(value, dict):
-                token = added_token({"special": True, **value}, [token.content] * token.wordpiece)
-            flagged.append(token)
+                entry = {"special": True} | value
+                known = [token.content] if token.wordpiece else []
+                flagged.append(added_token(entry, known))
+            else:
+                flagged.append(token)
         return flagged
 
     def _special_tokens(self):
@@ -123,17 +152,20 @@ class TokenizerConfig:
         for key, token in self.settings.items():
             if key.endswith("_token") and key not in ROLES and isinstance(token, str | dict):
                 named[key] = token
-        return {token["content"]: token for token in [*entries(named), *self.settings[EXTRA]]}
+        found = [*entries(named), *self.settings[EXTRA]]
+        return {entry["content"]: entry for entry in found}
 
 
 def _extended(pieces, contents, path):
     """Returns the pieces with the added tokens at their ids, with placeholders between them; `path` is for errors."""
-    check_ids(path, {**dict(enumerate(pieces)), **contents})
+    check_ids(path, dict(enumerate(pieces)) | contents)
     ids = {piece: index for index, piece in enumerate(pieces) if piece != no_piece(index)}
     check_added_ids(path, ids, {content: index for index, content in contents.items()})
-    extended, known = list(pieces), set(pieces)
+    extended = list(pieces)
+    known = set(pieces)
     for index, content in sorted(contents.items()):
-        extended += map(no_piece, range(len(extended), index + 1))
+        while len(extended) <= index:
+            extended.append(no_piece(len(extended)))
         if content not in known:
             extended[index] = content
     return extended
@@ -142,9 +174,15 @@ def _extended(pieces, contents, path):
 def entries(tokens):
     """Returns the entries of a list or a dict of special tokens, which may be strings."""
     values = tokens.values() if isinstance(tokens, dict) else tokens
-    return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
+    found = []
+    for token in values:
+        entry = token if isinstance(token, dict) else {"content": token}
+        found.append(entry | {"special": True})
+    return found
 
 
 def content_of(token):
     """Returns the string of a setting that names a token, which may be an entry of an added token."""
-    return token.get("content") if isinstance(token, dict) else token
+    if isinstance(token, dict):
+        return token.get("content")
+    return token

@@ -3,14 +3,14 @@
 `registry.read_json` reads a file; the algorithm of a vocabulary reads and writes the other sections.
 """
 
-import itertools
+import dataclasses
 import json
 from typing import NamedTuple
 
 FILE = "tokenizer.json"
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-TEMPLATE = ("[CLS]", "[SEP]", 1, True)  # BERT's, see `read_template`.
-ROBERTA_TEMPLATE = (2, False)  # The last two of `TEMPLATE`, of a processor of this type.
+# Types of post-processors with a fixed template. Of others, it stands in the file.
+_BERTS = "BertProcessing"
 _ROBERTAS = "RobertaProcessing"
 # Of tokens that no template has, as the files of transformers and of SentencePiece call them.
 _NAMES = {"[PAD]": "<pad>", "[MASK]": "<mask>"}
@@ -39,20 +39,62 @@ class AddedToken(NamedTuple):
     rstrip: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """The sequences of one text and of two: `start A end` and `start A end B end`, with one `end` or more before B.
+
+    Args:
+        start: str, the piece in the place of `[CLS]`.
+        end: str, the piece in the place of `[SEP]`.
+        separators: int, the number of pieces between the two texts. Defaults to 1.
+        segments: bool, whether the second text and the end after it have the segment id 1. Defaults to `True`.
+    """
+
+    start: str
+    end: str
+    separators: int = 1
+    segments: bool = True
+
+    @property
+    def has_form_of_roberta(self):
+        """Whether the texts of a pair are apart as in RoBERTa: by two separators, and without segments."""
+        return self.separators == 2 and not self.segments
+
+    def parts_of_single(self):
+        """Returns names and segment ids of the parts of a single text."""
+        return [(self.start, 0), ("A", 0), (self.end, 0)]
+
+    def parts_of_pair(self):
+        """Returns names and segment ids of the parts of a pair. All separators but the first are B's."""
+        segment = int(self.segments)
+        further = [(self.end, segment)] * (self.separators - 1)
+        return [*self.parts_of_single(), *further, ("B", segment), (self.end, segment)]
+
+
+BERT_TEMPLATE = Template("[CLS]", "[SEP]")
+
+
+def roberta_template(start="<s>", end="</s>"):
+    """Returns the template of RoBERTa, or one of its form."""
+    return Template(start, end, separators=2, segments=False)
+
+
 def check_added_ids(path, ids: dict, added: dict):
     """Raises if an added token has the id of another piece, or one that is a piece has another id than there.
 
     transformers then gives it a new id: the model may have been trained with either. `ids` are by piece, `path` is the
     file for errors.
     """
-    ids, pieces = dict(ids), {index: piece for piece, index in ids.items()}
+    known_ids = dict(ids)
+    pieces = {index: piece for piece, index in ids.items()}
     for content, index in added.items():
-        taken = pieces.setdefault(index, content), ids.setdefault(content, index)
-        if taken != (content, index):
+        piece_there = pieces.setdefault(index, content)
+        known_id = known_ids.setdefault(content, index)
+        if piece_there != content or known_id != index:
             raise ValueError(
                 f"{path}: an added token and another piece must not share an id, nor may a token have two. "
-                f"Received: the added token {content!r} with the id {index!r}, beside {taken[0]!r} with the id "
-                f"{taken[1]!r}"
+                f"Received: the added token {content!r} with the id {index!r}, beside {piece_there!r} with the id "
+                f"{known_id!r}"
             )
 
 
@@ -89,21 +131,19 @@ def added_token(values, vocabulary):
 
 def template_values(template, pieces, unknown="[UNK]"):
     """Returns the arguments of `Vocabulary` that follow from a template; `unknown` is the piece of unknown words."""
-    *_, separators, segments = template
     return {
         "special_tokens": _special_tokens(template, pieces, unknown),
-        "pair_separators": separators,
-        "pair_segments": segments,
+        "pair_separators": template.separators,
+        "pair_segments": template.segments,
     }
 
 
 def _special_tokens(template, pieces, unknown):
     """Returns the pieces in the place of BERT's special tokens, a dict of those with other names."""
-    start, end, *_ = template
-    names = {"[UNK]": unknown, "[CLS]": start, "[SEP]": end}
+    names = {"[UNK]": unknown, "[CLS]": template.start, "[SEP]": template.end}
     for role, other in _NAMES.items():
         # A vocabulary may have both, such as MPNet's, which has all pieces of BERT's.
-        is_berts = role in pieces and (start == TEMPLATE[0] or other not in pieces)
+        is_berts = role in pieces and (template.start == BERT_TEMPLATE.start or other not in pieces)
         if other in pieces and not is_berts:
             names[role] = other
     return {role: name for role, name in names.items() if role != name}
@@ -122,64 +162,74 @@ def pieces_by_id(path, vocabulary, added):
             )
     tokens = {token["content"]: token["id"] for token in added}
     check_added_ids(path, vocabulary, tokens)
-    places.update((index, content) for content, index in tokens.items())
+    for content, index in tokens.items():
+        places[index] = content
     check_ids(path, places)
     return places
 
 
 def read_template(processor, ids):
-    """Returns the template of a post-processor, `None` for sequences of other parts, or with ids that no piece has.
+    """Returns the `Template` of a post-processor, `None` for other sequences, or with ids that no piece has.
 
-    A template is a tuple: the tokens at both ends, the number of those between two texts, and whether pairs have
-    segments. `processor` may be `None`, `ids` are by piece.
+    `processor` is its dict in the file, or `None`; `ids` are by piece.
     """
     processor = processor or {}
-    if processor.get("type") in (_ROBERTAS, "BertProcessing"):
-        template, given = _template_of_class(processor)
+    if processor.get("type") in (_ROBERTAS, _BERTS):
+        template, stored_ids = _template_of_class(processor)
     else:
-        template, given = _template_of_sequences(processor)
+        template, stored_ids = _template_of_sequences(processor)
     if template is None:
         return None
-    for name in template[:2]:
-        if name not in ids or given.get(name) != [ids[name]]:
+    for name in (template.start, template.end):
+        if name not in ids or stored_ids.get(name) != [ids[name]]:
             return None
     return template
 
 
 def _template_of_class(processor):
-    """Returns the template of a processor with a fixed one, and the ids of its tokens by name."""
-    ends = (processor.get("cls"), processor.get("sep"))
-    if not all(isinstance(end, list) and len(end) == 2 for end in ends):
-        return None, {}
-    is_roberta = processor["type"] == _ROBERTAS
-    template = ends[0][0], ends[1][0], 1 + is_roberta, not is_roberta
-    return template, {name: [index] for name, index in ends}
+    """Returns the template of a post-processor with a fixed one, `None` if it names no tokens, and their ids by name.
+
+    The ids are lists, as in the other kind of post-processor.
+    """
+    start = processor.get("cls")
+    end = processor.get("sep")
+    for token in (start, end):
+        if not isinstance(token, list) or len(token) != 2:
+            return None, {}
+    ids = {name: [index] for name, index in (start, end)}
+    if processor["type"] == _ROBERTAS:
+        return roberta_template(start[0], end[0]), ids
+    return Template(start[0], end[0]), ids
 
 
 def _template_of_sequences(processor):
-    """Returns the template that has the sequences of a processor, and the ids of its tokens by name."""
+    """Returns the template with the sequences of a post-processor, `None` if none has them, and lists of ids by name.
+
+    The template that their ends and their lengths tell is written out again, and compared.
+    """
     single = _named_parts(processor.get("single"))
     pair = _named_parts(processor.get("pair"))
-    names = [name for name, _ in single]
-    variants = itertools.product(names[:1], names[-1:], (1, 2), (False, True))
-    template = next((each for each in variants if [single, pair] == sequences(each)), None)
+    if not single or not pair:
+        return None, {}
+    start, _ = single[0]
+    end, _ = single[-1]
+    _, last_segment = pair[-1]
+    separators = len(pair) - len([start, "A", "B", end])
+    template = Template(start, end, separators, segments=last_segment == 1)
+    is_known = separators in (1, 2)
+    if not is_known or template.parts_of_single() != single or template.parts_of_pair() != pair:
+        return None, {}
     tokens = processor.get("special_tokens") or {}
     return template, {name: values.get("ids") for name, values in tokens.items()}
 
 
 def _named_parts(sequence):
-    """Returns names and segment ids of the parts of a sequence."""
+    """Returns names and segment ids of the parts of a sequence in the file."""
     named = []
     for part in sequence or ():
-        named += [(values.get("id"), values.get("type_id", 0)) for values in part.values()]
+        for values in part.values():
+            named.append((values.get("id"), values.get("type_id", 0)))
     return named
-
-
-def sequences(template):
-    """Returns names and segment ids of the parts of a single text, and of a pair."""
-    start, end, separators, segments = template
-    single = [(start, 0), ("A", 0), (end, 0)]
-    return [single, [*single, *[(end, int(segments))] * (separators - 1), ("B", int(segments)), (end, int(segments))]]
 
 
 def refused_processor(path, expected, processor):
@@ -188,63 +238,70 @@ def refused_processor(path, expected, processor):
 
 
 def truncation_side(content):
-    """Returns the side of truncation, if it is given; that of padding does not matter."""
+    """Returns the side of truncation, `None` if it is not given; that of padding does not matter."""
     direction = (content.get("truncation") or {}).get("direction")
-    return {"truncation_side": str(direction).lower()} if direction else {}
+    if not direction:
+        return None
+    return str(direction).lower()
 
 
 def to_json(vocabulary, lowercase):
     """Returns the content of the `tokenizer.json` of a `Vocabulary`, a string."""
     algorithm = vocabulary.algorithm
     tokens = algorithm.json_tokens(vocabulary)
+    numbered = sorted((vocabulary.id(name), token) for name, token in tokens.items())
     values = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            _entry(*each) for each in sorted((vocabulary.id(name), token) for name, token in tokens.items())
-        ],
+        "added_tokens": [_entry(index, token) for index, token in numbered],
         "normalizer": algorithm.json_normalizer(vocabulary, lowercase),
         "pre_tokenizer": algorithm.json_pre_tokenizer(vocabulary),
         "post_processor": algorithm.json_processor(vocabulary),
-        **algorithm.json_model(vocabulary, lowercase),
     }
+    values.update(algorithm.json_model(vocabulary, lowercase))
     return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def template_of(vocabulary):
-    """Returns the template of a `Vocabulary`, see `read_template`."""
-    start = vocabulary.pieces[vocabulary.id("[CLS]")]
-    end = vocabulary.pieces[vocabulary.id("[SEP]")]
-    return start, end, vocabulary.pair_separators, vocabulary.pair_segments
+    """Returns the `Template` of a `Vocabulary`."""
+    return Template(
+        start=vocabulary.pieces[vocabulary.id("[CLS]")],
+        end=vocabulary.pieces[vocabulary.id("[SEP]")],
+        separators=vocabulary.pair_separators,
+        segments=vocabulary.pair_segments,
+    )
 
 
 def trims_offsets(processor):
     """Returns whether a post-processor trims the places of tokens, see `Vocabulary`."""
-    is_robertas = bool(processor) and processor.get("type") == _ROBERTAS
-    return is_robertas and bool(processor.get("trim_offsets", True))
+    if not processor or processor.get("type") != _ROBERTAS:
+        return False
+    return bool(processor.get("trim_offsets", True))
 
 
 def roberta_processor(vocabulary, add_prefix_space=False):
     """Returns RoBERTa's post-processor for a vocabulary without segments and with two separators."""
-    start, end, *_ = template_of(vocabulary)
+    template = template_of(vocabulary)
     return {
         "type": _ROBERTAS,
-        "sep": [end, vocabulary.id(end)],
-        "cls": [start, vocabulary.id(start)],
+        "sep": [template.end, vocabulary.id(template.end)],
+        "cls": [template.start, vocabulary.id(template.start)],
         "trim_offsets": vocabulary.trim_offsets,
         "add_prefix_space": add_prefix_space,
     }
 
 
 def template_processor(vocabulary, template):
-    """Returns the post-processor with a template, as it stands in the file."""
-    single, pair = sequences(template)
+    """Returns the post-processor with a `Template`, as it stands in the file."""
+    tokens = {}
+    for name in (template.start, template.end):
+        tokens[name] = {"id": name, "ids": [vocabulary.id(name)], "tokens": [name]}
     return {
         "type": "TemplateProcessing",
-        "single": _parts(single),
-        "pair": _parts(pair),
-        "special_tokens": {name: {"id": name, "ids": [vocabulary.id(name)], "tokens": [name]} for name in template[:2]},
+        "single": _written_parts(template.parts_of_single()),
+        "pair": _written_parts(template.parts_of_pair()),
+        "special_tokens": tokens,
     }
 
 
@@ -261,5 +318,10 @@ def _entry(index, token):
     }
 
 
-def _parts(sequence):
-    return [{"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": id}} for name, id in sequence]
+def _written_parts(sequence):
+    """Returns the parts of a sequence, given their names and segment ids, as they stand in the file."""
+    written = []
+    for name, segment in sequence:
+        part_type = "Sequence" if name in ("A", "B") else "SpecialToken"
+        written.append({part_type: {"id": name, "type_id": segment}})
+    return written

@@ -31,24 +31,39 @@ class TokenizerOption:
 
 
 LOWERCASE = TokenizerOption(
-    "lowercase", True, ("normalizer", "lowercase"), None, "do_lower_case", True, "lowercase", google="inferred"
+    "lowercase",
+    True,
+    file=("normalizer", "lowercase"),
+    setting="do_lower_case",
+    of_class=True,
+    keras_hub="lowercase",
+    google="inferred",
 )
 VOCABULARY_OPTIONS = (
     TokenizerOption("added_tokens", ()),
     TokenizerOption(
-        "strip_accents", None, ("normalizer", "strip_accents"), None, "strip_accents", None, "strip_accents"
+        "strip_accents",
+        None,
+        file=("normalizer", "strip_accents"),
+        setting="strip_accents",
+        keras_hub="strip_accents",
     ),
     TokenizerOption(
         "tokenize_chinese_chars",
         True,
-        ("normalizer", "handle_chinese_chars"),
-        True,
-        "tokenize_chinese_chars",
-        True,
-        "split_on_cjk",
+        file=("normalizer", "handle_chinese_chars"),
+        if_missing=True,
+        setting="tokenize_chinese_chars",
+        of_class=True,
+        keras_hub="split_on_cjk",
     ),
     TokenizerOption(
-        "max_word_length", LONGEST_WORD, ("model", "max_input_chars_per_word"), 100, of_class=100, google="lost"
+        "max_word_length",
+        LONGEST_WORD,
+        file=("model", "max_input_chars_per_word"),
+        if_missing=100,
+        of_class=100,
+        google="lost",
     ),
     TokenizerOption("pair_segments", True),
     TokenizerOption("normalizer", None, is_large=True),

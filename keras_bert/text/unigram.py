@@ -35,8 +35,8 @@ class Unigram(Algorithm):
     class_of_model = (("xlm-roberta", "XLMRobertaTokenizer"), ("camembert", "CamembertTokenizer"))
 
     def read_json(self, path, content, bert_defaults):
-        model, added = content["model"], content.get("added_tokens") or []
-        pieces, scores = _scored_pieces(path, model.get("vocab"))
+        model = content["model"]
+        own_pieces, scores = _scored_pieces(path, model.get("vocab"))
         if model.get("byte_fallback"):
             raise ValueError(f"{path}: expected model.byte_fallback=false. Received: model.byte_fallback=true")
         try:
@@ -44,25 +44,26 @@ class Unigram(Algorithm):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         unknown = model.get("unk_id")
-        if type(unknown) is not int or not 0 <= unknown < len(pieces):
+        if type(unknown) is not int or not 0 <= unknown < len(own_pieces):
             raise ValueError(f"{path}: expected the id of a piece. Received: model.unk_id={unknown!r}")
-        known = set(pieces)
-        further = _further_pieces(path, pieces, added)
-        pieces = [*pieces, *further]
-        scores = scores + [0.0] * len(further)
+        added = content.get("added_tokens") or []
+        further = _further_pieces(path, own_pieces, added)
+        pieces = own_pieces + further
         processor = content.get("post_processor")
         template = read_template(processor, {piece: index for index, piece in enumerate(pieces)})
         if template is None:
             raise refused_processor(path, _TEMPLATES, processor)
-        return {
+        known = set(own_pieces)
+        values = {
             "pieces": pieces,
-            "unigram": {"scores": scores},
-            **template_values(template, pieces, pieces[unknown]),
+            "unigram": {"scores": scores + [0.0] * len(further)},
             "added_tokens": [added_token(token, known) for token in added],
             "normalizer": content["normalizer"],
             "pre_tokenizer": content["pre_tokenizer"],
             "lowercase": changes_case(content["normalizer"]),
         }
+        values.update(template_values(template, pieces, unknown=pieces[unknown]))
+        return values
 
     def read_file(self, path, class_name):
         return self.read_json(path, sentencepiece_model.to_tokenizer_json(path, class_name), bert_defaults=False)
@@ -72,20 +73,19 @@ class Unigram(Algorithm):
         config.check(special)
         pieces, tokens = config.with_added_tokens(values["pieces"], values["added_tokens"])
         further = len(pieces) - len(values["pieces"])
+        completed = dict(values)
+        completed["pieces"] = pieces
+        completed["added_tokens"] = tokens
+        completed["special_tokens"] = special
+        completed["unigram"] = {"scores": values["unigram"]["scores"] + [0.0] * further}
         # The file knows as well whether pairs have segments.
-        has_segments = values["pair_segments"] and config.has_segments(config.class_name not in self.classes)
-        return {
-            **values,
-            "pieces": pieces,
-            "added_tokens": tokens,
-            "pair_segments": has_segments,
-            "unigram": {"scores": values["unigram"]["scores"] + [0.0] * further},
-            "special_tokens": special,
-        }
+        has_segments = config.has_segments(config.class_name not in self.classes)
+        completed["pair_segments"] = values["pair_segments"] and has_segments
+        return completed
 
     def json_model(self, vocabulary, lowercase):
         scores = vocabulary.unigram["scores"]
-        vocab = [[piece, score] for piece, score in zip(vocabulary.pieces, scores, strict=True)]
+        vocab = [list(pair) for pair in zip(vocabulary.pieces, scores, strict=True)]
         beside = self.tokens_beside_pieces(vocabulary)
         while vocab[-1][0] in beside:  # Those after the pieces.
             vocab.pop()
@@ -121,10 +121,19 @@ class Unigram(Algorithm):
 
 def _scored_pieces(path, entries):
     """Returns the pieces and their scores, two lists."""
-    pairs = isinstance(entries, list) and all(isinstance(each, list) and len(each) == 2 for each in entries)
-    if not pairs or not all(isinstance(piece, str) and type(score) in (int, float) for piece, score in entries):
+    if not isinstance(entries, list) or not all(_is_scored_piece(entry) for entry in entries):
         raise ValueError(f"{path}: `model.vocab` of a Unigram must be a list of pairs: pieces and scores")
-    return [piece for piece, _ in entries], [float(score) for _, score in entries]
+    pieces = [piece for piece, _ in entries]
+    scores = [float(score) for _, score in entries]
+    return pieces, scores
+
+
+def _is_scored_piece(entry):
+    """Returns whether an entry of `model.vocab` is a pair of a piece and its score."""
+    if not isinstance(entry, list) or len(entry) != 2:
+        return False
+    piece, score = entry
+    return isinstance(piece, str) and type(score) in (int, float)
 
 
 def _further_pieces(path, pieces, added):

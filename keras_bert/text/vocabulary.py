@@ -8,8 +8,8 @@ from typing import Any, Unpack
 
 from keras_bert.checks import check_choice, check_count, is_count
 from keras_bert.text import wordpiece
-from keras_bert.text.pieces import check_any, check_special_tokens, is_special, utf8_text
-from keras_bert.text.registry import ALGORITHMS, algorithm_of, read_json
+from keras_bert.text.pieces import check_any, check_special_tokens, is_special
+from keras_bert.text.registry import algorithm_of, read_file
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS, VocabularySettings
 
@@ -51,16 +51,16 @@ class Vocabulary:
     """
 
     def __init__(self, pieces: Any, added_tokens: Sequence | None = None, **settings: Unpack[VocabularySettings]):
-        if unknown := set(settings) - set(_DEFAULTS):
+        unknown = set(settings) - set(_DEFAULTS)
+        if unknown:
             raise TypeError(f"`Vocabulary` has no argument {min(unknown)!r}. Expected one of: {', '.join(_DEFAULTS)}")
-        given = {"added_tokens": added_tokens, **settings}
-        given = {name: value for name, value in given.items() if value is not None}
-        self.source, values = _open(pieces)
-        values = _DEFAULTS | values | given
+        given = {name: value for name, value in settings.items() if value is not None}
+        if added_tokens is not None:
+            given["added_tokens"] = added_tokens
+        self.source, stored = _read_source(pieces)
+        values = _DEFAULTS | stored | given
         self.pieces = tuple(values["pieces"])
-        self.added_tokens = tuple(
-            AddedToken(token) if isinstance(token, str) else AddedToken(*token) for token in values["added_tokens"]
-        )
+        self.added_tokens = tuple(_added_token(token) for token in values["added_tokens"])
         self.strip_accents = values["strip_accents"]
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
         self.pair_segments = values["pair_segments"]
@@ -79,7 +79,9 @@ class Vocabulary:
             self._ids: dict[str, int] = pieces._ids
             return
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
-        self._ids |= {name: self.id(piece) for name, piece in self.special_tokens.items()}
+        # BERT's names are looked up before any of them is added: none stands for another name.
+        ids_of_names = {name: self.id(piece) for name, piece in self.special_tokens.items()}
+        self._ids.update(ids_of_names)
         self._check()
         self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
 
@@ -184,7 +186,9 @@ class Vocabulary:
     def lowercase(self):
         """Whether texts are changed to lower case: what the vocabulary decides, or else BERT's default, `True`."""
         decided = self.algorithm.decided_case(self)
-        return True if decided is None else decided
+        if decided is None:
+            return True
+        return decided
 
     @property
     def wordpieces(self):
@@ -207,15 +211,28 @@ class Vocabulary:
 
     def get_config(self):
         """Returns the list of pieces, or a dict of pieces and non-default settings."""
-        settings = {name: getattr(self, name) for name in _DEFAULTS}
-        settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
+        settings = {}
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if value != default:
+                settings[name] = value
         if self.added_tokens:
             settings["added_tokens"] = [_stored(token) for token in self.added_tokens]
-        return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
+        pieces = list(self.pieces)
+        if not settings:
+            return pieces
+        return {"pieces": pieces} | settings
 
     def save(self, path):
         """Writes a `vocab.txt`, as a whole or not at all: one piece per line, UTF-8."""
         wordpiece.write_lines(self.pieces, path)
+
+
+def _added_token(token):
+    """Returns an `AddedToken` of a string, or of its values."""
+    if isinstance(token, str):
+        return AddedToken(token)
+    return AddedToken(*token)
 
 
 def _stored(token):
@@ -226,46 +243,44 @@ def _stored(token):
     return values
 
 
-def _open(pieces):
-    """Returns the source of a vocabulary, and its values by argument name."""
+def _read_source(pieces):
+    """Returns the source of a vocabulary, for messages, and its values by argument name; see `Vocabulary`."""
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
-        return str(path), _read(path)
-    source = "the list of pieces"
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: there is no such vocabulary file")
+        return str(path), read_file(path)
+    if isinstance(pieces, Vocabulary):
+        return pieces.source, _values_of_config(pieces.get_config())
+    if isinstance(getattr(pieces, "vocabulary", None), Vocabulary) and hasattr(pieces, "get_config"):
+        # A `TextPreprocessor`, whose module needs TensorFlow.
+        return pieces.vocabulary.source, _values_of_preprocessor(**pieces.get_config())
     if isinstance(pieces, dict) and "pieces" not in pieces:
         raise ValueError(
             "`pieces` must be a path, a list of strings, or a dict from `get_config`. Received: a dict without "
             "`pieces`; for ids by piece, pass `sorted(ids, key=ids.get)`"
         )
-    if isinstance(pieces, Vocabulary):
-        pieces, source = pieces.get_config(), pieces.source
-    elif isinstance(getattr(pieces, "vocabulary", None), Vocabulary) and hasattr(pieces, "get_config"):
-        # A `TextPreprocessor`, whose module needs TensorFlow.
-        pieces, source = _of_preprocessor(**pieces.get_config()), pieces.vocabulary.source
-    if not isinstance(pieces, dict):
-        return source, {"pieces": pieces}
-    values = dict(pieces)
-    return values.pop("source", source), values
+    values = _values_of_config(pieces)
+    source = values.pop("source", "the list of pieces")
+    return source, values
 
 
-def _of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
-    """Returns the values of the vocabulary of a `TextPreprocessor`, from its config."""
-    vocabulary = Vocabulary(vocabulary, strip_accents=strip_accents)
-    added = {token.content for token in vocabulary.added_tokens}
-    kept = [AddedToken(token, False, True, True) for token in keep_special_tokens if token not in added]
-    return Vocabulary(vocabulary, [*vocabulary.added_tokens, *kept]).get_config()
+def _values_of_config(config):
+    """Returns the result of `get_config` as a dict, a list of pieces too."""
+    if isinstance(config, dict):
+        return dict(config)
+    return {"pieces": config}
 
 
-def _read(path):
-    """Returns a dict of arguments of `Vocabulary`, from `vocab.txt` or `tokenizer.json`."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such vocabulary file")
-    for algorithm in ALGORITHMS[1:]:
-        if path.name in algorithm.written:
-            return algorithm.read_file(path, "")
-    if path.suffix == ".json":
-        return read_json(path, utf8_text(path))
-    return {"pieces": wordpiece.read_lines(path)}
+def _values_of_preprocessor(vocabulary, strip_accents, keep_special_tokens, **others):
+    """Returns the values of the vocabulary of a `TextPreprocessor`, from its config: kept tokens are added tokens."""
+    own = Vocabulary(vocabulary, strip_accents=strip_accents)
+    added = {token.content for token in own.added_tokens}
+    tokens = list(own.added_tokens)
+    for content in keep_special_tokens:
+        if content not in added:
+            tokens.append(AddedToken(content, normalized=False, special=True, wordpiece=True))
+    return _values_of_config(Vocabulary(own, tokens).get_config())
 
 
 def check_extendable(vocabulary):
@@ -276,13 +291,17 @@ def check_extendable(vocabulary):
 def unused_ids(vocabulary):
     """Returns the ids of the pieces `[unused1]`, ..., but for added tokens."""
     added = {token.content for token in vocabulary.added_tokens}
-    return vocabulary.ids(piece for piece in vocabulary.pieces if _UNUSED.fullmatch(piece) and piece not in added)
+    unused = [piece for piece in vocabulary.pieces if _UNUSED.fullmatch(piece) and piece not in added]
+    return vocabulary.ids(unused)
 
 
 def extend(vocabulary, pieces):
     """Returns a vocabulary with more pieces, in the place of unused ones first, then at the end."""
-    settings, unused = vocabulary.get_config(), unused_ids(vocabulary)[: len(pieces)]
-    replaced = dict(zip(unused, pieces, strict=False))
-    kept = [replaced.get(index, piece) for index, piece in enumerate(vocabulary.pieces)]
-    settings = settings if isinstance(settings, dict) else {}
-    return Vocabulary({**settings, "pieces": [*kept, *pieces[len(unused) :]]})
+    unused = unused_ids(vocabulary)[: len(pieces)]
+    extended = list(vocabulary.pieces)
+    for index, piece in zip(unused, pieces, strict=False):
+        extended[index] = piece
+    extended.extend(pieces[len(unused) :])
+    values = _values_of_config(vocabulary.get_config())
+    values["pieces"] = extended
+    return Vocabulary(values)

@@ -1,6 +1,6 @@
 """WordPiece's vocabularies: `vocab.txt`, `tokenizer.json`, and the classes of transformers that have them."""
 
-import itertools
+import dataclasses
 import logging
 import re
 
@@ -9,9 +9,8 @@ from keras_bert.text.algorithm import Algorithm
 from keras_bert.text.pieces import CONTINUATION, check_any, check_special_tokens, check_string, place_of, utf8_text
 from keras_bert.text.tokenizer_config import SETTINGS
 from keras_bert.text.tokenizer_json import (
-    ROBERTA_TEMPLATE,
+    BERT_TEMPLATE,
     STANDARD,
-    TEMPLATE,
     AddedToken,
     added_token,
     no_piece,
@@ -19,6 +18,7 @@ from keras_bert.text.tokenizer_json import (
     read_template,
     refused_processor,
     roberta_processor,
+    roberta_template,
     template_of,
     template_processor,
     template_values,
@@ -36,17 +36,13 @@ _BERT_CLASSES = frozenset({"Bert", "DistilBert", "Electra", "MobileBert"})
 _JAPANESE = "BertJapanese"  # Splits texts by a dictionary, and each word into pieces.
 _WITH_SEGMENTS = (_BERT_CLASSES - {"DistilBert"}) | {_JAPANESE}
 _MPNET = "MPNet"  # Has the special tokens of RoBERTa.
-_MPNET_TEMPLATE = ("<s>", "</s>", *ROBERTA_TEMPLATE)
 _MPNET_TOKENS = ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")
 _DICTIONARIES = ("mecab", "sudachi", "jumanpp")
-# Values that a `tokenizer.json` must have; missing keys default to BERT's.
+# Values that the sections of a `tokenizer.json` must have; missing keys default to BERT's.
 _FIXED = {
-    ("model", "type"): "WordPiece",
-    ("model", "continuing_subword_prefix"): CONTINUATION,
-    ("model", "unk_token"): "[UNK]",
-    ("normalizer", "type"): "BertNormalizer",
-    ("normalizer", "clean_text"): True,
-    ("pre_tokenizer", "type"): "BertPreTokenizer",
+    "model": {"type": "WordPiece", "continuing_subword_prefix": CONTINUATION, "unk_token": "[UNK]"},
+    "normalizer": {"type": "BertNormalizer", "clean_text": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
 }
 _IGNORED = (
     "; transformers 5 ignores it with BertTokenizer: to apply it, write "
@@ -72,112 +68,119 @@ class WordPiece(Algorithm):
     bert_steps = True
 
     def read_json(self, path, content, bert_defaults):
-        model = content.get("model") if isinstance(content, dict) else None
-        if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
-            raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
-        content = {**content, "normalizer": _bert_normalizer(content.get("normalizer"))}
-        steps = {} if bert_defaults else _other_steps(path, content)
-        content |= {name: {} for name in steps}
-        _check_fixed(path, content, bert_defaults)
-        vocabulary, added = model["vocab"], content.get("added_tokens") or []
+        _check_has_pieces(path, content)
+        bert_normalizer = _bert_normalizer(content.get("normalizer"))
+        sections = content | {"normalizer": bert_normalizer}
+        other_steps = {}
+        if not bert_defaults:
+            other_steps = _other_steps(path, sections)
+            # What is not BERT's is read by itself: for the rest, such a section has BERT's values.
+            for name in other_steps:
+                sections[name] = {}
+        _check_fixed(path, sections, bert_defaults)
+
+        vocabulary = content["model"]["vocab"]
+        added = content.get("added_tokens") or []
+        processor = content.get("post_processor")
         places = pieces_by_id(path, vocabulary, added)
         _check_strips(path, added)
-        template = _template(path, content.get("post_processor"), places, bert_defaults)
+        template = _template(path, processor, places, bert_defaults)
+        if template == BERT_TEMPLATE:  # BERT's special tokens are only recognized in texts on request.
+            added = [token for token in added if token["content"] not in STANDARD]
+
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         pieces = [places.get(index, no_piece(index)) for index in range(max(places) + 1)]
-        if template == TEMPLATE:  # BERT's special tokens are only recognized in texts on request.
-            added = [token for token in added if token["content"] not in STANDARD]
         values = {
             "pieces": pieces,
             "added_tokens": [added_token(token, vocabulary) for token in added],
-            **template_values(template, pieces),
-            "trim_offsets": trims_offsets(content.get("post_processor")),
-            **_stored_options(content),
-            **steps,
+            "trim_offsets": trims_offsets(processor),
         }
-        if "normalizer" in steps:
-            values[LOWERCASE.name] = changes_case(steps["normalizer"])
+        values.update(template_values(template, pieces))
+        values.update(_stored_options(sections))
+        values.update(other_steps)
+        if "normalizer" in other_steps:
+            values[LOWERCASE.name] = changes_case(other_steps["normalizer"])
         return values
 
     def read_file(self, path, class_name):
         pieces = read_lines(path)
         check_any(pieces, str(path))
-        template = TEMPLATE
-        tokens = []
-        if class_name == _MPNET:
-            template = _MPNET_TEMPLATE
-            tokens = [AddedToken(name, False, True, True, lstrip=name == "<mask>") for name in _MPNET_TOKENS]
+        is_mpnets = class_name == _MPNET
+        template = roberta_template() if is_mpnets else BERT_TEMPLATE
         values = template_values(template, pieces)
-        names = {role: name for name, role in values["special_tokens"].items()}
-        ids = {names.get(piece, piece): index for index, piece in enumerate(pieces)}
+        berts_names = {name: role for role, name in values["special_tokens"].items()}
+        ids = {berts_names.get(piece, piece): index for index, piece in enumerate(pieces)}
         check_special_tokens(ids, pieces, str(path))
-        known = [token for token in tokens if token.content in pieces]
-        return {"pieces": pieces, "added_tokens": known, "trim_offsets": class_name == _MPNET, **values}
+        values["pieces"] = pieces
+        values["added_tokens"] = _mpnet_tokens(pieces) if is_mpnets else []
+        values["trim_offsets"] = is_mpnets
+        return values
 
     def word_class(self, class_name, settings):
-        by_dictionary = class_name == _JAPANESE and settings.get("word_tokenizer_type") in _DICTIONARIES
-        return by_dictionary and settings.get("subword_tokenizer_type", "wordpiece") == "wordpiece"
+        if class_name != _JAPANESE or settings.get("word_tokenizer_type") not in _DICTIONARIES:
+            return False
+        return settings.get("subword_tokenizer_type", "wordpiece") == "wordpiece"
 
     def complete(self, values, config):
         options = _options_of_settings(values, config)
-        has_tokens_of_settings = config.class_name in _BERT_CLASSES and config.has_added_tokens
-        added = [] if has_tokens_of_settings else values["added_tokens"]
         special = config.special_tokens(values)
+        pieces, tokens = self._with_added_tokens(values, config)
+        config.check(special)
+        recognized = {token.content for token in tokens}
+        for content in config.kept_special_tokens:
+            if content not in recognized:
+                tokens.append(_special_token(content))
+        completed = values | options
+        completed["pieces"] = pieces
+        completed["added_tokens"] = tokens
+        completed["special_tokens"] = special
+        has_segments = config.has_segments(config.class_name in _WITH_SEGMENTS)
+        completed["pair_segments"] = values["pair_segments"] and has_segments
+        return completed
+
+    def _with_added_tokens(self, values, config):
+        """Returns the pieces and the added tokens of a vocabulary's file, `values`, with those of the settings."""
+        added = values["added_tokens"]
+        if config.class_name in _BERT_CLASSES and config.has_added_tokens:
+            added = []  # The settings have them all.
         if config.path.name == VOCABULARY_FILE:
             added = config.with_flags(added)
         has_bert_template = not values["special_tokens"] and values["pair_separators"] == 1
         left_out = STANDARD if has_bert_template else ()
-        pieces, tokens = config.with_added_tokens(values["pieces"], added, left_out)
-        config.check(special)
-        recognized = {token.content for token in tokens}
-        kept = [content for content in config.kept_special_tokens if content not in recognized]
-        tokens += [AddedToken(content, False, True, True) for content in kept]
-        has_segments = values["pair_segments"] and config.has_segments(config.class_name in _WITH_SEGMENTS)
-        return {
-            **values,
-            **options,
-            "pieces": pieces,
-            "added_tokens": tokens,
-            "special_tokens": special,
-            "pair_segments": has_segments,
-        }
+        return config.with_added_tokens(values["pieces"], added, left_out)
 
     def write_files(self, vocabulary, directory):
         vocabulary.save(directory / VOCABULARY_FILE)
 
     def json_processor(self, vocabulary):
         template = template_of(vocabulary)
-        if template[:3] == TEMPLATE[:3]:
+        if dataclasses.replace(template, segments=True) == BERT_TEMPLATE:
             # That a model gets no segments, such as DistilBERT, is a setting of tokenizer_config.json.
-            template = TEMPLATE
-        if vocabulary.trim_offsets and template[2:] == ROBERTA_TEMPLATE:
+            template = BERT_TEMPLATE
+        if vocabulary.trim_offsets and template.has_form_of_roberta:
             return roberta_processor(vocabulary)
         return template_processor(vocabulary, template)
 
     def json_tokens(self, vocabulary):
         tokens = super().json_tokens(vocabulary)
-        if not vocabulary.has_bert_template:  # All tokens of such a file are recognized in texts.
-            return tokens
-        standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
-        return {**tokens, **standard}
+        if vocabulary.has_bert_template:  # All tokens of other files are recognized in texts.
+            for name in STANDARD:
+                if name in vocabulary:
+                    tokens[name] = _special_token(name)
+        return tokens
 
     def json_normalizer(self, vocabulary, lowercase):
         if vocabulary.normalizer is not None:
             return vocabulary.normalizer
-        return {"type": "BertNormalizer", "clean_text": True, **_options("normalizer", vocabulary, lowercase)}
+        fixed = {"type": "BertNormalizer", "clean_text": True}
+        return fixed | _options("normalizer", vocabulary, lowercase)
 
     def json_model(self, vocabulary, lowercase):
         hidden = self._numbered_last(vocabulary)
-        return {
-            "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
-            "model": {
-                "type": "WordPiece",
-                "unk_token": "[UNK]",
-                "continuing_subword_prefix": CONTINUATION,
-                **_options("model", vocabulary, lowercase),
-                "vocab": {piece: index for index, piece in enumerate(vocabulary.pieces) if piece not in hidden},
-            },
-        }
+        model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": CONTINUATION}
+        model.update(_options("model", vocabulary, lowercase))
+        model["vocab"] = {piece: index for index, piece in enumerate(vocabulary.pieces) if piece not in hidden}
+        return {"decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}, "model": model}
 
     def _numbered_last(self, vocabulary):
         """Returns the added tokens that need no entry in `model.vocab`: those at the end, unless pieces are repeated.
@@ -188,13 +191,19 @@ class WordPiece(Algorithm):
         if len(set(vocabulary.pieces)) < len(vocabulary):
             return set()
         beside = self.tokens_beside_pieces(vocabulary)
-        return set(itertools.takewhile(beside.__contains__, reversed(vocabulary.pieces)))
+        at_end = set()
+        for piece in reversed(vocabulary.pieces):
+            if piece not in beside:
+                break
+            at_end.add(piece)
+        return at_end
 
     def check_pieces(self, vocabulary):
         added = {token.content for token in vocabulary.added_tokens}
         for index, piece in enumerate(vocabulary.pieces):
             check_string(piece, index, vocabulary.source)
-            if piece not in added and (piece.strip(" \t\r\n") != piece or not piece):
+            is_stripped = piece == piece.strip(" \t\r\n")
+            if piece not in added and (not piece or not is_stripped):
                 place = place_of(vocabulary.source, index)
                 raise ValueError(f"{place}: a piece must be non-empty and stripped. Received: {piece!r}")
 
@@ -203,7 +212,7 @@ class WordPiece(Algorithm):
             normalizer_steps(vocabulary.normalizer)
         if vocabulary.pre_tokenizer is not None:
             pre_tokenizer_steps(vocabulary.pre_tokenizer)
-        if vocabulary.trim_offsets and template_of(vocabulary)[2:] != ROBERTA_TEMPLATE:
+        if vocabulary.trim_offsets and not template_of(vocabulary).has_form_of_roberta:
             raise ValueError(
                 f"{vocabulary.source}: `trim_offsets` of WordPiece needs pair_separators=2 and pair_segments=False, as "
                 "in RoBERTa's post-processor"
@@ -254,17 +263,40 @@ def matched_pieces(vocabulary):
     for index, piece in enumerate(vocabulary.pieces):
         is_first_of_two = vocabulary.id(piece) != index
         if is_first_of_two or piece in hidden or _UNMATCHED.search(piece):
-            piece = f"\1{index}"
-        matched.append(piece)
+            matched.append(f"\1{index}")
+        else:
+            matched.append(piece)
     return matched
 
 
+def _special_token(content):
+    """Returns the `AddedToken` of a special token that is a piece."""
+    return AddedToken(content, normalized=False, special=True, wordpiece=True)
+
+
+def _mpnet_tokens(pieces):
+    """Returns the added tokens of MPNet's tokenizer, those that are pieces."""
+    tokens = []
+    for name in _MPNET_TOKENS:
+        if name in pieces:
+            tokens.append(_special_token(name)._replace(lstrip=name == "<mask>"))
+    return tokens
+
+
+def _check_has_pieces(path, content):
+    """Raises for a `tokenizer.json` without a vocabulary."""
+    model = content.get("model") if isinstance(content, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict | list) or not vocabulary:
+        raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
+
+
 def _template(path, processor, places, bert_defaults):
-    """Returns the template of a `tokenizer.json`; that of a class with BERT's is no other one."""
+    """Returns the `Template` of a `tokenizer.json`; that of a class with BERT's is no other one."""
     if bert_defaults and processor is None:
-        return TEMPLATE
+        return BERT_TEMPLATE
     template = read_template(processor, {piece: index for index, piece in places.items()})
-    if template is None or (bert_defaults and template != TEMPLATE):
+    if template is None or (bert_defaults and template != BERT_TEMPLATE):
         raise refused_processor(path, _TEMPLATES, processor)
     return template
 
@@ -280,11 +312,16 @@ def _stored_options(content):
 
 def _options(section, vocabulary, lowercase):
     """Returns the options in a section of the file, as transformers orders them."""
-    return {
-        option.file[1]: bool(lowercase) if option is LOWERCASE else getattr(vocabulary, option.name)
-        for option in reversed(FILE_OPTIONS)
-        if option.file[0] == section
-    }
+    options = {}
+    for option in reversed(FILE_OPTIONS):
+        option_section, key = option.file
+        if option_section != section:
+            continue
+        if option is LOWERCASE:
+            options[key] = bool(lowercase)
+        else:
+            options[key] = getattr(vocabulary, option.name)
+    return options
 
 
 def _options_of_settings(values, config):
@@ -317,31 +354,43 @@ def _applied_options(values, config):
 
     Warns if a value of `tokenizer.json` changes that `tokenizer_config.json` does not name.
     """
-    settings = config.settings
     if config.path.name == VOCABULARY_FILE:
-        applied = {}
-        for option in FILE_OPTIONS:
-            applied[option.name] = settings.get(option.setting) if option.setting else option.of_class
-        if config.longest_word is not None:
-            applied["max_word_length"] = config.longest_word
-        return {name: value for name, value in applied.items() if value is not None}
+        return _options_beside_pieces(config)
     if config.class_name not in _BERT_CLASSES | {_MPNET}:
         return {}
-    # The class always has its own maximum word length, but not in a folder that was not made for transformers.
-    options = [option for option in FILE_OPTIONS if config.longest_word is None or option.name != "max_word_length"]
-    applied = {option.name: settings.get(option.setting, option.of_class) for option in options}
-    unnamed = [option.name for option in options if option.setting not in settings]
-    changed = [name for name in unnamed if values[name] not in (applied[name], None)]
-    if changed:
+    applied = {}
+    changes = []
+    for option in FILE_OPTIONS:
+        # The class always has its own maximum word length, but not in a folder that was not made for transformers.
+        if option.name == "max_word_length" and config.longest_word is not None:
+            continue
+        value = config.settings.get(option.setting, option.of_class)
+        applied[option.name] = value
+        in_file = values[option.name]
+        if option.setting not in config.settings and in_file not in (value, None):
+            changes.append(f"{option.name} ({in_file!r}, {value!r})")
+    if changes:
         _LOG.warning(
             "%s and the tokenizer's class, %sTokenizer, disagree on %s. The class decides, as in transformers; "
             'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
             config.path,
             config.class_name,
-            ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in changed),
+            ", ".join(changes),
             SETTINGS,
         )
     return applied
+
+
+def _options_beside_pieces(config):
+    """Returns the options of a `vocab.txt`, which has none itself, without those that nothing decides."""
+    options = {}
+    for option in FILE_OPTIONS:
+        value = config.settings.get(option.setting) if option.setting else option.of_class
+        if option.name == "max_word_length" and config.longest_word is not None:
+            value = config.longest_word
+        if value is not None:
+            options[option.name] = value
+    return options
 
 
 def _check_strips(path, tokens):
@@ -357,42 +406,52 @@ def _check_strips(path, tokens):
 
 def _bert_normalizer(values):
     """Returns BERT's normalizer, also of a sequence that changes texts to lower case first, as `do_lower_case` does."""
-    parts = (values or {}).get("normalizers") or []
-    if [part.get("type") for part in parts] != ["Lowercase", "BertNormalizer"] or values.get("type") != "Sequence":
+    steps = (values or {}).get("normalizers") or []
+    types = [step.get("type") for step in steps]
+    if types != ["Lowercase", "BertNormalizer"] or values.get("type") != "Sequence":
         return values
-    strip_accents = parts[1].get("strip_accents")
-    # Only the casing of BERT's own normalizer decides about accents.
-    kept = bool(parts[1].get("lowercase")) if strip_accents is None else strip_accents
-    return {**parts[1], "lowercase": True, "strip_accents": kept}
+    normalizer = dict(steps[1])
+    if normalizer.get("strip_accents") is None:  # Only the casing of BERT's own normalizer decides about accents.
+        normalizer["strip_accents"] = bool(normalizer.get("lowercase"))
+    normalizer["lowercase"] = True
+    return normalizer
 
 
 def _other_steps(path, content):
     """Returns the normalizer and the pre-tokenizer if they are not BERT's. `None` is a sequence without steps."""
-    steps = {}
+    other_steps = {}
     for name, key, check in (
         ("normalizer", "normalizers", normalizer_steps),
         ("pre_tokenizer", "pretokenizers", pre_tokenizer_steps),
     ):
-        values = {"type": "Sequence", key: []} if content.get(name) is None else content[name]
-        bert = {key: value for (part, key), value in _FIXED.items() if part == name}
-        if isinstance(values, dict) and bert.items() <= (bert | values).items():
+        values = content.get(name)
+        if values is None:
+            values = {"type": "Sequence", key: []}
+        if _is_berts(name, values):
             continue
         try:
             check(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        steps[name] = values
-    return steps
+        other_steps[name] = values
+    return other_steps
+
+
+def _is_berts(section, values):
+    """Returns whether a section has BERT's fixed values; those that are missing default to them."""
+    if not isinstance(values, dict):
+        return False
+    return all(values.get(key, expected) == expected for key, expected in _FIXED[section].items())
 
 
 def _check_fixed(path, content, bert_defaults):
-    for (part, key), expected in _FIXED.items():
-        values = content.get(part)
-        default = expected if bert_defaults else None
-        received = default if values is None else values.get(key, expected)
-        if received != expected:
-            raise ValueError(
-                f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: "
-                + (f"{part}=null" if values is None else f"{part}.{key}={received!r}")
-                + ("" if part == "model" else _IGNORED)
-            )
+    """Raises for a section that is not BERT's; with `bert_defaults`, one that is missing or null is."""
+    for section, fixed in _FIXED.items():
+        values = content.get(section)
+        ignored = "" if section == "model" else _IGNORED
+        for key, expected in fixed.items():
+            wrong = f"{path}: not BERT's tokenizer: expected {section}.{key}={expected!r}"
+            if values is None and not bert_defaults:
+                raise ValueError(f"{wrong}. Received: {section}=null{ignored}")
+            if values is not None and values.get(key, expected) != expected:
+                raise ValueError(f"{wrong}. Received: {section}.{key}={values[key]!r}{ignored}")

@@ -72,7 +72,7 @@ def test_forms_of_one_file(tmp_path):
     values["model"]["merges"] = MERGES
     values["model"] |= {"unk_token": "<unk>", "byte_fallback": True}  # Of bytes that are no pieces.
     values["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [STEP]}
-    template = tokenizer_json.template_processor(vocabulary(), ("<s>", "</s>", 2, False))
+    template = tokenizer_json.template_processor(vocabulary(), tokenizer_json.roberta_template())
     values["post_processor"] = {"type": "Sequence", "processors": [STEP, template]}
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(values))
