@@ -49,9 +49,10 @@ def main(arguments):
     size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"
     print(f"read {arguments.model}: {bert.head}, {size}, {model.count_params():,} parameters")
     output = pathlib.Path(arguments.output_dir).expanduser()
-    files = sorted(path.name for path in output.iterdir() if path.stat().st_mtime >= began)
-    print(f"wrote {output} in the format {arguments.format}: {', '.join(files)}")
-    if left_out := bert.left_out(model):
+    written = [path.name for path in output.iterdir() if path.stat().st_mtime >= began]
+    print(f"wrote {output} in the format {arguments.format}: {', '.join(sorted(written))}")
+    left_out = bert.left_out(model)
+    if left_out:
         print(f"not converted, unused by a model with head={bert.head!r}: {', '.join(left_out)}")
 
 

@@ -81,17 +81,26 @@ def main(arguments):
     if arguments.inspect:
         print(describe(arguments.output_dir, arguments.inspect, arguments.vocab))
         return
-    duplicates = arguments.duplicates or (10 if arguments.static else 1)
-    masking = arguments.fill(Masking)
-    settings = arguments.fill(Settings, masking=masking, duplicates=duplicates, form=arguments.format)
-    what = arguments.input, arguments.output_dir, _vocabulary(arguments), settings
-    how = {"shards": arguments.shards, "compress": arguments.compress}
+    passes = 10 if arguments.static else 1
+    settings = arguments.fill(
+        Settings,
+        masking=arguments.fill(Masking),
+        duplicates=arguments.duplicates or passes,
+        form=arguments.format,
+    )
+    records = {
+        "files": arguments.input,
+        "output": arguments.output_dir,
+        "vocabulary": _vocabulary(arguments),
+        "settings": settings,
+        "shards": arguments.shards,
+        "compress": arguments.compress,
+    }
     if arguments.runner:
-        how |= {"runner": arguments.runner, "pipeline_options": arguments.beam_options}
-        manifest = generate_with_beam(*what, **how)
+        manifest = generate_with_beam(**records, runner=arguments.runner, pipeline_options=arguments.beam_options)
     else:
         with messages() as show:
-            manifest = generate(*what, workers=arguments.processes, progress=show, **how)
+            manifest = generate(**records, workers=arguments.processes, progress=show)
     output = arguments.output_dir.rstrip("/")
     print(f"data:         {output}: {_summary(manifest)}")
     print(f"statistics:   {output}/{MANIFEST}")
@@ -106,29 +115,39 @@ def _vocabulary(arguments):
     if not arguments.add_words:
         return vocabulary
     words = without_known(common_flags.words(arguments.add_words), vocabulary)
-    return add_words(vocabulary, words, arguments.lowercase)[0]
+    extended, *_ = add_words(vocabulary, words, arguments.lowercase)
+    return extended
 
 
 def _summary(manifest):
-    examples, documents, tokens = manifest["examples"], manifest["corpus"]["documents"], manifest["tokens"]
-    shares = f"{manifest['unknown_share']:.2%} of them unknown; {manifest['padding_share']:.2%} padding"
-    return f"{examples:,} examples of {documents:,} documents, {tokens:,} tokens, {shares}"
+    """Returns the statistics in a line."""
+    examples = f"{manifest['examples']:,} examples of {manifest['corpus']['documents']:,} documents"
+    tokens = f"{manifest['tokens']:,} tokens, {manifest['unknown_share']:.2%} of them unknown"
+    return f"{examples}, {tokens}; {manifest['padding_share']:.2%} padding"
 
 
 def _next_step(arguments, output):
     """Returns the command that trains on the data."""
-    objective = "" if arguments.next_sentence else " --next_sentence=false"
-    objective += "" if arguments.special_tokens else " --causal"
-    phase = f"length:{arguments.sequence_length},steps:10000,batch:32"
-    name, start = "tiny", "--config=tiny"
+    train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)}"
+    phase = f"--phase=length:{arguments.sequence_length},steps:10000,batch:32"
+    objective = ""
+    if not arguments.next_sentence:
+        objective += " --next_sentence=false"
+    if not arguments.special_tokens:
+        objective += " --causal"
     if arguments.add_words:
-        folder = pathlib.Path(arguments.vocab).parent
-        has_model = (folder / "config.json").is_file() or (folder / "bert_config.json").is_file()
-        model = shlex.quote(str(folder)) if has_model else "google-bert/bert-base-uncased"
-        start = f"--model={model} --add_words={shlex.quote(arguments.add_words)}"
-        name = "words"
-    train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} {start} --phase={phase}"
-    return f"{train}{objective} --output_dir=runs/{name}"
+        start = f"--model={_model_to_extend(arguments)} --add_words={shlex.quote(arguments.add_words)}"
+        return f"{train} {start} {phase}{objective} --output_dir=runs/words"
+    return f"{train} --config=tiny {phase}{objective} --output_dir=runs/tiny"
+
+
+def _model_to_extend(arguments):
+    """Returns the model whose vocabulary gets more words: the one beside it, or else that of Google."""
+    folder = pathlib.Path(arguments.vocab).parent
+    for name in ("config.json", "bert_config.json"):
+        if (folder / name).is_file():
+            return shlex.quote(str(folder))
+    return "google-bert/bert-base-uncased"
 
 
 if __name__ == "__main__":

@@ -52,18 +52,24 @@ def _check_models(arguments):
     """Raises an error for a model that is not there or is none of BERT's, and for sizes that exceed the model's."""
     if getattr(arguments, "server", None):  # Its models are not here.
         return
+    revision = getattr(arguments, "revision", None)
     models = getattr(arguments, "models", None) or [getattr(arguments, "model", None)]
-    for model in filter(None, models):
-        _check_sizes(arguments, model, _config(model, getattr(arguments, "revision", None)))
-    if rerank := getattr(arguments, "rerank", None):
-        _config(rerank)
-    if teacher := getattr(arguments, "teacher", None):  # A model, or an output of several tasks.
-        find(teacher)
+    for model in models:
+        if model:
+            _check_sizes(arguments, model, _config(model, revision))
+    rerank = getattr(arguments, "rerank", None)
+    if rerank:
+        _config(rerank)  # Raises an error for a model that is not there.
+    teacher = getattr(arguments, "teacher", None)
+    if teacher:
+        find(teacher)  # A model, or an output of several tasks.
 
 
 def check_files(name, paths):
-    """Raises an error if a file or pipe does not exist; of the flag of this name, one or a list."""
-    for path in [paths] if isinstance(paths, str) else paths or ():
+    """Raises an error if a file or pipe does not exist; of the flag of this name, one, a list, or `None`."""
+    if isinstance(paths, str):
+        paths = [paths]
+    for path in paths or ():
         if path and os.path.isdir(path):
             raise ValueError(f"--{name}={path} is a folder. Expected a file")
         if path and not os.path.exists(path):
@@ -86,12 +92,18 @@ def _check_place(name, path):
     if name == "output" and os.path.isdir(path):
         raise ValueError(f"--output must be a file. Received: the folder {path}")
     path = pathlib.Path(path).expanduser().absolute()
-    folder = path.parent if name == "output" else path
-    folder = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        wanted = "in a folder" if name == "output" else "a folder"
-        problem = f"{path}; {folder} is {'not writable' if folder.is_dir() else 'a file'}"
-        raise ValueError(f"--{name} must be {wanted} to which files can be written. Received: {problem}")
+    folder = path
+    expected = "a folder"
+    if name == "output":
+        folder = path.parent
+        expected = "in a folder"
+    existing = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return
+    problem = "not writable" if existing.is_dir() else "a file"
+    raise ValueError(
+        f"--{name} must be {expected} to which files can be written. Received: {path}; {existing} is {problem}"
+    )
 
 
 def _config(model, revision=None):
@@ -118,17 +130,28 @@ def local_config(model):
 
 def _check_sizes(arguments, model, config):
     """Raises an error for more tokens or frozen blocks than a model has."""
-    own = config.get("keras_bert")
-    learned = not isinstance(own, dict) or own.get("positions", "learned") == "learned"
-    lengths = [getattr(arguments, "sequence_length", None) or 0]
-    lengths += [phase["length"] for phase in getattr(arguments, "phases", ())]
-    limit = config.get("max_position_embeddings")
-    if learned and isinstance(limit, int) and max(lengths) > limit:
-        flag = "sequence_length" if max(lengths) == lengths[0] else "phase"
-        raise ValueError(
-            f"--{flag}: expected at most {limit}, the number of positions of {model}. Received: {max(lengths)}"
-        )
-    frozen, blocks = getattr(arguments, "freeze_layers", None), config.get("num_hidden_layers", config.get("n_layers"))
-    blocks = getattr(arguments, "student_layers", None) or blocks
+    _check_lengths(arguments, model, config)
+    frozen = getattr(arguments, "freeze_layers", None)
+    blocks = getattr(arguments, "student_layers", None)
+    if not blocks:
+        blocks = config.get("num_hidden_layers", config.get("n_layers"))
     if frozen is not None and isinstance(blocks, int) and not 0 <= frozen <= blocks:
         raise ValueError(f"--freeze_layers: expected from 0 to {blocks}, the number of blocks. Received: {frozen}")
+
+
+def _check_lengths(arguments, model, config):
+    """Raises an error for more tokens than a model has positions, if it has learned them."""
+    facts = config.get("keras_bert")
+    limit = config.get("max_position_embeddings")
+    if isinstance(facts, dict) and facts.get("positions", "learned") != "learned":
+        return
+    if not isinstance(limit, int):  # Not known.
+        return
+    length = getattr(arguments, "sequence_length", None) or 0
+    longest_phase = max((phase["length"] for phase in getattr(arguments, "phases", ())), default=0)
+    if max(length, longest_phase) > limit:
+        flag = "sequence_length" if length >= longest_phase else "phase"
+        received = max(length, longest_phase)
+        raise ValueError(
+            f"--{flag}: expected at most {limit}, the number of positions of {model}. Received: {received}"
+        )

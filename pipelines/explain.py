@@ -14,6 +14,7 @@ Leaving out each word takes as many forward passes as a text has words, integrat
 gradients; the table in the guide "Why" tells which of them finds the words that matter.
 """
 
+import functools
 import itertools
 import pathlib
 import typing
@@ -28,6 +29,7 @@ from .arguments import CommandArguments, flag
 from .early_checks import check_files
 
 _METHODS = ["leave_one_out", "integrated_gradients"]
+_COLUMN_FLAGS = ("text_column", "pair_column", "choice_columns")
 _PART = 64  # Texts whose explanations are written together.
 
 
@@ -61,16 +63,11 @@ class Arguments(CommandArguments):
 
 def check(arguments):
     check_files("input", arguments.input)
-    given = arguments.positional
-    if bool(given) == bool(arguments.input):
-        raise ValueError(f"expected either texts or --input. Received: {'both' if given else 'neither'}")
-    arguments.only(
-        arguments.is_table,
-        f"for rows with columns, --input with {', '.join(ROWS)}",
-        "text_column",
-        "pair_column",
-        "choice_columns",
-    )
+    texts = arguments.positional
+    if bool(texts) == bool(arguments.input):
+        raise ValueError(f"expected either texts or --input. Received: {'both' if texts else 'neither'}")
+    tables = f"for rows with columns, --input with {', '.join(ROWS)}"
+    arguments.only(arguments.is_table, tables, *_COLUMN_FLAGS)
 
 
 def main(arguments):
@@ -80,8 +77,8 @@ def main(arguments):
     parts = _explained(arguments, bert, iter(_rows(arguments, bert)))
     with told_once():
         if not arguments.output:
-            for _, _, found in parts:
-                print(Explanations(found), flush=True)
+            for _, _, explanations in parts:
+                print(Explanations(explanations), flush=True)
         elif arguments.output.endswith((".html", ".htm")):
             _write_page(arguments, parts)
         else:
@@ -94,57 +91,87 @@ def _rows(arguments, bert):
     from keras_bert.heads.registry import answering
     from keras_bert.tasks.registry import stored_settings, task_of
 
-    head, task = answering(bert.head), task_of(bert)
+    head = answering(bert.head)
+    task = task_of(bert)
     if task and task.rows.convert:
         if not arguments.is_table:
             raise ValueError(f"{arguments.model} takes rows of its task. Expected --input with {', '.join(ROWS)}")
-        settings = stored_settings(task, bert)
-        return prediction_files.stream_own(
-            arguments.input, lambda place, row: task.rows.asked(place, row, settings=settings)
-        )
+        convert = functools.partial(task.rows.asked, settings=stored_settings(task, bert))
+        return prediction_files.stream_own(arguments.input, convert)
     allowed = head.inputs(bert)
     if arguments.is_table:
-        columns = arguments.values("text_column", "pair_column", "choice_columns")
         return prediction_files.stream_texts(
-            arguments.input, allowed, **columns, known=bert.columns, words=head.takes_words
+            arguments.input,
+            allowed,
+            **arguments.values(*_COLUMN_FLAGS),
+            known=bert.columns,
+            words=head.takes_words,
         )
     if arguments.input:
         lines = text_files.stream_text(pathlib.Path(arguments.input), blank_end=True)
-        texts = prediction_files.from_lines(arguments.input, map(text_files.without_end, lines), allowed)
+        lines = map(text_files.without_end, lines)
+        texts = prediction_files.from_lines(arguments.input, lines, allowed)
     else:
-        given = list(arguments.positional)
-        lines = [[text] for text in given] if allowed == [("text",)] else [given]
-        texts = [prediction_files.from_parts("the arguments", line, allowed) for line in lines]
-    return ((None, row) for row in texts)
+        texts = _texts_of_positional(list(arguments.positional), allowed)
+    return ((None, text) for text in texts)
+
+
+def _texts_of_positional(texts, allowed):
+    """Returns the texts of the command line as dicts; without pairs, each argument is a text."""
+    from keras_bert.answering import prediction_files
+
+    takes_pairs = allowed != [("text",)]
+    rows = [texts] if takes_pairs else [[text] for text in texts]
+    return [prediction_files.from_parts("the arguments", row, allowed) for row in rows]
 
 
 def _explained(arguments, bert, rows):
     """Yields parts of the rows: lists of the rows of the file, of the texts, and of the explanations."""
-    options = {name: getattr(arguments, name) for name in ("method", "replacement", "n_steps", "sequence_length")}
-    target = arguments.target
-    names = bert.labels or ()
-    if target is not None and target not in names and target.isdecimal():
-        target = int(target)
-    while part := list(itertools.islice(rows, _PART)):
-        records, texts = map(list, zip(*part, strict=True))
-        yield records, texts, bert.explain(texts, target, **options)
+    target = _target(arguments.target, bert.labels or ())
+    while True:
+        part = list(itertools.islice(rows, _PART))
+        if not part:
+            return
+        records = [record for record, _ in part]
+        texts = [text for _, text in part]
+        explanations = bert.explain(
+            texts,
+            target,
+            method=arguments.method,
+            replacement=arguments.replacement,
+            n_steps=arguments.n_steps,
+            sequence_length=arguments.sequence_length,
+        )
+        yield records, texts, explanations
+
+
+def _target(text, labels):
+    """Returns what to explain: a label, or the number of a class if there is no label of this name."""
+    if text is not None and text not in labels and text.isdecimal():
+        return int(text)
+    return text
 
 
 def _write_page(arguments, parts):
+    """Writes the explanations of all texts as a web page."""
     from keras_bert.answering.explanation import page
     from keras_bert.files import write_text
 
-    found = list(itertools.chain.from_iterable(part for _, _, part in parts))
-    write_text(arguments.output, page(f"Words of {pathlib.Path(arguments.model).name}", found))
-    print(f"wrote {len(found):,} explanations to {arguments.output}")
+    all_explanations = []
+    for _, _, explanations in parts:
+        all_explanations.extend(explanations)
+    title = f"Words of {pathlib.Path(arguments.model).name}"
+    write_text(arguments.output, page(title, all_explanations))
+    print(f"wrote {len(all_explanations):,} explanations to {arguments.output}")
 
 
 def _write_lines(arguments, parts):
+    """Writes explanations as they come, as lines of JSON."""
     from keras_bert.answering import prediction_files
 
     with prediction_files.AnswersFile(arguments.output) as file:
-        for records, texts, found in parts:
-            file.write(zip(records, texts, found, strict=True))
+        for records, texts, explanations in parts:
+            file.write(zip(records, texts, explanations, strict=True))
     print(f"wrote {file.count:,} explanations to {arguments.output}")
 
 

@@ -35,8 +35,8 @@ _PRECISIONS = {
 _MOST_CALIBRATED = 1024
 _VECTORS = ("pooling", "layers", "normalize")
 _OPTIONS = ("thresholds", "doc_stride", "n_best", "max_answer_length", "null_threshold", "hypothesis", *_VECTORS)
-_PARAMETERS = {flag: parameter for parameter, flag in FLAG_OF.items()}
-_OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
+_PARAMETERS = {name: parameter for parameter, name in FLAG_OF.items()}  # Of the library, by the flags that set them.
+_OF_PREPROCESSOR = ("lowercase", "sequence_length")  # Settings of a checkpoint that the preprocessor has.
 
 
 class Arguments(common_flags.LongTextFlags):
@@ -86,87 +86,121 @@ class Arguments(common_flags.LongTextFlags):
     @property
     def options(self):
         """The given options as arguments of `export`."""
-        return {_PARAMETERS.get(name, name): value for name, value in self.values(*_OPTIONS).items()}
+        given = self.values(*_OPTIONS)
+        return {_parameter(name): value for name, value in given.items()}
+
+
+def _parameter(name):
+    """Returns the parameter of `export` that a flag sets."""
+    return _PARAMETERS.get(name, name)
 
 
 def check(arguments):
-    wanted, precision = arguments.format, arguments.precision
-    if precision not in _PRECISIONS[wanted]:
-        expected = ", ".join(_PRECISIONS[wanted])
-        raise ValueError(f"--format={wanted} has --precision={expected}. Received: {precision}")
-    arguments.only(wanted == "saved_model", "with --format=saved_model", "calibration", *_OPTIONS)
+    precisions = _PRECISIONS[arguments.format]
+    if arguments.precision not in precisions:
+        expected = ", ".join(precisions)
+        raise ValueError(f"--format={arguments.format} has --precision={expected}. Received: {arguments.precision}")
+    is_saved_model = arguments.format == "saved_model"
+    arguments.only(is_saved_model, "with --format=saved_model", "calibration", *_OPTIONS)
 
 
 def main(arguments):
-    (_export_saved_model if arguments.format == "saved_model" else _export_on_ids)(arguments)
+    if arguments.format == "saved_model":
+        _export_saved_model(arguments)
+    else:
+        _export_on_ids(arguments)
 
 
 def _export_on_ids(arguments):
     """Writes an ONNX or a LiteRT file."""
     from keras_bert.heads.registry import HEADS
 
-    to_onnx = arguments.format == "onnx"
-    write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
     bert = common_flags.load_model(arguments.model, dtype="float32")
-    if bert.head not in (head.name for head in HEADS):
+    if bert.head not in [head.name for head in HEADS]:
         received = f"--model={arguments.model}, {bert!r}"
         raise ValueError(f"--format={arguments.format} is for BERT models. Received: {received}")
-    options = {name: value for name, value in bert.metadata.settings.items() if name not in _OWN}
-    options |= {} if to_onnx else {"lengths": arguments.lengths}
-    options |= {"precision": arguments.precision, "pair": bert.pair if arguments.pair is None else arguments.pair}
-    preprocessor = bert.preprocessor(answer_length(bert, arguments.sequence_length), **arguments.values(*READING))
-    print(write(bert.model(), preprocessor, arguments.output_dir, **options))
+    options = {}
+    for name, value in bert.metadata.settings.items():
+        if name not in _OF_PREPROCESSOR:
+            options[name] = value
+    options["precision"] = arguments.precision
+    options["pair"] = bert.pair if arguments.pair is None else arguments.pair
+    length = answer_length(bert, arguments.sequence_length)
+    preprocessor = bert.preprocessor(length, **arguments.values(*READING))
+    if arguments.format == "onnx":
+        file = keras_bert.export_onnx(bert.model(), preprocessor, arguments.output_dir, **options)
+    else:
+        options["lengths"] = arguments.lengths
+        file = keras_bert.export_litert(bert.model(), preprocessor, arguments.output_dir, **options)
+    print(file)
 
 
 def _export_saved_model(arguments):
-    from keras_bert.exporting.stored_options import stored_options
+    """Writes a SavedModel, and prints how to verify it."""
     from keras_bert.heads.registry import answering, describe
 
-    int8, layers = arguments.precision == "int8", arguments.layers
-    dtype = "float32" if int8 else arguments.precision
-    bert = common_flags.load_model(arguments.model, dtype=dtype, hidden_states=bool(layers))
-    # These flags override the pooling settings of a sentence encoder's checkpoint.
-    own = bool(arguments.options.keys() & _VECTORS) and bert.pooling is not None
-    model = bert.encoder if own else bert.model()
-    description = describe(model)
-    head = answering(description.head)
-    given = _options(arguments, bert, head)
-    check_long_texts(arguments.long_texts, head)
-    arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
-    options = {**stored_options(bert, model), **given}
-    if arguments.pair is not None:
-        options["pair"] = head.requires_pair or (head.takes_pair and arguments.pair)
+    is_int8 = arguments.precision == "int8"
+    bert = common_flags.load_model(
+        arguments.model,
+        dtype="float32" if is_int8 else arguments.precision,
+        hidden_states=bool(arguments.layers),
+    )
+    model = _model_to_export(arguments, bert)
+    head = answering(describe(model).head)
+    options = _export_options(arguments, bert, model, head)
+    length = answer_length(bert, arguments.sequence_length)
     directory = _version(pathlib.Path(arguments.output_dir))
+    has_choices = "choices" in head.inputs(bert)[0]
     keras_bert.export(
         model,
-        bert.preprocessor(
-            answer_length(bert, arguments.sequence_length), padding="longest", **arguments.values(*READING)
-        ),
+        bert.preprocessor(length, padding="longest", **arguments.values(*READING)),
         directory,
-        precision="int8" if int8 else None,
+        precision="int8" if is_int8 else None,
         overwrite=arguments.overwrite,
         explain=arguments.explain,
-        calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
+        calibration=_calibration(arguments.calibration, has_choices),
         **options,
     )
     print(f"wrote {directory}")
     print(f"next: {command.spelling('verify_saved_model')} {directory}")
 
 
-def _options(arguments, bert, head):
+def _model_to_export(arguments, bert):
+    """Returns the model, or its encoder alone if flags replace the pooling of a sentence encoder's checkpoint."""
+    has_own_pooling = bool(arguments.options.keys() & _VECTORS)
+    if has_own_pooling and bert.pooling is not None:
+        return bert.encoder
+    return bert.model()
+
+
+def _export_options(arguments, bert, model, head):
+    """Returns the arguments of `export` that the checkpoint decides, and those that flags decide instead."""
+    from keras_bert.exporting.stored_options import stored_options
+
+    given = _given_options(arguments, bert, head)
+    check_long_texts(arguments.long_texts, head)
+    arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
+    options = stored_options(bert, model) | given
+    if arguments.pair is not None:
+        options["pair"] = head.requires_pair or (head.takes_pair and arguments.pair)
+    return options
+
+
+def _given_options(arguments, bert, head):
     """Returns the arguments of `export` that flags decide, of those that the head supports."""
-    options = arguments.options
-    supported = [name for name in _OPTIONS if _PARAMETERS.get(name, name) in head.text_options]
+    supported = [name for name in _OPTIONS if _parameter(name) in head.text_options]
     for name in arguments.values(*_OPTIONS):
         if name not in supported:
             expected = ", ".join(f"--{other}" for other in supported) or "none"
             raise ValueError(f"--{name} is not an option for head={head.name!r}. Expected one of: {expected}")
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
+    options = arguments.options
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label and arguments.thresholds is not None:
-        options["thresholds"] = arguments.thresholds[0] if len(arguments.thresholds) == 1 else arguments.thresholds
+        is_shared = len(arguments.thresholds) == 1
+        options["thresholds"] = arguments.thresholds[0] if is_shared else arguments.thresholds
     return options
 
 
@@ -174,8 +208,13 @@ def _calibration(path, has_choices):
     """Returns the rows of --calibration, tuples of the columns of a line; a text and the list of its choices."""
     if path is None:
         return None
-    rows = [tuple(line.split("\t")) for _, line in read_lines(path) if line.strip()][:_MOST_CALIBRATED]
-    return [(text, choices) for text, *choices in rows] if has_choices else rows
+    rows = []
+    for _, line in read_lines(path):
+        if not line.strip():
+            continue
+        text, *others = line.split("\t")
+        rows.append((text, others) if has_choices else (text, *others))
+    return rows[:_MOST_CALIBRATED]
 
 
 def _version(folder):
@@ -183,7 +222,8 @@ def _version(folder):
     if folder.name.isdecimal():
         return folder
     taken = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
-    return folder / str(max(taken, default=0) + 1)
+    newest = max(taken, default=0)
+    return folder / str(newest + 1)
 
 
 if __name__ == "__main__":

@@ -56,35 +56,63 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.answering.answerer import answer_rows
-    from keras_bert.exporting.export import build_signatures
-
-    texts, layers = arguments.texts, arguments.layers
     bert = keras_bert.load(arguments.model, dtype=arguments.precision, hidden_states=True)
-    if bert.projection and (layers != [-1] or arguments.pooling or arguments.normalize is not None):
+    _check_projection(arguments, bert)
+    prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
+    vectors = _embed(arguments, bert, [prompt + text for text in arguments.texts])
+    _write(pathlib.Path(arguments.output), arguments.texts, vectors)
+    print(f"wrote {len(arguments.texts):,} vectors of {vectors.shape[1]} numbers to {arguments.output}")
+
+
+def _check_projection(arguments, bert):
+    """Raises an error for flags of pooling with a model that projects the pooled vectors, as it was trained."""
+    chooses = arguments.layers != [-1] or arguments.pooling or arguments.normalize is not None
+    if bert.projection and chooses:
         raise ValueError(
             "--layers, --pooling and --normalize are for models without a projection after pooling. "
             f"Received: {arguments.model} with one of {bert.projection} units"
         )
-    normalize = bert.normalize if arguments.normalize is None else arguments.normalize
-    options = {"pooling": arguments.pooling or bert.pooling or "mean", "layers": layers, "normalize": normalize}
-    prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
-    length = answer_length(bert, arguments.sequence_length)
+
+
+def _embed(arguments, bert, texts):
+    """Returns the vectors of texts, an array."""
+    from keras_bert.answering.answerer import answer_rows
+
     refuses = bert.long_texts == REFUSE
-    reading = {"long_texts": HEAD} if refuses else {}  # `CutTexts` tell which text is too long.
+    answers = answer_rows(
+        embedding,
+        _embedding_signature(arguments, bert, refuses),
+        ["text"],
+        [{"text": text} for text in texts],
+        arguments.batch_size,
+        cut=CutTexts(most=bert.config.max_position_embeddings, refuses=refuses),
+    )
+    return np.stack([answer["embedding"] for answer in answers])
+
+
+def _embedding_signature(arguments, bert, refuses):
+    """Returns the function from texts to vectors; `refuses` says whether long texts are an error."""
+    from keras_bert.exporting.export import build_signatures
+
+    reading = {}
+    if refuses:
+        reading["long_texts"] = HEAD  # `CutTexts` tell which text is too long.
+    length = answer_length(bert, arguments.sequence_length)
     preprocessor = bert.preprocessor(length, padding="longest", **reading)
-    prompted = [prompt + text for text in texts]
-    model, options = (bert.model(), {}) if bert.projection else (bert.encoder, options)
-    signature = build_signatures(model, preprocessor, **options)["serving_default"]
-    asked = ["text"], [{"text": text} for text in prompted], arguments.batch_size
-    cut = CutTexts(most=bert.config.max_position_embeddings, refuses=refuses)
-    answers = answer_rows(embedding, signature, *asked, cut=cut)
-    vectors = np.stack([answer["embedding"] for answer in answers])
-    _write(pathlib.Path(arguments.output), texts, vectors)
-    print(f"wrote {len(texts):,} vectors of {vectors.shape[1]} numbers to {arguments.output}")
+    if bert.projection:
+        return build_signatures(bert.model(), preprocessor)["serving_default"]
+    signatures = build_signatures(
+        bert.encoder,
+        preprocessor,
+        pooling=arguments.pooling or bert.pooling or "mean",
+        layers=arguments.layers,
+        normalize=bert.normalize if arguments.normalize is None else arguments.normalize,
+    )
+    return signatures["serving_default"]
 
 
 def _write(path, texts, vectors):
+    """Writes vectors, as arrays of NumPy or as lines of JSON."""
     with replacing(path) as temporary:
         if path.suffix == ".npz":
             np.savez(temporary, vectors=vectors)

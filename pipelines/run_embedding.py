@@ -28,17 +28,24 @@ from .common_flags import finetune as main
 
 
 class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
-    task, Settings, texts = "embedding", EmbeddingSettings, '"A text."'
-    wording = TaskFlags.wording | {"train": ": CSV, TSV, JSONL or SQuAD's JSON", "dev": "; like --train_file"}
-    wording |= {"rates": "2e-5"}
+    task = "embedding"
+    Settings = EmbeddingSettings
+    texts = '"A text."'
+    wording = TaskFlags.wording | {
+        "train": ": CSV, TSV, JSONL or SQuAD's JSON",
+        "dev": "; like --train_file",
+        "rates": "2e-5",
+    }
 
     def check_conditions(self):
+        """Same as for other commands; raises an error, too, for adapters."""
         for name in ("lora_rank", "lora_alpha"):
             if getattr(self, name) is not None:
                 raise ValueError(f"--{name}: sentence encoders are trained whole. Expected no --{name}")
         super().check_conditions()
 
     def more(self):
+        """Returns the command that searches with the model."""
         model = shlex.quote(str(self.output / "model"))
         return [f"{command.spelling('search')} --model={model} --index=my_index --input=passages.jsonl"]
 
@@ -46,22 +53,29 @@ class Arguments(Files, BadRows, EmbeddingSettings, TaskFlags):
 def check(arguments):
     if arguments.ensemble > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={arguments.ensemble}")
-    train, dev = arguments.data.train, arguments.data.dev
+    train = arguments.data.train
+    dev = arguments.data.dev
     loss = loss_name(train.kind, arguments.loss)
     arguments.only(loss == "in_batch", f"for the loss in_batch, not for {loss}", "temperature")
     arguments.only(loss == "triplet", f"for the loss triplet, not for {loss}", "margin", "distance")
     arguments.only(train.kind == "scored", "for pairs with a score", "score_range")
-    if train.kind == "pairs" and len(train) < 2:
-        raise ValueError(
-            f"{arguments.train_file}: expected at least 2 pairs: the negatives of a pair are those of others"
-        )
-    if train.kind == "pairs" and 1 in (arguments.batch_size or ()):
-        raise ValueError(
-            "--batch_size must be at least 2: the negatives of a pair are the others of its batch. Received: 1"
-        )
+    if train.kind == "pairs":
+        _check_negatives(arguments, train)
     if train.kind != dev.kind:
         raise ValueError(
             f"--dev_file must be like --train_file, {train.kind}. Received: {arguments.dev_file}, {dev.kind}"
+        )
+
+
+def _check_negatives(arguments, train):
+    """Raises an error for pairs without others, in the file or in a batch, whose passages are their negatives."""
+    if len(train) < 2:
+        raise ValueError(
+            f"{arguments.train_file}: expected at least 2 pairs: the negatives of a pair are those of others"
+        )
+    if 1 in (arguments.batch_size or ()):
+        raise ValueError(
+            "--batch_size must be at least 2: the negatives of a pair are the others of its batch. Received: 1"
         )
 
 

@@ -24,8 +24,14 @@ from .common_flags import finetune as main
 
 
 class Arguments(Files, PredictFile, BadRows, ChoiceSettings, Distillation, TaskFlags):
-    task, Settings, texts = "multiple_choice", ChoiceSettings, '"A text." "One choice." "Another one."'
-    wording = TaskFlags.wording | {"train": ": CSV, TSV or JSONL", "rates": f"2e-5{NARROW}", "batches": "16"}
+    task = "multiple_choice"
+    Settings = ChoiceSettings
+    texts = '"A text." "One choice." "Another one."'
+    wording = TaskFlags.wording | {
+        "train": ": CSV, TSV or JSONL",
+        "rates": f"2e-5{NARROW}",
+        "batches": "16",
+    }
 
 
 if __name__ == "__main__":

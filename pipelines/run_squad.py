@@ -40,8 +40,13 @@ class _Files(CrossValidationFlags, ValidationSplit):
 
 
 class Arguments(_Files, PredictFile, QuestionSettings, Distillation, TaskFlags):
-    task, Settings, texts = "questions", QuestionSettings, '--question="Who?" --context_file=article.txt'
-    wording = TaskFlags.wording | {"batches": "32, or 48 with --version_2", "epochs": "3, or 2 with --version_2"}
+    task = "questions"
+    Settings = QuestionSettings
+    texts = '--question="Who?" --context_file=article.txt'
+    wording = TaskFlags.wording | {
+        "batches": "32, or 48 with --version_2",
+        "epochs": "3, or 2 with --version_2",
+    }
 
     def open(self, paths):
         """Returns the source of the only training file."""
@@ -62,6 +67,7 @@ class Arguments(_Files, PredictFile, QuestionSettings, Distillation, TaskFlags):
         return models
 
     def start(self):
+        """Returns the `Start` of the runs, from one or several models."""
         from keras_bert.runs.finetuning import load_compatible
 
         load_options = self.load_options(self.models)
@@ -73,7 +79,12 @@ class Arguments(_Files, PredictFile, QuestionSettings, Distillation, TaskFlags):
         )
 
     def choices(self, task):
-        return {**({"model": self.models} if len(self.models) > 1 else {}), **super().choices(task)}
+        """Returns the grid of the runs, with the models first if there are several."""
+        choices = {}
+        if len(self.models) > 1:
+            choices["model"] = self.models
+        choices.update(super().choices(task))
+        return choices
 
 
 def check(arguments):

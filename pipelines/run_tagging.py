@@ -24,7 +24,9 @@ from .common_flags import finetune as main
 
 
 class Arguments(Files, PredictFile, TaggingSettings, Distillation, TaskFlags):
-    task, Settings, texts = "tagging", TaggingSettings, '"A text with names."'
+    task = "tagging"
+    Settings = TaggingSettings
+    texts = '"A text with names."'
     open = staticmethod(source_of)
     wording = TaskFlags.wording | {"train": ": CoNLL or JSONL", "predict": "; scored if it has tags"}
     others = TaskFlags.others | {

@@ -29,26 +29,29 @@ class Arguments(Files, Distillation, FewExamplesFlags, TaskFlags):
 
     @classmethod
     def of(cls, arguments):
+        """Returns the class with the settings of the task that a command line names, as flags."""
         given = parse_some(cls, arguments, "task", "plugins", "verbose")
         import_plugins(given["plugins"], given["verbose"])
         if not given["task"]:
             return cls
         settings = keras_bert.tasks.task_named(given["task"]).Settings
-        own = {"__doc__": cls.__doc__, "Settings": settings}
-        return type("Arguments", (settings, cls), own)
+        attributes = {"__doc__": cls.__doc__, "Settings": settings}
+        return type("Arguments", (settings, cls), attributes)
 
     @property
     def texts(self):  # type: ignore[override]
         """Arguments of `predict`: the rows of a file, which the task reads."""
-        plugins = f"--plugins={','.join(self.plugins)} " if self.plugins else ""
-        return f"{plugins}--input={shlex.quote(self.dev_file or self.train_file)}"
+        file = f"--input={shlex.quote(self.dev_file or self.train_file)}"
+        if self.plugins:
+            return f"--plugins={','.join(self.plugins)} {file}"
+        return file
 
     @functools.cached_property
     def data(self):
         """The data of both files."""
-        train, dev = map(source, self.train_and_dev())
+        train, dev = self.train_and_dev()
         task = keras_bert.tasks.task_named(self.task)
-        return self.parted(task.rows.read(train, dev, self.settings, name=task.name))
+        return self.parted(task.rows.read(source(train), source(dev), self.settings, name=task.name))
 
 
 if __name__ == "__main__":

@@ -49,8 +49,13 @@ class Arguments(TranslationSettings, common_flags.Training):
     @functools.cached_property
     def pairs(self):
         """The sentences and their translations by part: "train", "dev" and, if there are any to translate, "test"."""
-        sides = {part: [getattr(self, f"{part}_{side}") for side in ("source", "target")] for part in _PARTS}
-        return {part: data.read(*paths, self.languages) for part, paths in sides.items() if paths[0]}
+        pairs = {}
+        for part in _PARTS:
+            source = getattr(self, f"{part}_source")
+            target = getattr(self, f"{part}_target")
+            if source:
+                pairs[part] = data.read(source, target, self.languages)
+        return pairs
 
 
 def check(arguments):
@@ -65,23 +70,45 @@ def main(arguments):
     from keras_bert.translation.run import TranslationRuns, open_vocabulary
     from keras_bert.translation.task import TranslationTask
 
-    strategy, output = arguments.create_strategy(), arguments.output
+    strategy = arguments.create_strategy()
     settings = arguments.fill(TranslationSettings)
-    train, dev, test = map(arguments.pairs.get, _PARTS)
-    vocabulary = open_vocabulary(arguments.vocab, train, arguments.vocab_size, output)
-    rates = {} if arguments.dropout is None else {"dropout": arguments.dropout}
-    config = dataclasses.replace(open_config(arguments.config), vocab_size=len(vocabulary), **rates)
-    task = TranslationTask(train, dev, test, vocabulary, config, settings, arguments.config)
-    longest = min(arguments.tokens_per_batch), max(arguments.epochs)
-    choices = {
-        "learning_rate": arguments.learning_rate or [task.training.learning_rate(*longest)],
+    train = arguments.pairs["train"]
+    test = arguments.pairs.get("test")
+    vocabulary = open_vocabulary(arguments.vocab, train, arguments.vocab_size, arguments.output)
+    config = _config(arguments, vocabulary)
+    task = TranslationTask(train, arguments.pairs["dev"], test, vocabulary, config, settings, arguments.config)
+    plan = Plan(
+        task,
+        _choices(arguments, task),
+        settings,
+        arguments.output,
+        strategy=strategy,
+        log_every=50,
+        report_to=arguments.report_to,
+    )
+    translations = "test.txt" if test else "dev.txt"
+    common_flags.run_and_print(arguments, TranslationRuns(plan), '"A text."', translations)
+
+
+def _config(arguments, vocabulary):
+    """Returns the config of the model, with the size of the vocabulary and the dropout rate that a flag sets."""
+    config = open_config(arguments.config)
+    dropout = config.dropout if arguments.dropout is None else arguments.dropout
+    return dataclasses.replace(config, vocab_size=len(vocabulary), dropout=dropout)
+
+
+def _choices(arguments, task):
+    """Returns the grid of the runs; the default learning rate is that of the run with the most steps."""
+    learning_rates = arguments.learning_rate
+    if not learning_rates:
+        default = task.training.learning_rate(min(arguments.tokens_per_batch), max(arguments.epochs))
+        learning_rates = [default]
+    return {
+        "learning_rate": learning_rates,
         "tokens_per_batch": arguments.tokens_per_batch,
         "epochs": arguments.epochs,
         "seed": arguments.seed,
     }
-    plan = Plan(task, choices, settings, output, strategy=strategy, log_every=50, report_to=arguments.report_to)
-    runs = TranslationRuns(plan)
-    common_flags.run_and_print(arguments, runs, '"A text."', "test.txt" if test else "dev.txt")
 
 
 if __name__ == "__main__":

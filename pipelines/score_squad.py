@@ -28,28 +28,39 @@ class Arguments(CommandArguments):
 
 def main(arguments):
     questions = squad.read(arguments.dev_file)
-    predictions = _read(arguments.predictions, str)
-    no_answer = _read(arguments.na_prob, int | float) if arguments.na_prob else None
-    _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count as 0")
-    _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) match no question in the file")
+    predictions = _read_by_id(arguments.predictions, str)
+    no_answer = None
+    if arguments.na_prob:
+        no_answer = _read_by_id(arguments.na_prob, int | float)
+    missing = [name for name in questions.ids if name not in predictions]
+    _tell_count(missing, "question(s) have no prediction and count as 0")
+    unknown = sorted(predictions.keys() - set(questions.ids))
+    _tell_count(unknown, "prediction(s) match no question in the file")
     scores = squad_metrics.score(questions, predictions, no_answer, arguments.na_prob_thresh)
     print(json_text(scores, indent=2, ensure_ascii=True))
 
 
-def _read(path, kind):
+def _read_by_id(path, value_type):
+    """Returns the object of a JSON file, whose values all have a type: `str`, or that of numbers."""
     try:
         values = json.loads(pathlib.Path(path).read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
-    entries = isinstance(values, dict)
-    wrong = [{name: value} for name, value in values.items() if not isinstance(value, kind)] if entries else [values]
+    expected = "a string" if value_type is str else "a number"
+    wrong = []
+    if isinstance(values, dict):
+        for name, value in values.items():
+            if not isinstance(value, value_type):
+                wrong.append({name: value})
+    else:
+        wrong.append(values)
     if wrong:
-        expected = "a string" if kind is str else "a number"
         raise ValueError(f"{path}: expected an object with {expected} for each id. Received: {wrong[0]!r:.80}")
     return values
 
 
-def _tell(names, what):
+def _tell_count(names, what):
+    """Prints how many questions or predictions there are of a kind, and the first of them."""
     if names:
         print(f"{len(names)} {what}, the first is {names[0]}", file=sys.stderr)
 

@@ -94,19 +94,32 @@ class Arguments(CommandArguments):
         if self.squad:
             data_set = data.read_squad(self.squad)
             return data_set.passages, data_set.queries, data_set.relevance
-        queries = [data.Query(str(number), valid_text(text)) for number, text in enumerate(self.query or ())]
-        if any(not query.text.strip() for query in queries):
-            raise ValueError("--query must not be empty")
         if self.queries:
             queries = data.read_queries(self.queries, self.text_column)
-        return self.input, queries, data.read_relevance(self.relevance) if self.relevance else None
+        else:
+            queries = self._queries_of_flags()
+        relevance = None
+        if self.relevance:
+            relevance = data.read_relevance(self.relevance)
+        return self.input, queries, relevance
+
+    def _queries_of_flags(self):
+        """Returns the queries that are given as flags, whose ids are their numbers."""
+        queries = []
+        for number, text in enumerate(self.query or ()):
+            query = data.Query(str(number), valid_text(text))
+            if not query.text.strip():
+                raise ValueError("--query must not be empty")
+            queries.append(query)
+        return queries
 
     @functools.cached_property
     def removed(self):
         """The ids of passages to remove."""
-        if self.remove_file:
-            return [line for _, line in stream_lines(pathlib.Path(self.remove_file)) if line.strip()]
-        return list(self.remove or ())
+        if not self.remove_file:
+            return list(self.remove or ())
+        lines = stream_lines(pathlib.Path(self.remove_file))
+        return [line for _, line in lines if line.strip()]
 
     @property
     def changes(self):
@@ -116,7 +129,8 @@ class Arguments(CommandArguments):
     @property
     def depth(self):
         """The number of passages that are needed of each query."""
-        return max(self.top, _DEPTH) if self.sources[2] else self.top
+        _, _, relevance = self.sources
+        return max(self.top, _DEPTH) if relevance else self.top
 
 
 def check(arguments):
@@ -157,30 +171,45 @@ def main(arguments):
         _change_index(arguments, index)
     else:
         index = _build_index(arguments, passages)
-    if not queries and not arguments.changes:
-        command.print_next(f'{command.spelling("search")} --index={shlex.quote(arguments.index)} --query="..."')
-    if not queries:
-        return
+    if queries:
+        _search(arguments, index, queries, relevance)
+    elif not arguments.changes:
+        search = command.spelling("search")
+        command.print_next(f'{search} --index={shlex.quote(arguments.index)} --query="..."')
+
+
+def _search(arguments, index, queries, relevance):
+    """Writes or prints the hits of queries, and the scores if it is known which passages are relevant."""
     if relevance:
         warn_of_unknown(index, queries, relevance)
-    top, options = arguments.depth, {}
+    top = arguments.depth
+    options = {}
     if arguments.rerank:
-        options = {"cross_encoder": keras_bert.load(arguments.rerank), "label": arguments.rerank_label}
         top = arguments.rerank_top
-    rankings, before = {}, {}
+        options["cross_encoder"] = keras_bert.load(arguments.rerank)
+        options["label"] = arguments.rerank_label
+    rankings = {}
+    rankings_before = {}  # Without reranking, by similarity.
     with _writer(arguments, len(queries) > 1, relevance) as write:
         for query, hits in ask(index, queries, top, arguments.batch_size, **options):
             write(query, hits[: arguments.top])
-            rankings[query.id] = [hit["id"] for hit in hits[:_DEPTH]]
+            rankings[query.id] = _ids(hits)
             if arguments.rerank:
-                retrieved = sorted(hits, key=lambda hit: -hit["similarity"])
-                before[query.id] = [hit["id"] for hit in retrieved[:_DEPTH]]
+                by_similarity = sorted(hits, key=lambda hit: -hit["similarity"])
+                rankings_before[query.id] = _ids(by_similarity)
     if arguments.output:
         print(f"wrote the passages of {len(queries):,} queries to {arguments.output}")
-    if relevance and before:
-        print(f"before reranking: {metrics.evaluate(before, relevance, k=_DEPTH)}\nafter reranking:  ", end="")
     if relevance:
-        print(metrics.evaluate(rankings, relevance, k=_DEPTH))
+        label = ""
+        if rankings_before:
+            print(f"before reranking: {metrics.evaluate(rankings_before, relevance, k=_DEPTH)}")
+            label = "after reranking:  "
+        print(f"{label}{metrics.evaluate(rankings, relevance, k=_DEPTH)}")
+
+
+def _ids(hits):
+    """Returns the ids of the hits that scores depend on."""
+    return [hit["id"] for hit in hits[:_DEPTH]]
 
 
 def _change_index(arguments, index):
@@ -197,12 +226,22 @@ def _change_index(arguments, index):
 
 
 def _build_index(arguments, passages):
+    """Returns the index of passages, built with a model of which it stores the absolute path or the name."""
     with announced(f"loading {arguments.model}"):
         bert = keras_bert.load(arguments.model)
-    options = {name: getattr(arguments, name) for name in (*_BUILD, "text_column", "batch_size")}
-    # A model is stored by its absolute path or its name.
-    options["name"] = os.path.abspath(arguments.model) if os.path.exists(arguments.model) else arguments.model
-    index = keras_bert.search.build_index(bert, passages, arguments.index, **options)
+    name = arguments.model
+    if os.path.exists(name):
+        name = os.path.abspath(name)
+    options = {option: getattr(arguments, option) for option in _BUILD}
+    index = keras_bert.search.build_index(
+        bert,
+        passages,
+        arguments.index,
+        name=name,
+        text_column=arguments.text_column,
+        batch_size=arguments.batch_size,
+        **options,
+    )
     print(f"index:        {arguments.index}, {len(index):,} passages")
     return index
 
@@ -211,12 +250,23 @@ def _build_index(arguments, passages):
 def _writer(arguments, several, relevance):
     """Yields a function that writes a query and its hits: to the file, or to read; nothing for scores alone."""
     if arguments.output:
-        with replacing(arguments.output) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as file:
+        with (
+            replacing(arguments.output) as temporary,
+            open(temporary, "w", encoding="utf-8", errors="replace") as file,
+        ):
             yield lambda query, hits: print(json_line(query, hits), file=file)
     elif relevance:
         yield lambda query, hits: None
     else:
-        yield lambda query, hits: print(*([query.text] if several else []), *map(readable, hits), sep="\n", flush=True)
+        yield functools.partial(_print_hits, several)
+
+
+def _print_hits(several, query, hits):
+    """Prints the hits of a query, below its text if there are several queries."""
+    lines = [readable(hit) for hit in hits]
+    if several:
+        lines.insert(0, query.text)
+    print(*lines, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
