@@ -23,27 +23,38 @@ def main():
     known = commands()
     if name == "--version":
         print(f"keras-bert {keras_bert.__version__}")
-        return
-    if name in ("--help", "-h", "help"):
-        width = max(map(len, known))
-        lines = [f"usage: {CONSOLE} <command> [flags]; {CONSOLE} <command> --help lists the flags", ""]
-        lines += [f"  {command:{width}}  {about}" for command, about in known.items()]
-        with ignoring_closed_pipes():
-            print("\n".join(lines), flush=True)
-        return
-    if name not in known:
-        hint = f"Did you mean {found}? " if (found := similar(name, known)) else ""
+    elif name in ("--help", "-h", "help"):
+        _print_commands(known)
+    elif name in known:
+        sys.argv[:] = [f"{CONSOLE} {name}", *sys.argv[2:]]
+        runpy.run_module(f"{__package__}.{name}", run_name="__main__")
+    else:
+        nearest = similar(name, known)
+        hint = f"Did you mean {nearest}? " if nearest else ""
         print(f"error: {name} is not a command. {hint}`{CONSOLE}` lists all commands", file=sys.stderr)
         sys.exit(2)
-    sys.argv = [f"{CONSOLE} {name}", *sys.argv[2:]]
-    runpy.run_module(f"{__package__}.{name}", run_name="__main__")
+
+
+def _print_commands(known):
+    """Prints the names of all commands, and what they do."""
+    width = max(map(len, known))
+    lines = [f"usage: {CONSOLE} <command> [flags]; {CONSOLE} <command> --help lists the flags", ""]
+    for command, about in known.items():
+        lines.append(f"  {command:{width}}  {about}")
+    with ignoring_closed_pipes():
+        print("\n".join(lines), flush=True)
 
 
 def commands():
     """Returns the first line of each command's documentation, by name."""
-    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.py"))}
-    runnable = {name: text for name, text in sources.items() if "\nif __name__" in text and not name.startswith("_")}
-    return {name: ast.get_docstring(ast.parse(text)).splitlines()[0] for name, text in runnable.items()}
+    first_lines = {}
+    for path in sorted(_FOLDER.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        is_command = "\nif __name__" in text and not path.stem.startswith("_")
+        if is_command:
+            documentation = ast.get_docstring(ast.parse(text))
+            first_lines[path.stem] = documentation.splitlines()[0]
+    return first_lines
 
 
 if __name__ == "__main__":

@@ -64,24 +64,26 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
     signal.signal(signal.SIGTERM, _terminate)  # `Trainer.fit` has its own handler.
     try:
         with naming_extras("this command"):
-            cls = cls.of(sys.argv[1:])
+            cls = cls.of(sys.argv[1:])  # Messages about mistakes name its flags, too.
             arguments = parse(document, cls, sys.argv[1:])
             _prepare(arguments, check, positional)
             with one_writer(getattr(arguments, "output_dir", None), resumes and is_first_worker()):
-                if (tensorflow(arguments) if callable(tensorflow) else tensorflow) and not arguments.verbose:
+                needs_tensorflow = tensorflow(arguments) if callable(tensorflow) else tensorflow
+                if needs_tensorflow and not arguments.verbose:
                     start_tensorflow()
                 with ignoring_closed_pipes(), keras_bert.memory.explain_out_of_memory():
                     main(arguments)
                     sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
-        print(f"error: {as_flags(' '.join(str(error).split()), flag_fields(cls))}", file=sys.stderr)
+        message = " ".join(str(error).split())
+        print(f"error: {as_flags(message, flag_fields(cls))}", file=sys.stderr)
         sys.exit(2)
-    except (KeyboardInterrupt, _Terminated) as error:
-        what, status = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
-        # That of `Trainer` tells where it has saved the run.
-        message = str(error) or f"{what}{'; repeat the command to continue' if resumes else ''}"
-        print(f"\n{textwrap.fill(message, 100, subsequent_indent='  ', break_long_words=False)}", file=sys.stderr)
-        _exit(status)
+    except KeyboardInterrupt as error:
+        _print_end("interrupted", error, resumes)
+        _exit(INTERRUPTED)
+    except _Terminated as error:
+        _print_end("terminated", error, resumes)
+        _exit(TERMINATED)
     except SystemExit as error:
         _exit(error.code)
 
@@ -95,6 +97,15 @@ def _prepare(arguments, check, positional):
     import_plugins(arguments.plugins, arguments.verbose)
     logging.getLogger("keras_bert").addFilter(functools.partial(_rename, flag_fields(type(arguments))))
     find_mistakes(arguments, check)
+
+
+def _print_end(what, error, resumes):
+    """Prints that a command was interrupted or terminated, and that it continues if it is repeated."""
+    message = str(error)  # That of `Trainer` tells where it has saved the run.
+    if not message:
+        message = f"{what}; repeat the command to continue" if resumes else what
+    lines = textwrap.fill(message, 100, subsequent_indent="  ", break_long_words=False)
+    print(f"\n{lines}", file=sys.stderr)
 
 
 def _keep_workers_out():
@@ -116,8 +127,9 @@ def show_messages(verbose=False):
 
 def _of_interest(record):
     """Keeps this package's messages and the warnings of others, except those of every export and every grid."""
-    own = record.name.startswith("keras_bert")
-    return own or (record.levelno >= logging.WARNING and not is_harmless(record))
+    if record.name.startswith("keras_bert"):
+        return True
+    return record.levelno >= logging.WARNING and not is_harmless(record)
 
 
 def start_tensorflow():
@@ -130,7 +142,8 @@ def start_tensorflow():
     is_said = is_installed and not is_started
     vanishes = sys.stderr.isatty()
     if is_said:
-        print(_STARTING, end="\r" if vanishes else "\n", file=sys.stderr, flush=True)
+        end = "\r" if vanishes else "\n"
+        print(_STARTING, end=end, file=sys.stderr, flush=True)
     with quiet_start():
         import tensorflow  # noqa: F401
     if is_said and vanishes:
@@ -138,21 +151,26 @@ def start_tensorflow():
 
 
 def _rename(fields, record):
-    """Changes a message that is logged as `as_flags` does."""
-    record.msg, record.args = as_flags(record.getMessage(), fields), ()
+    """Changes a message that is logged as `as_flags` does; a filter of Python 3.11 cannot return another record."""
+    record.msg = as_flags(record.getMessage(), fields)
+    record.args = ()
     return True
 
 
 def as_flags(message, fields):
     """Names the flags of this command, as a shell takes them, instead of the parameters of the library for them."""
-    flag_of = {parameter: name for parameter, name in FLAG_OF.items() if name in fields}
-    flag_of |= {name: name for name in fields}
+    flag_of = {}
+    for parameter, name in FLAG_OF.items():
+        if name in fields:
+            flag_of[parameter] = name
+    flag_of.update({name: name for name in fields})
 
-    def renamed(found):
-        if found[1] not in flag_of:
-            return found[0]
-        value = found[2] or ""
-        return f"--{flag_of[found[1]]}{value and _shell_value(value)}"
+    def renamed(match):
+        parameter, value = match.groups()
+        if parameter not in flag_of:
+            return match[0]
+        flag = f"--{flag_of[parameter]}"
+        return f"{flag}{_shell_value(value)}" if value else flag
 
     return _PARAMETER.sub(renamed, message)
 
@@ -194,14 +212,16 @@ def ignoring_closed_pipes():
 
 def spelling(name):
     """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`, with plugins."""
-    program, rest = _spelling()
+    program, separator = _spelling()
     plugins = f" --plugins={','.join(LOADED)}" if LOADED else ""
-    return f"{_program(program)}{rest}{name}{plugins}"
+    return f"{_program(program)}{separator}{name}{plugins}"
 
 
 def _spelling():
-    """Returns the program that this user starts, and what is before the command's name."""
-    return (CONSOLE, " ") if sys.argv[0].startswith(f"{CONSOLE} ") else ("python", f" -m {__package__}.")
+    """Returns the program that this user starts, and what is between it and the command's name."""
+    if sys.argv[0].startswith(f"{CONSOLE} "):
+        return CONSOLE, " "
+    return "python", f" -m {__package__}."
 
 
 def _program(name):
@@ -215,5 +235,10 @@ def _program(name):
 
 def print_next(line, what=None):
     """Prints a command to run next and, in the line before it, what it does."""
-    line = wrapped_command(" " * 14 + line)
-    print(f"next:         {what}\n{line}" if what else f"next:{line[5:]}")
+    label = "next:"
+    command = wrapped_command(" " * 14 + line)
+    if what:
+        print(f"{label:14}{what}")
+        print(command)
+    else:
+        print(label + command[len(label) :])  # The label takes the place of some of the spaces.

@@ -73,7 +73,9 @@ def import_plugins(plugins, verbose=False):
     A module of the working directory never takes the place of another one.
     """
     importlib.invalidate_caches()
-    names = [name for text in plugins for name in text.split(",") if name]
+    names = []
+    for text in plugins:
+        names += [name for name in text.split(",") if name]
     for name in names:
         _check_name(name)
         _import(name, verbose)
@@ -94,22 +96,24 @@ def _check_name(name):
     is_file = name.endswith(".py") and os.path.isfile(name)
     if not is_file and all(part.isidentifier() for part in name.split(".")):
         return
-    parts = pathlib.PurePath(name.removesuffix(".py")).parts
-    other = ".".join(parts).strip(".")
-    fix = f". Did you mean --plugins={other}?" if _local(other) else ""
+    path = pathlib.PurePath(name.removesuffix(".py"))
+    module = ".".join(path.parts).strip(".")
+    fix = f". Did you mean --plugins={module}?" if _local_specs(module) else ""
     raise ValueError(f"--plugins must be modules that Python finds, by name. Received: --plugins={name}{fix}")
 
 
-def _local(name):
+def _local_specs(name):
     """Returns the first and the last spec of a dotted name in the working directory; `None` without such a file."""
     specs = []
-    path = [os.getcwd()]
+    folders = [os.getcwd()]
     for part in name.split("."):
-        spec = importlib.machinery.PathFinder.find_spec(part, path) if part and path else None
+        if not part or not folders:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(part, folders)
         if spec is None:
             return None
         specs.append(spec)
-        path = list(spec.submodule_search_locations or ())
+        folders = list(spec.submodule_search_locations or ())
     if specs[-1].origin is None:  # A folder alone, which registers nothing.
         return None
     return specs[0], specs[-1]
@@ -117,28 +121,31 @@ def _local(name):
 
 def _import(name, verbose):
     """Imports a plugin; raises an error of one line that names the flag, and the line of the plugin that fails."""
-    file = _file(name)
+    file = _find_plugin(name)
+    quiet = contextlib.nullcontext() if verbose else quiet_start()
     try:
-        with contextlib.nullcontext() if verbose else quiet_start(), naming_extras(f"--plugins={name}"):
+        with quiet, naming_extras(f"--plugins={name}"):
             importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        missing = None
+        if isinstance(error, ModuleNotFoundError):
+            missing = error.name
         if missing and missing.partition(".")[0] in EXTRA_OF:
             raise
-        if missing and f"{name}.".startswith(f"{missing}."):
+        if missing and f"{name}.".startswith(f"{missing}."):  # The plugin itself, or a package that it is in.
             raise ValueError(f"--plugins must be modules that Python finds. Received: --plugins={name}") from None
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(f"--plugins={name}: {_place(error, file)}{text}") from error
 
 
-def _file(name):
+def _find_plugin(name):
     """Returns the file of a plugin, `None` if it is not known.
 
     Tells the finder of one that lies in the working directory; raises an error if its name is that of another module.
     """
     top = name.partition(".")[0]
     other = _elsewhere(top)
-    local = _local(name)
+    local = _local_specs(name)
     if local is None:
         return other
     first, last = local
@@ -174,11 +181,11 @@ def _place(error, file):
     if file is None or isinstance(error, SyntaxError):
         return ""
     folder = os.path.dirname(os.path.realpath(file))
-    places = ""
+    place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if os.path.dirname(os.path.realpath(frame.filename)) == folder:
-            places = f"{os.path.relpath(frame.filename)}:{frame.lineno}: "
-    return places
+            place = f"{os.path.relpath(frame.filename)}:{frame.lineno}: "
+    return place
 
 
 if _WORKERS in os.environ:  # This process was started by a command.

@@ -153,8 +153,14 @@ def _create_run(arguments, strategy):
         config=arguments.new_model(),
         add_words=common_flags.words(arguments.add_words),
     )
-    options = {"vocabulary": arguments.vocab, "seed": arguments.seed, "pack": arguments.pack}
-    records = pretraining_records.open_phases(phases, arguments.data, objective, **options)
+    records = pretraining_records.open_phases(
+        phases,
+        arguments.data,
+        objective,
+        vocabulary=arguments.vocab,
+        seed=arguments.seed,
+        pack=arguments.pack,
+    )
     held_out = None
     if arguments.eval_data:
         held_out = pretraining_records.open_held_out(

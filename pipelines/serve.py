@@ -25,7 +25,9 @@ from . import command
 from .arguments import CommandArguments, flag
 
 _MODELS = ("*/*", "*/saved_model/*")  # Models, and outputs of commands.
-_CHECKPOINT, _CHECKPOINTS, _VERSION = "a checkpoint", "a folder of checkpoints", "one version of a model"
+_CHECKPOINT = "a checkpoint"
+_CHECKPOINTS = "a folder of checkpoints"
+_VERSION = "one version of a model"
 _LAYOUT = "<model>/<version number>/saved_model.pb"
 _SHOWN = 5  # Files and folders that messages name.
 _OTHER_KINDS = {  # What a folder without models is, by a file in it.
@@ -58,58 +60,85 @@ def check(arguments):
     if not pathlib.Path(arguments.saved_models).is_dir():
         raise ValueError(f"--saved_models={arguments.saved_models}: no such folder")
     _check_folder(pathlib.Path(arguments.saved_models))
-    family = socket.AF_INET6 if ":" in arguments.host else socket.AF_INET
     for name in ("port", "grpc_port"):
-        if (port := getattr(arguments, name)) > 0:
-            try:
-                socket.create_server((arguments.host, port), family=family).close()
-            except OSError as error:
-                reason = str(error.strerror or error).partition(" (while attempting")[0]  # Of create_server.
-                raise OSError(
-                    f"cannot listen at {arguments.host}:{port}: {reason}. Change --host or --{name}"
-                ) from error
+        port = getattr(arguments, name)
+        if port > 0:
+            _check_port(arguments.host, port, name)
+
+
+def _check_port(host, port, name):
+    """Raises an error if the server could not listen at a port; `name` is that of its flag."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        reason = str(error.strerror or error).partition(" (while attempting")[0]  # Of create_server.
+        raise OSError(f"cannot listen at {host}:{port}: {reason}. Change --host or --{name}") from error
 
 
 def _check_folder(folder):
     """Raises an error for a folder without models, unless it is empty or that of a training: these may get some."""
     if _has_models(folder) or (folder / "flags.txt").is_file():
         return
-    kind = next((kind for pattern, kind in _OTHER_KINDS.items() if any(folder.glob(pattern))), None)
-    paths = list(folder.iterdir())
-    folders = sorted(path for path in paths if path.is_dir())
-    places = [*folders]
-    if kind or (paths and not folders):
-        above = os.path.normpath(folder / ("../.." if kind == _VERSION else ".."))
-        places.insert(0, pathlib.Path(above))
-    what = f"--saved_models={folder} is {kind or 'no folder of models'}"
-    if found := next(filter(_has_models, places), None):
-        raise ValueError(f"{what}. Did you mean --saved_models={shlex.quote(str(found))}?")
-    if kind in (_CHECKPOINT, _CHECKPOINTS):
-        model = folder if kind == _CHECKPOINT else next(folder.glob("*/config.json")).parent
+    other = _other_content(folder)
+    what = f"--saved_models={folder} is {other or 'no folder of models'}"
+    nearby = _nearby_models(folder, other)
+    if nearby is not None:
+        raise ValueError(f"{what}. Did you mean --saved_models={shlex.quote(str(nearby))}?")
+    if other in (_CHECKPOINT, _CHECKPOINTS):
+        model = folder if other == _CHECKPOINT else next(folder.glob("*/config.json")).parent
         path = shlex.quote(str(model))
         export = f"{command.spelling('export_saved_model')} --model={path} --output_dir=saved_models/NAME"
         raise ValueError(f"{what}. Export it with `{export}`, and use --saved_models=saved_models")
-    if unnumbered := _unnumbered_model(folder):
+    unnumbered = _unnumbered_model(folder)
+    if unnumbered is not None:
         version = unnumbered.parent
         raise ValueError(
             f"{what}: it has {unnumbered}, and {version.name} is no version number. Expected {_LAYOUT}, such as "
             f"{version.with_name('1') / unnumbered.name}"
         )
-    if kind:
+    if other:
         raise ValueError(f"{what}. Expected a folder of {_LAYOUT}")
+
+
+def _other_content(folder):
+    """Returns what a folder without models is, one of `_OTHER_KINDS`, or `None`."""
+    for pattern, kind in _OTHER_KINDS.items():
+        if any(folder.glob(pattern)):
+            return kind
+    return None
+
+
+def _nearby_models(folder, other):
+    """Returns a folder above or below that has models, or `None`; `other` is what the folder is instead."""
+    paths = list(folder.iterdir())
+    folders = sorted(path for path in paths if path.is_dir())
+    places = list(folders)
+    if other or (paths and not folders):
+        levels = "../.." if other == _VERSION else ".."
+        places.insert(0, pathlib.Path(os.path.normpath(folder / levels)))
+    for place in places:
+        if _has_models(place):
+            return place
+    return None
 
 
 def _unnumbered_model(folder):
     """Returns the file of a model whose folder is not a version number, or `None`."""
-    paths = sorted(folder.glob("*/*/saved_model.pb"))
-    return next((path for path in paths if not path.parent.name.isdecimal()), None)
+    for path in sorted(folder.glob("*/*/saved_model.pb")):
+        if not path.parent.name.isdecimal():
+            return path
+    return None
 
 
-def _listed(folder):
-    """Returns the content of a folder in words, such as `notes.txt, old/ and 3 more`; folders end with a slash."""
-    names = sorted(f"{path.name}/" if path.is_dir() else path.name for path in folder.iterdir())
+def _content_in_words(folder):
+    """Returns the content of a folder, such as `notes.txt, old/ and 3 more`; folders end with a slash."""
+    names = []
+    for path in folder.iterdir():
+        names.append(f"{path.name}/" if path.is_dir() else path.name)
     if not names:
         return "nothing"
+    names.sort()
     text = ", ".join(names[:_SHOWN])
     left_out = len(names) - _SHOWN
     return f"{text} and {left_out} more" if left_out > 0 else text
@@ -117,19 +146,24 @@ def _listed(folder):
 
 def no_models(folder):
     """Returns a line about a folder that has no model yet: what it has, and what was expected."""
-    return f"There is no model yet: {folder} has {_listed(folder)}. Expected {folder}/{_LAYOUT}"
+    return f"There is no model yet: {folder} has {_content_in_words(folder)}. Expected {folder}/{_LAYOUT}"
 
 
 def _has_models(folder):
-    found = (path for pattern in _MODELS for path in folder.glob(f"{pattern}/saved_model.pb"))
-    return any(path.parent.name.isdecimal() for path in found)
+    """Returns whether a folder has models with a version number."""
+    for pattern in _MODELS:
+        for path in folder.glob(f"{pattern}/saved_model.pb"):
+            if path.parent.name.isdecimal():
+                return True
+    return False
 
 
 def main(arguments):
     from keras_bert.serving.server.server import Server, Settings
 
     _raise_descriptor_limit()
-    settings = arguments.fill(Settings, grpc_port=None if arguments.grpc_port < 0 else arguments.grpc_port)
+    grpc_port = arguments.grpc_port if arguments.grpc_port >= 0 else None
+    settings = arguments.fill(Settings, grpc_port=grpc_port)
     _log_lines()
     # Garbage collection blocks all requests; freezing library objects keeps it short.
     gc.freeze()
@@ -140,22 +174,33 @@ def main(arguments):
 
 
 async def _serve(server, arguments):
+    """Runs the server until a signal ends it; returns what `Server.stop` does, whether all threads have ended."""
     ended = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
     await server.start()
-    host, folder = arguments.host, arguments.saved_models
-    print("This is a development server. In production, serve the same folder with TensorFlow Serving.")
-    grpc = "" if server.grpc_port is None else f", gRPC at {host}:{server.grpc_port}"
-    print(f"Serving {folder}: REST at http://{host}:{server.port}{grpc}")
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
-    print(f"To try the models once they are loaded, open http://{shown}:{server.port} in a browser.", end=" ")
-    print("Ctrl-C stops the server.", flush=True)
-    if not _has_models(pathlib.Path(folder)):
-        print(no_models(pathlib.Path(folder)), flush=True)
+    _print_addresses(server, arguments)
+    folder = pathlib.Path(arguments.saved_models)
+    if not _has_models(folder):
+        print(no_models(folder), flush=True)
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()
+
+
+def _print_addresses(server, arguments):
+    """Prints where the server listens, and how to try it."""
+    host = arguments.host
+    addresses = f"REST at http://{host}:{server.port}"
+    if server.grpc_port is not None:
+        addresses += f", gRPC at {host}:{server.grpc_port}"
+    print("This is a development server. In production, serve the same folder with TensorFlow Serving.")
+    print(f"Serving {arguments.saved_models}: {addresses}")
+    # A browser opens no address that stands for all interfaces.
+    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    page = f"http://{local}:{server.port}"
+    print(f"To try the models once they are loaded, open {page} in a browser.", end=" ")
+    print("Ctrl-C stops the server.", flush=True)
 
 
 def _raise_descriptor_limit():

@@ -23,15 +23,18 @@ class Arguments(CommandArguments):
 
 
 def check(arguments):
-    if not 1 <= (count := len(arguments.positional)) <= 2:
+    count = len(arguments.positional)
+    if count not in (1, 2):
         raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {count} arguments")
 
 
 def main(arguments):
     from keras_bert.reports.page import attention_page
 
-    bert, texts = keras_bert.load(arguments.model), arguments.positional
-    tokens, attention = bert.attention(texts if len(texts) == 2 else texts[0])
+    bert = keras_bert.load(arguments.model)
+    texts = arguments.positional
+    is_pair = len(texts) == 2
+    tokens, attention = bert.attention(texts if is_pair else texts[0])
     title = f"Attention of {pathlib.Path(arguments.model).name}"
     write_text(arguments.output, attention_page(title, tokens, attention))
     layers, heads = attention.shape[:2]

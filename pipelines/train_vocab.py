@@ -12,7 +12,7 @@ import functools
 import pathlib
 import shlex
 
-from keras_bert.corpus import lines, wordpiece_trainer
+from keras_bert.corpus import lines, vocabulary_report, wordpiece_trainer
 from keras_bert.progress import messages
 from keras_bert.text.vocabulary import Vocabulary, check_extendable
 
@@ -46,18 +46,21 @@ def _check_extended(path, lowercase):
     """Raises for a vocabulary that cannot have more pieces, or of the other casing."""
     vocabulary = Vocabulary(path)
     check_extendable(vocabulary)
-    if vocabulary.cased == lowercase:
-        expected = "is cased. Expected --nolowercase" if vocabulary.cased else "is uncased. Expected --lowercase"
-        raise ValueError(f"--extend: {path} {expected}")
+    if vocabulary.cased and lowercase:
+        raise ValueError(f"--extend: {path} is cased. Expected --nolowercase")
+    if not vocabulary.cased and not lowercase:
+        raise ValueError(f"--extend: {path} is uncased. Expected --lowercase")
 
 
 def check(arguments):
-    if arguments.reversible and (("lowercase" in arguments.given and arguments.lowercase) or arguments.strip_accents):
+    lowercases = "lowercase" in arguments.given and arguments.lowercase
+    if arguments.reversible and (lowercases or arguments.strip_accents):
         raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
     if arguments.extend:
         _check_extended(arguments.extend, arguments.lowercase)
-    for pattern in filter(None, (arguments.input, arguments.held_out)):
-        lines.find(pattern)
+    for pattern in (arguments.input, arguments.held_out):
+        if pattern:
+            lines.find(pattern)
 
 
 def main(arguments):
@@ -65,21 +68,38 @@ def main(arguments):
     with messages() as show:
         counts, held_out = _count_all(arguments, show)
         output.parent.mkdir(parents=True, exist_ok=True)
-        options = {"min_count": arguments.min_count, "progress": show}
-        if arguments.extend:
-            options["vocab_size"] = arguments.vocab_size
-            vocabulary = wordpiece_trainer.extend_vocabulary(counts, arguments.extend, **options)
-        else:
-            options |= {name: getattr(arguments, name) for name in ("unused", "alphabet_limit", "reversible")}
-            vocabulary = wordpiece_trainer.learn_vocabulary(counts, arguments.vocab_size or 30522, **options)
-    old = set(Vocabulary(arguments.extend).pieces) if arguments.extend else ()
+        vocabulary = _learn(arguments, counts, show)
+    new = ""
+    if arguments.extend:  # It may be the output.
+        added = set(vocabulary.pieces) - set(Vocabulary(arguments.extend).pieces)
+        new = f", {len(added):,} of them new"
     vocabulary.save(output)
-    new = f", {len(set(vocabulary.pieces) - old):,} of them new" if old else ""
     print(f"{output}: {len(vocabulary):,} tokens{new}")
-    print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
+    print(f"learned from: {vocabulary_report.report(counts, vocabulary)}")
     if held_out:
-        print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
+        print(f"held out: {vocabulary_report.report(held_out, vocabulary)}")
     command.print_next(_next_step(arguments))
+
+
+def _learn(arguments, counts, show):
+    """Returns the vocabulary that is learned from counts of words, or extended by them."""
+    if arguments.extend:
+        return wordpiece_trainer.extend_vocabulary(
+            counts,
+            arguments.extend,
+            vocab_size=arguments.vocab_size,
+            min_count=arguments.min_count,
+            progress=show,
+        )
+    return wordpiece_trainer.learn_vocabulary(
+        counts,
+        arguments.vocab_size or 30522,
+        min_count=arguments.min_count,
+        unused=arguments.unused,
+        alphabet_limit=arguments.alphabet_limit,
+        reversible=arguments.reversible,
+        progress=show,
+    )
 
 
 def _next_step(arguments):
@@ -99,12 +119,19 @@ def _count_all(arguments, show):
     """Returns the word counts of the text to learn from and of the held-out text."""
     from keras_bert.corpus.word_counts import count_words
 
-    options = {name: getattr(arguments, name) for name in ("strip_accents", "processes", "reversible")}
-    lowercase = arguments.lowercase and not arguments.reversible
-    count = functools.partial(count_words, lowercase=lowercase, progress=show, **options)
+    count = functools.partial(
+        count_words,
+        lowercase=arguments.lowercase and not arguments.reversible,
+        strip_accents=arguments.strip_accents,
+        reversible=arguments.reversible,
+        processes=arguments.processes,
+        progress=show,
+    )
     if not arguments.held_out:
         return count(arguments.input, held_out_every=arguments.held_out_every or None)
-    return count(arguments.input)[0], count(arguments.held_out)[0]
+    counts, _ = count(arguments.input)
+    held_out, _ = count(arguments.held_out)
+    return counts, held_out
 
 
 if __name__ == "__main__":

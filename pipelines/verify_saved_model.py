@@ -44,7 +44,8 @@ class Arguments(common_flags.TableColumns):
 
 
 def check(arguments):
-    directories, labelled = arguments.positional, arguments.labelled
+    directories = arguments.positional
+    labelled = arguments.labelled
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
     for directory in [*directories, arguments.reference]:
@@ -67,29 +68,41 @@ def _check_saved_model(directory):
         raise ValueError(f"{directory}: no such folder. Expected a SavedModel, such as saved_models/sst2/1")
     if not folder.is_dir():
         raise ValueError(f"{directory} is a file. Expected the folder of a SavedModel, such as saved_models/sst2/1")
-    inner = [path.parent for pattern in ("*", "saved_model/*") for path in folder.glob(f"{pattern}/saved_model.pb")]
-    versions = [path for path in inner if path.name.isdecimal()]
-    newest = max(versions, key=lambda path: int(path.name), default=None)
-    hint = f"Did you mean {newest}?" if newest else "Expected the folder of one version, such as saved_models/sst2/1"
+    hint = "Expected the folder of one version, such as saved_models/sst2/1"
+    newest = _newest_version(folder)
+    if newest is not None:
+        hint = f"Did you mean {newest}?"
     raise ValueError(f"{directory} is no SavedModel, it has no saved_model.pb. {hint}")
+
+
+def _newest_version(folder):
+    """Returns the SavedModel with the highest number in a folder of versions or an output, or `None`."""
+    versions = []
+    for pattern in ("*", "saved_model/*"):
+        for path in folder.glob(f"{pattern}/saved_model.pb"):
+            if path.parent.name.isdecimal():
+                versions.append(path.parent)
+    return max(versions, key=lambda version: int(version.name), default=None)
 
 
 def main(arguments):
     from keras_bert.exporting import verification
 
     reports = verification.verify(arguments.positional, arguments.tolerance)
+    problems = []
     for report in reports:
         for line in report.lines:
             print(f"{report.directory}: {line}", flush=True)
-    if arguments.labelled and reports[0].lines:  # It could be run.
-        _score(arguments, reports[0])
-    problems = [f"{report.directory}: {problem}" for report in reports for problem in report.problems]
+        problems += [f"{report.directory}: {problem}" for problem in report.problems]
+    first = reports[0]  # With --labelled, it is the only one.
+    if arguments.labelled and first.lines:  # It could be run.
+        problems += [f"{first.directory}: {problem}" for problem in _score(arguments, first)]
     print(f"not fit to ship: {'; '.join(problems)}" if problems else "fit to ship")
     sys.exit(2 if problems else 0)
 
 
 def _score(arguments, report):
-    """Prints scores on labelled data and adds a problem if they are too low."""
+    """Prints scores on labelled data, and returns a list with a problem if they are too low."""
     from keras_bert.runs.saved_model_scores import compare
 
     columns = {"text": arguments.text_column, "pair": arguments.pair_column, "label": arguments.label_column}
@@ -98,7 +111,8 @@ def _score(arguments, report):
     print(f"{report.directory}: labelled: {comparison}", flush=True)
     if reference and comparison.drop > arguments.max_drop:
         name = next(iter(comparison.scores))
-        report.problems.append(f"{name} is {comparison.drop:.2f} points below that of {reference}")
+        return [f"{name} is {comparison.drop:.2f} points below that of {reference}"]
+    return []
 
 
 if __name__ == "__main__":

@@ -35,13 +35,43 @@ _ALONG = {"attention": "target_tokens"}
 _EXTREME = 1e30  # Larger values mean "none" and are excluded from the scale.
 
 
-@dataclasses.dataclass
-class Report:
+@dataclasses.dataclass(frozen=True)
+class VerificationReport:
     """The result of `verify`: lines to print, and problems, of which a valid SavedModel has none."""
 
     directory: str
-    lines: list = dataclasses.field(default_factory=list)
-    problems: list = dataclasses.field(default_factory=list)
+    lines: list
+    problems: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """Inputs of a signature, arrays by name, and the outputs that the model had at export, nested lists by name."""
+
+    inputs: dict
+    outputs: dict
+
+    @property
+    def rows(self):
+        """The number of rows of the inputs."""
+        return len(next(iter(self.inputs.values())))
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredProbes:
+    """What `export` has stored with a SavedModel to verify it.
+
+    Attributes:
+        probes: dict of each signature's `Probe`.
+        calls: list of a call for each probe, followed by calls for each of its rows alone, see `probe_runner`.
+        precision: string, the precision of the model.
+        is_calibrated: bool, whether the ranges of int8 do not depend on the batch.
+    """
+
+    probes: dict
+    calls: list
+    precision: str
+    is_calibrated: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +87,20 @@ class Difference:
     discrete: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """The `Difference` of an output, for the whole probe or for one of its rows alone."""
+
+    output: str
+    difference: Difference
+    is_alone: bool = False
+
+    @property
+    def label(self):
+        """How messages call it."""
+        return f"{self.output} alone" if self.is_alone else self.output
+
+
 def verify(directories, tolerance=None):
     """Verifies SavedModels written by `export`.
 
@@ -70,24 +114,23 @@ def verify(directories, tolerance=None):
             `TOLERANCES` for the model's precision.
 
     Returns:
-        A list with a `Report` for each.
+        A list with a `VerificationReport` for each.
     """
-    reports = [Report(str(directory)) for directory in directories]
-    read = [(report, *found) for report in reports if (found := _read(report))]
-    requests = [{"directory": report.directory, "calls": calls} for report, _, _, calls in read]
-    for (report, probes, facts, _), served in zip(read, ask(requests), strict=True):
-        if "error" in served:
-            report.problems.append(f"does not load: {served['error']}")
-            continue
-        signatures, answers = served["signatures"], iter(served["answers"])
-        report.problems += [f"{name}: no such signature" for name in probes if name not in signatures]
-        report.problems += [f"{name}: there is no probe for it" for name in signatures if name not in probes]
-        most = TOLERANCES.get(facts["precision"], 1e-5) if tolerance is None else tolerance
-        for name, (inputs, outputs) in probes.items():
-            whole, *alone = [next(answers) for _ in range(1 + _batch(inputs))]
-            if name in signatures:
-                _check_signature(report, name, outputs, whole, alone, most, facts)
-        _check_ops(report)
+    directories = [str(directory) for directory in directories]
+    stored = []  # The `StoredProbes` of each directory, or the problem that keeps them from being read.
+    requests = []
+    for directory in directories:
+        found = _read_stored_probes(directory)
+        stored.append(found)
+        if isinstance(found, StoredProbes):
+            requests.append({"directory": directory, "calls": found.calls})
+    answers = iter(ask(requests))
+    reports = []
+    for directory, found in zip(directories, stored, strict=True):
+        if isinstance(found, StoredProbes):
+            reports.append(_report(directory, found, next(answers), tolerance))
+        else:
+            reports.append(VerificationReport(directory, [], [found]))
     return reports
 
 
@@ -96,15 +139,183 @@ def ask(requests):
     if not requests:
         return []
     with tempfile.TemporaryDirectory() as folder:
-        asked, answered = pathlib.Path(folder, "requests.json"), pathlib.Path(folder, "answers.json")
+        asked = pathlib.Path(folder, "requests.json")
+        answered = pathlib.Path(folder, "answers.json")
         asked.write_text(json_text(requests, ensure_ascii=True))
         command = [sys.executable, "-I", str(_HERE / "probe_runner.py"), str(asked), str(answered)]
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2"} | dict(os.environ)
         done = subprocess.run(command, capture_output=True, env=environment, check=False)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing on its standard error"]
-            raise ValueError(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}: {words[-1][:300]}")
+            program = pathlib.Path(command[0]).name
+            raise ValueError(f"{program} ended with status {done.returncode}: {words[-1][:300]}")
         return json.loads(answered.read_text())
+
+
+def _read_stored_probes(directory):
+    """Returns the `StoredProbes` of a SavedModel, or the problem that keeps them from being read, a string."""
+    folder = pathlib.Path(directory)
+    if not (folder / "saved_model.pb").is_file():
+        return "no SavedModel: it has no saved_model.pb"
+    try:
+        stored = json.loads((folder / assets.FOLDER / assets.PROBES).read_text(encoding="utf-8"))
+        facts = json.loads((folder / assets.FOLDER / assets.FACTS).read_text(encoding="utf-8"))
+        probes = {}
+        for name, probe in stored.items():
+            inputs = {key: _input_array(values) for key, values in probe["inputs"].items()}
+            probes[name] = Probe(inputs, probe["outputs"])
+        return StoredProbes(
+            probes,
+            _calls(probes),
+            precision=facts["precision"],
+            is_calibrated=facts.get("calibrated", False),
+        )
+    except FileNotFoundError as error:
+        return f"no {assets.FOLDER}/{pathlib.Path(error.filename).name}, which `export` writes"
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        return f"{assets.FOLDER} is damaged: {type(error).__name__}: {error}"
+
+
+def _input_array(values):
+    """Returns an array of numbers or of string objects, since NumPy strings lose trailing zero bytes."""
+    array = np.array(values, object)
+    if isinstance(next(iter(array.flat)), str):
+        return array
+    return np.array(array.tolist())
+
+
+def _calls(probes):
+    """Returns a call for each probe, followed by calls for each of its rows alone."""
+    calls = []
+    for name, probe in probes.items():
+        slices = [slice(None)]
+        for row in range(probe.rows):
+            slices.append(slice(row, row + 1))
+        for rows in slices:
+            inputs = {key: _request(values[rows]) for key, values in probe.inputs.items()}
+            calls.append([name, inputs])
+    return calls
+
+
+def _request(values):
+    """Returns an array as JSON can hold it, also without rows or columns."""
+    return {"shape": list(values.shape), "values": values.ravel().tolist()}
+
+
+def array(answer):
+    """Returns the array of an output in an answer; strings are objects."""
+    if answer["dtype"] == "string":
+        dtype = np.dtype(object)
+    elif "float" in answer["dtype"]:
+        dtype = np.dtype("f8")
+    else:
+        dtype = np.dtype("i8")
+    return np.array(answer["values"], dtype).reshape(answer["shape"])
+
+
+def _report(directory, stored, served, tolerance):
+    """Returns the `VerificationReport` of a SavedModel that has answered its probes, or does not load."""
+    if "error" in served:
+        return VerificationReport(directory, [], [f"does not load: {served['error']}"])
+    signatures = served["signatures"]
+    if tolerance is None:
+        tolerance = TOLERANCES.get(stored.precision, 1e-5)
+    lines = []
+    problems = [f"{name}: no such signature" for name in stored.probes if name not in signatures]
+    problems += [f"{name}: there is no probe for it" for name in signatures if name not in stored.probes]
+    answers = iter(served["answers"])
+    for name, probe in stored.probes.items():
+        whole = next(answers)
+        alone = [next(answers) for _ in range(probe.rows)]
+        if name not in signatures:
+            continue
+        line, wrong = _check_signature(probe, whole, alone, tolerance, stored)
+        if line is not None:
+            lines.append(f"{name}: {line}")
+        problems += [f"{name}: {problem}" for problem in wrong]
+    line, unlinked = _check_ops(directory)
+    return VerificationReport(directory, [*lines, line], problems + unlinked)
+
+
+def _check_signature(probe, whole, alone, tolerance, stored):
+    """Compares the whole probe with the stored answer, and each of its rows alone with the whole.
+
+    Returns:
+        A line to print, `None` if there is no answer, and a list of problems.
+    """
+    for answer in (whole, *alone):
+        if "error" in answer:
+            return None, [answer["error"]]
+    problems = [f"output {key} is missing" for key in probe.outputs if key not in whole]
+    problems += [f"output {key} is not among those of the probe" for key in whole if key not in probe.outputs]
+    # Without calibration, the ranges of int8 depend on the batch.
+    compares_alone = stored.precision != "int8" or stored.is_calibrated
+    at_once = []
+    one_by_one = []
+    for key in sorted(probe.outputs.keys() & whole.keys()):
+        got = array(whole[key])
+        at_once.append(Compared(key, compare(probe.outputs[key], got, tolerance)))
+        if got.shape[:1] != (probe.rows,):
+            problems.append(
+                f"{key} does not start with the batch dimension: {probe.rows} rows in, shape {got.shape} out"
+            )
+        elif compares_alone:
+            for row in range(probe.rows):
+                difference = _compare_alone(got, row, array(alone[row][key]), tolerance)
+                one_by_one.append(Compared(key, difference, is_alone=True))
+    ties = _near_ties([*at_once, *one_by_one], stored.precision)
+    problems += _wrong_outputs([*at_once, *one_by_one], ties, stored.precision)
+    line = f"{probe.rows} rows, {_largest(at_once)}; "
+    line += f"a row alone {_largest(one_by_one)}" if compares_alone else "a row depends on its batch"
+    if ties:
+        line += f"; near ties changed {', '.join(ties)}"
+    return line, problems
+
+
+def _compare_alone(whole, row, alone, tolerance):
+    """Compares a row of a batch with the same row alone, which has no padding."""
+    batch = whole[row : row + 1]
+    if alone.shape[:1] != (1,) or alone.ndim != batch.ndim:
+        return Difference(problem=f"has shape {alone.shape}")
+    common = tuple(slice(size) for size in alone.shape)
+    padding = np.ones(batch.shape, bool)
+    padding[common] = False
+    if any(value not in ("", 0, -1) for value in batch[padding]):
+        return Difference(problem=f"has shape {alone.shape}, but there is more than padding in {batch.shape}")
+    scale = scale_of(whole) if whole.dtype.kind == "f" else None
+    return compare(batch[common], alone, tolerance, scale)
+
+
+def _is_exact(precision):
+    """Returns whether strings and integers must be equal; below 32 bits, near ties may change them."""
+    return precision not in TOLERANCES or precision == "float32"
+
+
+def _near_ties(compared, precision):
+    """Returns the names of the discrete outputs that near ties have changed."""
+    if _is_exact(precision):
+        return []
+    changed = [item.output for item in compared if item.difference.discrete]
+    return list(dict.fromkeys(changed))
+
+
+def _wrong_outputs(compared, ties, precision):
+    """Returns the problems of outputs; below 32 bits, only floats are checked that do not follow near ties."""
+    problems = []
+    for item in compared:
+        difference = item.difference
+        is_tie = difference.discrete and not _is_exact(precision)
+        follows_tie = _ALONG.get(item.output) in ties
+        if difference.problem and not is_tie and not follows_tie:
+            problems.append(f"{item.label} {difference.problem}")
+    return problems
+
+
+def _largest(compared):
+    """Returns the largest differences in words."""
+    absolute = max((item.difference.absolute for item in compared), default=0.0)
+    relative = max((item.difference.relative for item in compared), default=0.0)
+    return f"largest difference {absolute:.2g} ({relative:.2g} relative)"
 
 
 def compare(expected, got, tolerance, scale=None):
@@ -143,132 +354,26 @@ def scale_of(values):
 
 def _like(got, expected):
     """Converts nested lists to an array. An empty one gets its last axes from `got`, since lists do not store them."""
-    expected = np.array(expected, got.dtype)
-    empty = expected.size == got.size == 0 and got.shape[: expected.ndim] == expected.shape
-    return expected.reshape(got.shape) if empty else expected
-
-
-def _read(report):
-    """Returns the probes and the facts of a SavedModel, and the calls to make; `None` with a problem in the report."""
-    folder = pathlib.Path(report.directory)
-    if not (folder / "saved_model.pb").is_file():
-        report.problems.append("no SavedModel: it has no saved_model.pb")
-        return None
-    try:
-        probes = json.loads((folder / assets.FOLDER / assets.PROBES).read_text(encoding="utf-8"))
-        facts = json.loads((folder / assets.FOLDER / assets.FACTS).read_text(encoding="utf-8"))
-        probes = {
-            name: ({key: _input(value) for key, value in probe["inputs"].items()}, probe["outputs"])
-            for name, probe in probes.items()
-        }
-        return probes, {"calibrated": False, "precision": facts["precision"], **facts}, _calls(probes)
-    except FileNotFoundError as error:
-        report.problems.append(f"no {assets.FOLDER}/{pathlib.Path(error.filename).name}, which `export` writes")
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        report.problems.append(f"{assets.FOLDER} is damaged: {type(error).__name__}: {error}")
-    return None
-
-
-def _input(values):
-    """Returns an array of numbers or of string objects, since NumPy strings lose trailing zero bytes."""
-    values = np.array(values, object)
-    if isinstance(next(iter(values.flat)), str):
-        return values
-    return np.array(values.tolist())
-
-
-def _calls(probes):
-    """Returns a call for each probe, followed by calls for each of its rows alone."""
-    return [
-        [name, {key: _request(value[rows]) for key, value in inputs.items()}]
-        for name, (inputs, _) in probes.items()
-        for rows in [slice(None), *(slice(row, row + 1) for row in range(_batch(inputs)))]
-    ]
-
-
-def _batch(inputs):
-    return len(next(iter(inputs.values())))
-
-
-def _request(values):
-    return {"shape": list(values.shape), "values": values.ravel().tolist()}
-
-
-def array(answer):
-    """Returns the array of an output in an answer; strings are objects."""
-    dtype = np.dtype(object if answer["dtype"] == "string" else "f8" if "float" in answer["dtype"] else "i8")
-    return np.array(answer["values"], dtype).reshape(answer["shape"])
-
-
-def _check_signature(report, name, stored, whole, alone, tolerance, facts):
-    """Compares the whole probe with the stored answer, and each of its rows alone with the whole."""
-    failed = [f"{name}: {answer['error']}" for answer in (whole, *alone) if "error" in answer]
-    if failed:
-        report.problems.append(failed[0])
-        return
-    problems = [f"output {key} is missing" for key in stored if key not in whole]
-    problems += [f"output {key} is not among those of the probe" for key in whole if key not in stored]
-    rows, at_once, one_by_one = len(alone), [], []
-    # Without calibration, the ranges of int8 depend on the batch.
-    compare_alone = facts["precision"] != "int8" or facts["calibrated"]
-    for key in sorted(set(stored) & set(whole)):
-        got = array(whole[key])
-        at_once.append((key, compare(stored[key], got, tolerance)))
-        if got.shape[:1] != (rows,):
-            problems.append(f"{key} does not start with the batch dimension: {rows} rows in, shape {got.shape} out")
-            continue
-        if compare_alone:
-            one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
-    wrong, ties = _judge((*at_once, *one_by_one), facts["precision"])
-    report.problems += [f"{name}: {problem}" for problem in (*problems, *wrong)]
-    single = f"a row alone {_largest(one_by_one)}" if compare_alone else "a row depends on its batch"
-    report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; {single}{ties}")
-
-
-def _judge(named, precision):
-    """Returns problems, and a note on discrete outputs changed by near ties: below 32 bits, only floats are checked."""
-    exact = precision not in TOLERANCES or precision == "float32"
-    ties = dict.fromkeys(key.removesuffix(" alone") for key, difference in named if difference.discrete and not exact)
-    wrong = [
-        f"{key} {difference.problem}"
-        for key, difference in named
-        if difference.problem
-        and (exact or not difference.discrete)
-        and _ALONG.get(key.removesuffix(" alone")) not in ties
-    ]
-    return wrong, f"; near ties changed {', '.join(ties)}" if ties else ""
-
-
-def _compare_alone(whole, row, alone, key, tolerance):
-    """Compares a row of a batch with the same row alone, which has no padding."""
-    mine, batch = array(alone[row][key]), whole[row : row + 1]
-    if mine.shape[:1] != (1,) or mine.ndim != batch.ndim:
-        return Difference(problem=f"has shape {mine.shape}")
-    common = tuple(slice(size) for size in mine.shape)
-    padding = np.ones(batch.shape, bool)
-    padding[common] = False
-    if any(value not in ("", 0, -1) for value in batch[padding]):
-        return Difference(problem=f"has shape {mine.shape}, but there is more than padding in {batch.shape}")
-    return compare(batch[common], mine, tolerance, scale_of(whole) if whole.dtype.kind == "f" else None)
-
-
-def _largest(named):
-    absolute = max((difference.absolute for _, difference in named), default=0.0)
-    relative = max((difference.relative for _, difference in named), default=0.0)
-    return f"largest difference {absolute:.2g} ({relative:.2g} relative)"
+    converted = np.array(expected, got.dtype)
+    is_empty = converted.size == got.size == 0 and got.shape[: converted.ndim] == converted.shape
+    return converted.reshape(got.shape) if is_empty else converted
 
 
 @functools.cache
 def serving_ops():
     """Returns the names in `serving_ops.txt`, and its line about the versions that it was made from."""
     lines = (_HERE / "serving_ops.txt").read_text().splitlines()
-    names = {name for line in lines if not line.startswith("#") for name in line.split()}
+    names = set()
+    for line in lines:
+        if not line.startswith("#"):
+            names.update(line.split())
     return frozenset(names), lines[0].removeprefix("# ")
 
 
-def _check_ops(report):
+def _check_ops(directory):
+    """Returns a line about the ops of a SavedModel, and problems: ops that TensorFlow Serving does not link."""
     known, made_from = serving_ops()
-    used = assets.ops(pathlib.Path(report.directory))
+    used = assets.ops(pathlib.Path(directory))
     missing = [op for op in used if op not in known]
-    report.problems += [f"TensorFlow Serving does not link the op {op}" for op in missing]
-    report.lines.append(f"ops: {len(used)} kinds, {len(missing)} not linked by TensorFlow Serving ({made_from})")
+    line = f"ops: {len(used)} kinds, {len(missing)} not linked by TensorFlow Serving ({made_from})"
+    return line, [f"TensorFlow Serving does not link the op {op}" for op in missing]

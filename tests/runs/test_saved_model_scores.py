@@ -265,7 +265,7 @@ def test_the_command_judges_the_score(right, wrong, table, capsys):
     """tests/pipelines/test_verify_saved_model.py verifies a model; here, it has no problem but its score."""
 
     def judge(*arguments):
-        report = verification.Report(str(wrong), ["it answers"])
+        report = verification.VerificationReport(str(wrong), ["it answers"], [])
         program, arguments = parsed(VERIFY, *arguments)
         with mock.patch.object(verification, "verify", return_value=[report]), pytest.raises(SystemExit) as end:
             program.main(arguments)
