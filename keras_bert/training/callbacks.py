@@ -56,16 +56,24 @@ class Callback:
 def create_callbacks(names, directory, run_name):
     """Returns the callbacks that report the run in a directory, for the names in `REPORT_TO`."""
     check_report_to(names)
-    board = [TensorBoard(pathlib.Path(directory) / "tensorboard")] if "tensorboard" in names else []
-    return board + [service(directory, run_name) for service in (WeightsAndBiases, MLflow) if service.name in names]
+    callbacks = []
+    if "tensorboard" in names:
+        callbacks.append(TensorBoard(pathlib.Path(directory) / "tensorboard"))
+    for service in (WeightsAndBiases, MLflow):
+        if service.name in names:
+            callbacks.append(service(directory, run_name))
+    return callbacks
 
 
 class _Reports(Callback):
     """Base class of callbacks that report numbers by group, such as `train/loss` and `speed/examples_per_second`."""
 
     def on_log(self, step, numbers):
-        groups = {name: "speed" if name.endswith("_per_second") else "train" for name in numbers}
-        self.report(step, {f"{groups[name]}/{name}": value for name, value in numbers.items()})
+        by_group = {}
+        for name, value in numbers.items():
+            group = "speed" if name.endswith("_per_second") else "train"
+            by_group[f"{group}/{name}"] = value
+        self.report(step, by_group)
 
     def on_evaluation(self, step, results):
         self.report(step + 0.5, {f"evaluation/{name}": value for name, value in results.items()})
@@ -79,27 +87,27 @@ class TensorBoard(_Reports):
     """Writes event files for TensorBoard, without needing the package. A resumed run keeps one curve."""
 
     def __init__(self, directory):
-        self._directory, self._writer = pathlib.Path(directory), None
+        self._directory = pathlib.Path(directory)
+        self._writer = None
 
     def on_train_begin(self, settings, step):
         self._directory.mkdir(parents=True, exist_ok=True)
-        old = sorted(self._directory.glob("events.out.tfevents.*"))
-        events = [event for path in old for event in _events(path) if event.summary.value and event.step <= step]
+        old_files = sorted(self._directory.glob("events.out.tfevents.*"))
+        earlier = _events_up_to(step, old_files) if step else []
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._writer = tf.io.TFRecordWriter(str(self._directory / name))
         self._write(file_version="brain.Event:2")
-        for event in events if step else ():
+        for event in earlier:
             self._writer.write(event.SerializeToString())
         self._writer.flush()
-        for path in old:
+        for path in old_files:
             path.unlink()
         if not step:
-            rows = "\n".join(f"| {name} | {str(value).replace('|', ' ')} |" for name, value in settings.items())
-            self._add(0, "settings", np.array([f"| setting | value |\n|---|---|\n{rows}"], object), "text")
+            self._add(0, "settings", np.array([_settings_table(settings)], object), plugin="text")
 
     def report(self, place, numbers):
         for name, value in numbers.items():
-            self._add(int(place), name, np.float32(value), "scalars")
+            self._add(int(place), name, np.float32(value), plugin="scalars")
         self._writer.flush()
 
     def on_train_end(self, results):
@@ -117,6 +125,25 @@ class TensorBoard(_Reports):
         self._writer.write(tf.compat.v1.Event(wall_time=time.time(), **fields).SerializeToString())
 
 
+def _settings_table(settings):
+    """Returns settings as a table in Markdown."""
+    lines = ["| setting | value |", "|---|---|"]
+    for name, value in settings.items():
+        shown = str(value).replace("|", " ")
+        lines.append(f"| {name} | {shown} |")
+    return "\n".join(lines)
+
+
+def _events_up_to(step, paths):
+    """Returns the events with values in some files, up to those of a step."""
+    events = []
+    for path in paths:
+        for event in _events(path):
+            if event.summary.value and event.step <= step:
+                events.append(event)
+    return events
+
+
 def _events(path):
     """Yields the events of a file up to the first damaged one."""
     try:
@@ -132,10 +159,14 @@ class TrackingService(_Reports):
     name: str
 
     def __init__(self, directory, run_name):
-        self._file, self._run_name = pathlib.Path(directory) / f"{self.name}.json", run_name
+        self._file = pathlib.Path(directory) / f"{self.name}.json"
+        self._run_name = run_name
 
     def on_train_begin(self, settings, step):
-        self._state = read_json(self._file) if step and self._file.exists() else {"id": None, "step": -1}
+        if step and self._file.exists():
+            self._state = read_json(self._file)
+        else:
+            self._state = {"id": None, "step": -1}
         self._state["id"] = self.start(self._state["id"], settings)
         write_json(self._file, self._state)
 
@@ -194,9 +225,12 @@ class MLflow(TrackingService):
         self._client = mlflow.MlflowClient()
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "keras_bert")
         experiment = self._client.get_experiment_by_name(name)
-        where = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            experiment_id = self._client.create_experiment(name)
         if run_id is None:
-            run_id = self._client.create_run(where, run_name=self._run_name).info.run_id
+            run_id = self._client.create_run(experiment_id, run_name=self._run_name).info.run_id
             for key, value in settings.items():
                 self._client.log_param(run_id, key, str(value)[:_MLFLOW_LENGTH])
         self._client.update_run(run_id, status="RUNNING")
@@ -217,9 +251,12 @@ def flat_settings(settings, prefix=""):
         if name in _UNREPORTED or value is None:
             continue
         if isinstance(value, dict):
-            flat |= flat_settings(value, prefix if name == "config" else f"{prefix}{name}.")
+            inner_prefix = prefix if name == "config" else f"{prefix}{name}."
+            flat.update(flat_settings(value, inner_prefix))
+        elif isinstance(value, list | tuple):
+            flat[prefix + name] = json_text(value, ensure_ascii=True)
         else:
-            flat[prefix + name] = json_text(value, ensure_ascii=True) if isinstance(value, list | tuple) else value
+            flat[prefix + name] = value
     return flat
 
 
@@ -249,16 +286,15 @@ class KerasCallbacks(Callback):
 
     def __init__(self, callbacks, model, losses):
         self._losses = list(losses)
-        lower_is_better = {LOSS, *losses}
-        for callback in callbacks:  # Higher scores are better, which Keras knows only of its own metrics.
-            if getattr(callback, "mode", None) != "auto":
-                continue
-            name = callback.monitor.removeprefix("val_")
-            is_loss = name in lower_is_better or name.endswith(LOSS)  # Such as that of an earlier stage.
-            callback.mode = "min" if is_loss else "max"
-        self._callbacks, self._model = keras.callbacks.CallbackList(callbacks, model=model), model
+        for callback in callbacks:
+            _set_mode(callback, self._losses)
+        self._callbacks = keras.callbacks.CallbackList(callbacks, model=model)
+        self._model = model
         self._model.stop_training = False
-        self._per_epoch, self._epoch, self._batches, self._sums = 1, None, 0, {}
+        self._per_epoch = 1
+        self._epoch = None
+        self._batches = 0  # Of the epoch so far, and the sums of their losses.
+        self._sums = {}
 
     @property
     def stops(self):
@@ -267,9 +303,8 @@ class KerasCallbacks(Callback):
 
     def on_train_begin(self, settings, step):
         self._per_epoch = settings["batches.steps"]
-        self._callbacks.set_params(
-            {"epochs": -(-settings["total_steps"] // self._per_epoch), "steps": self._per_epoch, "verbose": 0}
-        )
+        epochs = -(-settings["total_steps"] // self._per_epoch)
+        self._callbacks.set_params({"epochs": epochs, "steps": self._per_epoch, "verbose": 0})
         self._callbacks.on_train_begin()
 
     def on_log(self, step, numbers):
@@ -284,14 +319,18 @@ class KerasCallbacks(Callback):
         self._callbacks.on_train_batch_end(batch, self._means())
 
     def _begin_epoch(self, epoch):
-        self._epoch, self._batches, self._sums = epoch, 0, {}
+        self._epoch = epoch
+        self._batches = 0
+        self._sums = {}
         self._callbacks.on_epoch_begin(epoch)
 
     def on_epoch_end(self, step, results):
         if self._epoch is None:  # The run resumes with the evaluation of its last epoch.
             self._begin_epoch(step // self._per_epoch - 1)
-        results = {f"val_{name}": value for name, value in with_total(results, self._losses).items()}
-        self._callbacks.on_epoch_end(self._epoch, {**self._means(), **results})
+        logs = self._means()
+        for name, value in with_total(results, self._losses).items():
+            logs[f"val_{name}"] = value
+        self._callbacks.on_epoch_end(self._epoch, logs)
 
     def on_train_end(self, results):
         self._callbacks.on_train_end(self._means())
@@ -301,14 +340,30 @@ class KerasCallbacks(Callback):
         return {name: value / self._batches for name, value in self._sums.items()}
 
 
+def _set_mode(callback, losses):
+    """Tells a Keras callback that monitors a score that higher is better: Keras knows this only of its own metrics."""
+    if getattr(callback, "mode", None) != "auto":
+        return
+    name = callback.monitor.removeprefix("val_")
+    is_loss = name in losses or name.endswith(LOSS)  # Also that of an earlier stage.
+    callback.mode = "min" if is_loss else "max"
+
+
 def adapted(callbacks, model, losses, several_workers):
     """Returns the callbacks of a `Trainer`, the Keras callbacks among them as one `KerasCallbacks`.
 
     `losses` are the names of the losses.
     """
     check_callbacks(callbacks)
-    foreign = [callback for callback in callbacks if isinstance(callback, keras.callbacks.Callback)]
-    if foreign and several_workers:
+    own = []
+    of_keras = []
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.Callback):
+            of_keras.append(callback)
+        else:
+            own.append(callback)
+    if of_keras and several_workers:
         raise ValueError("Keras callbacks run on one machine: they cannot stop the other workers. Received: several")
-    own = [callback for callback in callbacks if callback not in foreign]
-    return own + ([KerasCallbacks(foreign, model, losses)] if foreign else [])
+    if of_keras:
+        own.append(KerasCallbacks(of_keras, model, losses))
+    return own

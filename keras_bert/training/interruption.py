@@ -16,7 +16,9 @@ TERMINATED = 143  # Exit status after SIGTERM: 128 + 15.
 
 def stopped(step, total, directory):
     """Returns the message about a run that stopped after a step; `directory` is `None` if nothing is saved."""
-    saved = f"saved to {directory}; repeat the command to continue" if directory else "not saved"
+    saved = "not saved"
+    if directory:
+        saved = f"saved to {directory}; repeat the command to continue"
     return f"stopped at step {step:,} of {total:,}, {saved}"
 
 
@@ -28,7 +30,9 @@ class Interruption:
     """Turns the first Ctrl-C or SIGTERM into `requested`. A second Ctrl-C raises `KeyboardInterrupt` at once."""
 
     def __init__(self):
-        self.requested, self._by_user, self._before = False, False, {}
+        self.requested = False
+        self._by_user = False
+        self._before = {}  # The handlers of the signals outside of `handled`.
 
     @contextlib.contextmanager
     def handled(self):
@@ -45,9 +49,11 @@ class Interruption:
         finally:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
-            self.requested = self._by_user = False
+            self.requested = False
+            self._by_user = False
 
     def _request(self, number, _):
+        """Handles the first signal of a number; the handler before it handles a second Ctrl-C."""
         self.requested = True
         if number == signal.SIGINT:
             self._by_user = True

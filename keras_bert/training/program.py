@@ -49,38 +49,50 @@ class GraphKey:
     @classmethod
     def of(cls, parts):
         """Returns the key of some `Parts`; `None` if their graph may depend on more than a key states."""
-        model, optimizer, options = parts.model, parts.optimizer, parts.options
+        model = parts.model
+        optimizer = parts.optimizer
         if not isinstance(optimizer, AdamW) or not len(linear_numbers(optimizer.schedule)):
             return None
         layers = list(model._flatten_layers())
-        if not all(map(_is_known, layers)):
+        if not all(_is_known(layer) for layer in layers):
             return None
         try:
             config = model.get_config()
         except (NotImplementedError, TypeError, ValueError):  # A model without a config.
             return None
         return cls(
-            model=json.dumps(_without_names(config), default=str),
-            attributes=[_attributes(layer) for layer in layers],
-            variables=[(tuple(v.shape), str(v.dtype), v.trainable) for v in model.variables],
+            model=json.dumps(_with_numbers_for_names(config), default=str),
+            attributes=[_plain_attributes(layer) for layer in layers],
+            variables=[_variable_key(variable) for variable in model.variables],
             optimizer=f"{type(optimizer).__name__} {json.dumps(_optimizer_settings(optimizer), default=str)}",
             losses=[value_key(parts.losses), value_key(parts.means)],
             strategy=parts.strategy,
-            micro_batches=options.micro_batches,
-            jit_compile=options.jit_compile,
-            rewire=options.rewire,
+            micro_batches=parts.options.micro_batches,
+            jit_compile=parts.options.jit_compile,
+            rewire=parts.options.rewire,
         )
+
+
+def _variable_key(variable):
+    """Returns shape, type and whether it is trained."""
+    return tuple(variable.shape), str(variable.dtype), variable.trainable
 
 
 def _optimizer_settings(optimizer):
     """Returns the config of an optimizer without its name and its schedule, which is linear."""
-    return {name: value for name, value in optimizer.get_config().items() if name not in ("name", "learning_rate")}
+    settings = optimizer.get_config()
+    del settings["name"], settings["learning_rate"]
+    return settings
 
 
 def _is_known(layer):
     """Whether a layer and its functions are those of the packages, not of a user."""
-    functions = [value for value in vars(layer).values() if isinstance(value, types.FunctionType)]
-    return all(part.__module__.partition(".")[0] in _PACKAGES for part in (type(layer), *functions))
+    made_by = [type(layer)]
+    for value in vars(layer).values():
+        if isinstance(value, types.FunctionType):
+            made_by.append(value)
+    packages = {part.__module__.partition(".")[0] for part in made_by}
+    return packages.issubset(_PACKAGES)
 
 
 def value_key(value, within=()):
@@ -93,15 +105,21 @@ def value_key(value, within=()):
     if isinstance(value, Loss):
         return tuple(value_key(getattr(value, field.name), within) for field in dataclasses.fields(value))
     if isinstance(value, types.FunctionType) and value not in within:  # A recursive one uses itself.
-        within = (*within, value)
-        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        used = [_content(cell) for cell in value.__closure__ or ()]
-        return _itself(value.__code__), value_key(defaults, within), value_key(used, within)
+        return _function_key(value, within)
     if isinstance(value, list | tuple):
         return tuple(value_key(part, within) for part in value)
     if isinstance(value, bool | int | float | str | None):
         return type(value), value
     return _itself(value)
+
+
+def _function_key(function, within):
+    """Returns the key of the code of a function, of its defaults and of the values that it uses."""
+    defaults = list(function.__defaults__ or ())
+    defaults.extend((function.__kwdefaults__ or {}).values())
+    used = [_content(cell) for cell in function.__closure__ or ()]
+    inner = (*within, function)
+    return _itself(function.__code__), value_key(defaults, inner), value_key(used, inner)
 
 
 def _content(cell):
@@ -117,7 +135,7 @@ def _itself(value):
     return id(value), value
 
 
-def _attributes(layer):
+def _plain_attributes(layer):
     """Returns the plain values among the attributes of a layer, without its names, and the names of its functions."""
     plain = {}
     for name, value in vars(layer).items():
@@ -128,28 +146,35 @@ def _attributes(layer):
     return plain
 
 
-def _without_names(config):
+def _with_numbers_for_names(config):
     """Returns the config of a model with numbers in place of the names of layers, which Keras counts on."""
     numbers = {}
+    _number_names(config, numbers)
+    return _replaced(config, numbers)
 
-    def collect(value):
-        if isinstance(value, dict):
-            if isinstance(value.get("name"), str):
-                numbers.setdefault(value["name"], f"#{len(numbers)}")
-            value = list(value.values())
-        if isinstance(value, list | tuple):
-            for part in value:
-                collect(part)
 
-    def numbered(value):
-        if isinstance(value, dict):
-            return {key: numbered(part) for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [numbered(part) for part in value]
-        return numbers.get(value, value) if isinstance(value, str) else value
+def _number_names(config, numbers):
+    """Adds the names in a part of a config to the numbers by name, in the order in which they appear."""
+    if isinstance(config, dict):
+        name = config.get("name")
+        if isinstance(name, str):
+            numbers.setdefault(name, f"#{len(numbers)}")
+        for part in config.values():
+            _number_names(part, numbers)
+    elif isinstance(config, list | tuple):
+        for part in config:
+            _number_names(part, numbers)
 
-    collect(config)
-    return numbered(config)
+
+def _replaced(config, numbers):
+    """Returns a part of a config with the numbers of all strings that are names."""
+    if isinstance(config, dict):
+        return {key: _replaced(part, numbers) for key, part in config.items()}
+    if isinstance(config, list | tuple):
+        return [_replaced(part, numbers) for part in config]
+    if isinstance(config, str):
+        return numbers.get(config, config)
+    return config
 
 
 class Program:
@@ -160,8 +185,10 @@ class Program:
     """
 
     def __init__(self, parts):
-        self.model, self.optimizer = parts.model, parts.optimizer
-        self.strategy, self.losses = parts.strategy, parts.losses
+        self.model = parts.model
+        self.optimizer = parts.optimizer
+        self.strategy = parts.strategy
+        self.losses = parts.losses
         self.optimizer.build(self.model.trainable_variables)
         self.step = TrainStep(self.model, self.optimizer, self.losses, parts.options)
         evaluated = [*self.losses, *parts.means]
@@ -186,15 +213,22 @@ class Program:
         return numbers.numpy()
 
     def _train_steps(self, iterator, first, count, stop, run):
+        def is_left(index, _):
+            return index < count
+
         def train(index, numbers):
-            result = self.strategy.run(self.step, (*next(iterator), first + index, stop, run))
-            return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
+            inputs, targets, weights, totals = next(iterator)
+            arguments = (inputs, targets, weights, totals, first + index, stop, run)
+            result = self.strategy.run(self.step, arguments)
+            of_this_replica = self.strategy.experimental_local_results(result)[0]
+            return index + 1, numbers.write(index, of_this_replica)
 
         # Several steps in one call of a graph: Python, the transfer of the numbers and the check for signals cost once
         # per call instead of once per step, a few milliseconds that are as long as the step of a small model. It can go
         # if calls of a graph return before their results are there.
         numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
-        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
+        _, numbers = tf.while_loop(is_left, train, (0, numbers))
+        return numbers.stack()
 
 
 class Programs:
@@ -220,7 +254,8 @@ class Programs:
         self.clear()  # Two programs at a time would need the memory of both.
         program = Program(parts)
         if key is not None:
-            self._key, self._program = key, program
+            self._key = key
+            self._program = program
         return program
 
     @property
@@ -230,4 +265,5 @@ class Programs:
 
     def clear(self):
         """Forgets the program, whose memory is free once its last run has ended."""
-        self._key = self._program = None
+        self._key = None
+        self._program = None

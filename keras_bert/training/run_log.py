@@ -1,5 +1,6 @@
 """Logs a run: progress line, `metrics.jsonl`, callbacks."""
 
+import os
 import pathlib
 
 from keras_bert.files import as_numbers, json_text
@@ -14,29 +15,34 @@ class RunLog:
     """
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
-        state = state or {"pending": [], "size": 0, "total": None}
-        self._total, self._every, self._earlier_total = total, every, state["total"]
-        self._pending = [as_numbers(line) for line in state["pending"]]
-        self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
+        if state is None:
+            state = {"pending": [], "size": 0, "total": None}
+        self._total = total
+        self._every = every
+        self._progress = progress
+        self._callbacks = callbacks
+        self._earlier_total = state["total"]
+        self._pending = [as_numbers(line) for line in state["pending"]]  # Numbers of steps without a line so far.
+        self._last = None  # The step of the last line.
         self._results = {}  # Of the evaluation after this epoch.
+        self._file = None
         if directory is not None:
-            directory = pathlib.Path(directory)
-            directory.mkdir(parents=True, exist_ok=True)
-            self._file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
-            self._file.truncate(state["size"])
-            self._file.seek(0, 2)
+            self._file = _opened(pathlib.Path(directory), state["size"])
 
     def begin(self, step, settings, finished, per_epoch=None):
         """Starts the log at a step, 0 for a new run; without callbacks if the run is already finished."""
         if self._progress:
-            self._progress.begin(step, self._total, finished, per_epoch, step == self._earlier_total != self._total)
-        self._callbacks = () if finished else self._callbacks
+            is_extended = step == self._earlier_total and self._earlier_total != self._total
+            self._progress.begin(step, self._total, finished, per_epoch, extended=is_extended)
+        if finished:
+            self._callbacks = ()
         for callback in self._callbacks:
             callback.on_train_begin(flat_settings(settings), step)
 
     def add(self, step, lines, rates):
         """Adds the numbers of the last steps, a list of dicts; returns the means since the last written line."""
-        for number, line in enumerate(lines, step - len(lines) + 1):
+        first = step - len(lines) + 1
+        for number, line in enumerate(lines, first):
             self._pending.append(line)
             means = _means(self._pending)
             if number % self._every == 0 or number == self._total:
@@ -55,9 +61,13 @@ class RunLog:
 
     def _write_train(self, step, means, rates):
         self._last = step
-        # Numbers that depend on the speed of the machine come last, under `time`.
-        self._write(step, "train", {**means, **({"time": rates} if rates else {})})
-        numbers = {**means, **{f"{name}_per_second": value for name, value in rates.items()}}
+        line = dict(means)
+        if rates:  # Numbers that depend on the speed of the machine come last.
+            line["time"] = rates
+        self._write_line(step, "train", line)
+        numbers = dict(means)
+        for name, value in rates.items():
+            numbers[f"{name}_per_second"] = value
         for callback in self._callbacks:
             callback.on_log(step, numbers)
 
@@ -66,7 +76,7 @@ class RunLog:
         self._results = results
         if self._progress:
             self._progress.evaluated(step, results)
-        self._write(step, "evaluation", results)
+        self._write_line(step, "evaluation", results)
         for callback in self._callbacks:
             callback.on_evaluation(step, results)
 
@@ -81,10 +91,11 @@ class RunLog:
         """Whether a callback asks the run to stop."""
         return any(callback.stops for callback in self._callbacks)
 
-    def _write(self, step, kind, numbers):
+    def _write_line(self, step, kind, numbers):
         if self._file:
-            line = json_text({"step": step, "kind": kind, **numbers}, measured=True, ensure_ascii=True)
-            self._file.write(f"{line}\n".encode())
+            line = {"step": step, "kind": kind} | numbers
+            text = json_text(line, measured=True, ensure_ascii=True)
+            self._file.write(f"{text}\n".encode())
             self._file.flush()
 
     def state(self):
@@ -110,6 +121,19 @@ class RunLog:
             self._file.close()
 
 
+def _opened(directory, size):
+    """Returns `metrics.jsonl` in a directory, opened to append after so many bytes; the rest is removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
+    file.truncate(size)
+    file.seek(0, os.SEEK_END)
+    return file
+
+
 def _means(lines):
-    means = {name: sum(line[name] for line in lines) / len(lines) for name in lines[0]}
-    return {**means, "learning_rate": lines[-1]["learning_rate"]}
+    """Returns the means of numbers by name; the learning rate is the last one."""
+    means = {}
+    for name in lines[0]:
+        means[name] = sum(line[name] for line in lines) / len(lines)
+    means["learning_rate"] = lines[-1]["learning_rate"]
+    return means

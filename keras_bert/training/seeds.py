@@ -9,7 +9,8 @@ from tensorflow.python.eager import context
 
 # Keras' seed of the program, and the generator that its functions draw from without a seed; it has no functions for
 # them, only `keras.utils.set_random_seed`, after which there is no generator until the next draw.
-_SEED, _GENERATOR = "global_random_seed", "global_seed_generator"
+_SEED = "global_random_seed"
+_GENERATOR = "global_seed_generator"
 
 
 def set_random_seed(seed, keep_kernels=False):
@@ -30,7 +31,9 @@ def set_random_seed(seed, keep_kernels=False):
 def keras_seed():
     """Returns Keras' seed, its generator and the generator's state, for `restore_keras_seed`."""
     generator = global_state.get_global_attribute(_GENERATOR)
-    state = None if generator is None else np.array(generator.state.value)
+    state = None
+    if generator is not None:
+        state = np.array(generator.state.value)
     return global_state.get_global_attribute(_SEED), generator, state
 
 
@@ -51,5 +54,7 @@ def tensorflow_seed():
 
 def restore_tensorflow_seed(values):
     """Sets what `tensorflow_seed` has returned; TensorFlow keeps its compiled graphs."""
+    seed, generator = values
     eager = context.context()
-    eager._seed, eager._rng = values
+    eager._seed = seed
+    eager._rng = generator
