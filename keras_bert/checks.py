@@ -9,9 +9,17 @@ import numbers
 
 REPORT_TO = ("tensorboard", "wandb", "mlflow")
 # Names that other programs use for arguments.
-_SAME = dict.fromkeys(["num_epochs", "num_train_epochs"], "epochs") | {"lr": "learning_rate", "y": "targets"}
-_SAME |= dict.fromkeys(["max_length", "max_len", "max_seq_length"], "sequence_length")
-_SAME |= dict.fromkeys(["train_batch_size", "per_device_train_batch_size"], "batch_size")
+_SAME = {
+    "num_epochs": "epochs",
+    "num_train_epochs": "epochs",
+    "lr": "learning_rate",
+    "y": "targets",
+    "max_length": "sequence_length",
+    "max_len": "sequence_length",
+    "max_seq_length": "sequence_length",
+    "train_batch_size": "batch_size",
+    "per_device_train_batch_size": "batch_size",
+}
 
 
 def is_ours(part):
@@ -50,16 +58,20 @@ def check_choice(name, value, choices):
 def similar(name, known):
     """Returns the known name that is most similar to a wrong one, or `None`."""
     folded = {other.casefold(): other for other in known}
-    return folded.get(next(iter(difflib.get_close_matches(name.casefold(), folded, 1)), None))
+    closest = difflib.get_close_matches(name.casefold(), folded, 1)
+    return folded[closest[0]] if closest else None
 
 
 def hint(name, known, hints, shown="{!r}", otherwise=None):
     """Returns a sentence about an unknown name: that of `hints`, a known name of this meaning or spelling, or all."""
     if name in hints:
         return f"{hints[name]}."
-    found = _SAME[name] if _SAME.get(name) in known else similar(name, known)
-    everything = otherwise or f"Expected one of: {', '.join(dict.fromkeys(known)) or 'none'}."
-    return f"Did you mean {shown.format(found)}?" if found else everything
+    meant = _SAME.get(name)
+    if meant not in known:
+        meant = similar(name, known)
+    if meant:
+        return f"Did you mean {shown.format(meant)}?"
+    return otherwise or f"Expected one of: {', '.join(dict.fromkeys(known)) or 'none'}."
 
 
 def first_line(error):
@@ -119,7 +131,8 @@ def with_plain_numbers(cls):
 
     @functools.wraps(make)
     def make_plain(self, *values, **named):
-        make(self, *map(plain_number, values), **{name: plain_number(value) for name, value in named.items()})
+        plain = {name: plain_number(value) for name, value in named.items()}
+        make(self, *map(plain_number, values), **plain)
 
     cls.__init__ = make_plain
     return cls

@@ -25,8 +25,7 @@ POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
 
 # Maps other programs' names of activations to ours.
 _FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-_FROM_HUGGINGFACE = {
-    **{name: name for name in ACTIVATIONS},
+_FROM_HUGGINGFACE = dict(zip(ACTIVATIONS, ACTIVATIONS, strict=True)) | {
     "gelu_pytorch_tanh": "gelu_new",
     "gelu_fast": "gelu_new",
     "gelu_python": "gelu",
@@ -34,8 +33,14 @@ _FROM_HUGGINGFACE = {
 }
 
 # Unused keys of Google's multilingual and Chinese files.
-_INERT_IN_GOOGLE = {"directionality", "pooler_type", "pooler_fc_size", "pooler_size_per_head"}
-_INERT_IN_GOOGLE |= {"pooler_num_attention_heads", "pooler_num_fc_layers"}
+_INERT_IN_GOOGLE = {
+    "directionality",
+    "pooler_type",
+    "pooler_fc_size",
+    "pooler_size_per_head",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+}
 # Every Hugging Face config contains at least one of these keys.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
 # Keys of Hugging Face configs that change the model, with their values for BERT.
@@ -95,7 +100,9 @@ class BertConfig:
     pooler_activation: str = "tanh"
     position_padding_id: int | None = None
 
-    title, package = "BERT", "keras_bert"  # For the model card.
+    # For the model card.
+    title = "BERT"
+    package = "keras_bert"
 
     def __post_init__(self):
         check_counts(self, may_be_zero=("type_vocab_size",))
@@ -115,24 +122,29 @@ class BertConfig:
     @property
     def size(self):
         """Layers and width, such as "6 layers, width 384"."""
-        return f"{self.num_hidden_layers} layer{'s' * (self.num_hidden_layers != 1)}, width {self.hidden_size}"
+        layers = "1 layer" if self.num_hidden_layers == 1 else f"{self.num_hidden_layers} layers"
+        return f"{layers}, width {self.hidden_size}"
 
     @property
     def position_rows(self):
         """Returns the number of rows of the position table."""
-        return self.max_position_embeddings + (0 if self.position_padding_id is None else self.position_padding_id + 1)
+        if self.position_padding_id is None:
+            return self.max_position_embeddings
+        return self.max_position_embeddings + self.position_padding_id + 1
 
     @property
     def head_dropout(self):
         """Returns the dropout rate before a classification head."""
-        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+        if self.classifier_dropout is None:
+            return self.hidden_dropout_prob
+        return self.classifier_dropout
 
     @classmethod
     def from_json(cls, path):
         """Reads Google's `bert_config.json` or Hugging Face's `config.json`, depending on the weights next to it."""
         path = pathlib.Path(path).expanduser()
         values = read_object(path)
-        weights = [file for pattern in ("*.safetensors", "pytorch_model*.bin") for file in path.parent.glob(pattern)]
+        weights = [*path.parent.glob("*.safetensors"), *path.parent.glob("pytorch_model*.bin")]
         program = "huggingface" if path.name == "config.json" and weights else None
         try:
             return cls.from_dict(values, program)
@@ -149,29 +161,20 @@ class BertConfig:
         """
         if "vocab_size" not in values:
             raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
-        huggingface = program == "huggingface" or (program is None and bool(_HUGGINGFACE_KEYS & values.keys()))
+        if program is None:
+            program = "huggingface" if _HUGGINGFACE_KEYS & values.keys() else "google"
         known = {field.name for field in dataclasses.fields(cls)}
-        if huggingface:
-            for key, expected in _FIXED_IN_HUGGINGFACE.items():
-                if values.get(key, expected) not in (expected, None):
-                    raise ValueError(
-                        f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}"
-                    )
-            for key in ("pruned_heads", "quantization_config"):
-                if values.get(key):
-                    raise ValueError(f"`{key}` is not supported. Received: {key}={values[key]!r}")
+        if program == "huggingface":
+            _check_huggingface(values)
+            activations = _FROM_HUGGINGFACE
         else:
-            unknown = set(values) - known - _INERT_IN_GOOGLE
-            if unknown:
-                raise ValueError(
-                    f"unknown key(s) {', '.join(sorted(unknown))}. Expected Google's bert_config.json with "
-                    f"{', '.join(sorted(known))}, or Hugging Face's config.json with `model_type`"
-                )
-        kept = {key: value for key, value in values.items() if key in known}
-        names = _FROM_HUGGINGFACE if huggingface else _FROM_GOOGLE
-        act = kept.get("hidden_act", "gelu")
-        check_choice("hidden_act", act, names)
-        return cls(**{**kept, "hidden_act": names[act]})
+            _check_google(values, known)
+            activations = _FROM_GOOGLE
+        settings = {key: value for key, value in values.items() if key in known}
+        activation = settings.get("hidden_act", "gelu")
+        check_choice("hidden_act", activation, activations)
+        settings["hidden_act"] = activations[activation]
+        return cls(**settings)
 
     def check_plain(self, place):
         """Raises if a setting is none of BERT's, for a place that cannot store it."""
@@ -184,8 +187,11 @@ class BertConfig:
 
     def to_huggingface(self):
         """Returns the content of Hugging Face's `config.json`, for a BERT."""
-        values = {key: value for key, value in dataclasses.asdict(self).items() if key not in OTHER_SETTINGS}
-        return {"model_type": "bert", **values}
+        content = {"model_type": "bert"}
+        for key, value in dataclasses.asdict(self).items():
+            if key not in OTHER_SETTINGS:
+                content[key] = value
+        return content
 
     def to_google(self):
         """Returns the content of Google's `bert_config.json`; raises for settings without a key there."""
@@ -201,9 +207,31 @@ class BertConfig:
                 "Google's format has no key for `layer_norm_eps`, its programs use 1e-12. "
                 f"Received: layer_norm_eps={self.layer_norm_eps}; use the huggingface or keras format"
             )
-        values = self.to_huggingface()
-        del values["layer_norm_eps"], values["classifier_dropout"], values["model_type"]
-        return {**values, "hidden_act": to_google[self.hidden_act]}
+        content = self.to_huggingface()
+        for key in ("layer_norm_eps", "classifier_dropout", "model_type"):
+            del content[key]
+        content["hidden_act"] = to_google[self.hidden_act]
+        return content
+
+
+def _check_huggingface(values):
+    """Raises an error for the content of a `config.json` that is not that of a BERT."""
+    for key, expected in _FIXED_IN_HUGGINGFACE.items():
+        if values.get(key, expected) not in (expected, None):
+            raise ValueError(f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}")
+    for key in ("pruned_heads", "quantization_config"):
+        if values.get(key):
+            raise ValueError(f"`{key}` is not supported. Received: {key}={values[key]!r}")
+
+
+def _check_google(values, known):
+    """Raises an error for keys of a `bert_config.json` whose meaning is unknown."""
+    unknown = set(values) - known - _INERT_IN_GOOGLE
+    if unknown:
+        raise ValueError(
+            f"unknown key(s) {', '.join(sorted(unknown))}. Expected Google's bert_config.json with "
+            f"{', '.join(sorted(known))}, or Hugging Face's config.json with `model_type`"
+        )
 
 
 def _size(layers, hidden, heads=None):
@@ -222,15 +250,28 @@ BERT_MEDIUM = _size(8, 512)
 BERT_BASE = _size(12, 768)
 BERT_LARGE = _size(24, 1024)
 
-NAMED_CONFIGS = {"tiny": BERT_TINY, "mini": BERT_MINI, "small": BERT_SMALL}
-NAMED_CONFIGS |= {"medium": BERT_MEDIUM, "base": BERT_BASE, "large": BERT_LARGE}
+NAMED_CONFIGS = {
+    "tiny": BERT_TINY,
+    "mini": BERT_MINI,
+    "small": BERT_SMALL,
+    "medium": BERT_MEDIUM,
+    "base": BERT_BASE,
+    "large": BERT_LARGE,
+}
 # Google's 24 miniatures (Turc et al., 2019).
 for _layers in range(2, 13, 2):
     for _hidden in (128, 256, 512, 768):
         NAMED_CONFIGS[f"L-{_layers}_H-{_hidden}"] = _size(_layers, _hidden)
 # The size study of the paper (table 6): layers, width, heads.
-for _sizes in ((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)):
-    NAMED_CONFIGS["L-{}_H-{}_A-{}".format(*_sizes)] = _size(*_sizes)
+for _layers, _hidden, _heads in (
+    (3, 768, 12),
+    (6, 768, 3),
+    (6, 768, 12),
+    (12, 768, 12),
+    (12, 1024, 16),
+    (24, 1024, 16),
+):
+    NAMED_CONFIGS[f"L-{_layers}_H-{_hidden}_A-{_heads}"] = _size(_layers, _hidden, _heads)
 
 
 def named_config(name: str) -> "BertConfig":

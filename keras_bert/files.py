@@ -145,7 +145,10 @@ def _lock(file, wait=False):
     """Locks an open file until it is closed; an `OSError` means that another process has, or that nobody can."""
     if fcntl is None:
         raise OSError("Windows has other locks")
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    if wait:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def unfinished(path):
@@ -203,10 +206,10 @@ def _naming(path):
     try:
         yield
     except Exception as error:
-        code = next((code for code in _FULL if os.strerror(code) in str(error)), None)
-        if code is None:
-            raise
-        raise OSError(code, f"{os.strerror(code)}, nothing was written", str(path)) from None
+        for code in _FULL:
+            if os.strerror(code) in str(error):
+                raise OSError(code, f"{os.strerror(code)}, nothing was written", str(path)) from None
+        raise
 
 
 @contextlib.contextmanager
@@ -248,11 +251,16 @@ def check_writable(directory, name="output_dir"):
 def check_replaceable(directory, names):
     """Raises an error if a folder that would be replaced contains anything besides files and folders of these names."""
     directory = pathlib.Path(directory)
-    other = [path.name for path in directory.iterdir() if path.name not in names] if directory.is_dir() else []
-    if directory.is_file() or other:
-        found = f"{directory} with {min(other)}" if other else f"the file {directory}"
+    received = None
+    if directory.is_file():
+        received = f"the file {directory}"
+    elif directory.is_dir():
+        others = [path.name for path in directory.iterdir() if path.name not in names]
+        if others:
+            received = f"{directory} with {min(others)}"
+    if received is not None:
         raise ValueError(
-            f"`directory` is replaced: expected a new folder, or one with only {', '.join(names)}. Received: {found}"
+            f"`directory` is replaced: expected a new folder, or one with only {', '.join(names)}. Received: {received}"
         )
 
 
@@ -321,31 +329,30 @@ def json_text(value, *, measured=False, **options):
             and in whatever else must be read back unchanged.
         **options: those of `json.dumps`. `ensure_ascii` defaults to `False`.
     """
-    options = {"ensure_ascii": False, **options}
+    options.setdefault("ensure_ascii", False)
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:
-        found = _not_finite(value)
-        if found is None:  # Another error, such as a circular reference.
+        wrong = next(_not_finite(value), None)
+        if wrong is None:  # Another error, such as a circular reference.
             raise
     if not measured:
-        place, number = found
+        place, number = wrong
         raise ValueError(f"JSON has no numbers but finite ones. Received: {place}={number}")
     return json.dumps(with_nulls(value), allow_nan=False, **options)
 
 
 def _not_finite(value, place=""):
-    """Returns the place and the value of the first number that is not finite, or `None`."""
+    """Yields the places and the values of the numbers that are not finite."""
     if isinstance(value, float):
-        return None if math.isfinite(value) else (place or "value", value)
-    if isinstance(value, dict):
-        parts = [(f"{place}.{name}" if place else str(name), part) for name, part in value.items()]
+        if not math.isfinite(value):
+            yield place or "value", value
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from _not_finite(part, f"{place}.{name}" if place else str(name))
     elif isinstance(value, list | tuple):
-        parts = [(f"{place}[{index}]", part) for index, part in enumerate(value)]
-    else:
-        parts = []
-    found = (_not_finite(part, name) for name, part in parts)
-    return next((each for each in found if each is not None), None)
+        for index, part in enumerate(value):
+            yield from _not_finite(part, f"{place}[{index}]")
 
 
 def with_nulls(value):
@@ -438,18 +445,28 @@ def difference(before, now):
 def _difference(before, now, name):
     """Returns the `difference` of two values that are called `name`."""
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        before, now = (dict(enumerate(values)) for values in (before, now))
+        return _difference(dict(enumerate(before)), dict(enumerate(now)), name)
     if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*before, *(key for key in now if key not in before)]:
-            inner = f"{name}.{key}" if name else str(key)
-            if key not in before or key not in now:
-                side, value = ("in the earlier run", before[key]) if key in before else ("now", now[key])
-                return f"`{inner}` is set only {side}: {value!r}"
-            if found := _difference(before[key], now[key], inner):
-                return found
-        return None
+        return _first_difference(before, now, name)
     if before == now:
         return None
-    if match := re.match(r"content\.(\w+_file|\d+|.*)", name):  # Hashes, of files or of the data of a list of files.
-        return f"the content of {'the data' if match[1].isdigit() else f'`{match[1]}`'} has changed"
-    return f"`{name}` was {before!r}, is {now!r}"
+    match = re.match(r"content\.(\w+_file|\d+|.*)", name)  # Hashes, of files or of the data of a list of files.
+    if match is None:
+        return f"`{name}` was {before!r}, is {now!r}"
+    if match[1].isdigit():
+        return "the content of the data has changed"
+    return f"the content of `{match[1]}` has changed"
+
+
+def _first_difference(before, now, name):
+    """Returns the `difference` of two dicts that are called `name`."""
+    for key in before | now:
+        inner = f"{name}.{key}" if name else str(key)
+        if key not in now:
+            return f"`{inner}` is set only in the earlier run: {before[key]!r}"
+        if key not in before:
+            return f"`{inner}` is set only now: {now[key]!r}"
+        found = _difference(before[key], now[key], inner)
+        if found:
+            return found
+    return None

@@ -16,10 +16,11 @@ from keras_bert.checks import similar
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
 _TRANSFORMERS = re.compile("from_pretrained|pipeline|load_model|get_model|Auto(Model|Tokenizer)|(TF)?Bert(Model|For)")
-_ON_JAX = os.environ.get("KERAS_BACKEND") == "jax"
-_ADVICE = (
-    "" if _ON_JAX else ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
-)
+# What else helps where TensorFlow is missing.
+_ADVICE = ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+if os.environ.get("KERAS_BACKEND") == "jax":
+    _ADVICE = ""
+# The packages that each extra of the package installs.
 _EXTRAS = {
     "tensorflow": "tensorflow tensorflow_text tensorflow_serving flatbuffers jinja2 sacrebleu sklearn scipy",
     "search": "faiss",
@@ -31,11 +32,19 @@ _EXTRAS = {
     "convert": "onnx onnxruntime ai_edge_litert",
     "jax": "jax jaxlib",
 }
-EXTRA_OF = {package: extra for extra, packages in _EXTRAS.items() for package in packages.split()}
-# Whether a machine without an NVIDIA device has no driver is of no interest.
-_NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
-_NOISE += ["oneDNN custom operations are on", "oneDNN supports DT_INT64 only on"]
-_NOISE += ["cuInit"] * (not os.path.exists("/dev/nvidiactl"))
+EXTRA_OF = {}
+for _extra, _packages in _EXTRAS.items():
+    EXTRA_OF |= dict.fromkeys(_packages.split(), _extra)
+_NOISE = [
+    "All log messages before absl",
+    "cudart_stub",
+    "cpu_feature_guard",
+    "^To enable the following instructions",
+    "oneDNN custom operations are on",
+    "oneDNN supports DT_INT64 only on",
+]
+if not os.path.exists("/dev/nvidiactl"):
+    _NOISE.append("cuInit")  # That a machine without an NVIDIA device has no driver is of no interest.
 
 
 def lazy_names(package, file):
@@ -51,15 +60,11 @@ def lazy_names(package, file):
 
     def __getattr__(name):
         if name not in module_of:
-            found = None if name.startswith("_") else similar(name, names)
-            hint = f". Did you mean {found!r}?" if found else ""
-            hint = ". keras_bert.load(path_or_name) opens a checkpoint" if _TRANSFORMERS.match(name) else hint
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=None)
+            message = f"module {package!r} has no attribute {name!r}{_hint(name, names)}"
+            raise AttributeError(message, name=name, obj=None)
         module = module_of[name]
         with naming_extras(f"`{package}.{name}`", _ADVICE), quiet_start():
-            parent = None if module == package else importlib.import_module(module)
-            is_member = hasattr(parent, name)
-            value = getattr(parent, name) if is_member else importlib.import_module(f"{module}.{name}")
+            value = _member_or_module(module, name, package)
             register_classes()
         setattr(sys.modules[package], name, value)
         return value
@@ -67,13 +72,32 @@ def lazy_names(package, file):
     return __getattr__, lambda: names, names
 
 
+def _hint(name, names):
+    """Returns a sentence about an attribute that a module does not have, or nothing."""
+    if _TRANSFORMERS.match(name):
+        return ". keras_bert.load(path_or_name) opens a checkpoint"
+    meant = None if name.startswith("_") else similar(name, names)
+    return f". Did you mean {meant!r}?" if meant else ""
+
+
+def _member_or_module(module, name, package):
+    """Returns what a line of a stub imports, `from module import name`, for the module `package` of the stub."""
+    if module != package:  # Else it is being imported, and has modules only.
+        parent = importlib.import_module(module)
+        if hasattr(parent, name):
+            return getattr(parent, name)
+    return importlib.import_module(f"{module}.{name}")
+
+
 def register_classes():
     """Tells Keras about the classes in `.keras` files. It is called with the first name that is used, not by a hook in
     the import of Keras, which takes seconds: most commands would wait for it in vain."""
     if "keras" not in sys.modules:
         return
-    on_tensorflow = sys.modules["keras"].config.backend() == "tensorflow"
-    for module in (*_SAVED, *(_SAVED_WITH_TENSORFLOW if on_tensorflow else ())):
+    modules = _SAVED
+    if sys.modules["keras"].config.backend() == "tensorflow":
+        modules += _SAVED_WITH_TENSORFLOW
+    for module in modules:
         importlib.import_module(module)
 
 
@@ -89,13 +113,15 @@ def naming_extras(what, advice=""):
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        found = sys.modules.get(package)
-        if found is not None and not hasattr(found, "__path__"):  # A file with its name.
-            message = f"{what} needs the package {package}, but Python finds {found.__file__} first. Rename this file"
+        imported = sys.modules.get(package)
+        if imported is not None and not hasattr(imported, "__path__"):
+            file = imported.__file__  # A file with the name of the package.
+            message = f"{what} needs the package {package}, but Python finds {file} first. Rename this file"
             raise ModuleNotFoundError(message, name=error.name) from None
         message = f"{what} needs {package}, which is not installed. Install it with "
         message += f"`pip install '.[{EXTRA_OF[package]}]'` in a checkout of keras_bert"
-        message += advice if package == "tensorflow" else ""
+        if package == "tensorflow":
+            message += advice
         if package == "tensorflow_text" and sys.platform == "win32":
             message += ". There is none for Windows: use WSL 2"
         raise ModuleNotFoundError(message, name=error.name) from None

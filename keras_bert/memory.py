@@ -18,7 +18,9 @@ _LOADING = 'Load with dtype="bfloat16", or free memory first'
 _EXHAUSTED = re.compile(r"OOM|[Oo]ut of memory|alloc")
 
 # Parameters of `mallopt`, see malloc.h of glibc.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
+_M_ARENA_MAX = -8
 
 
 def keep_freed_memory():
@@ -28,9 +30,13 @@ def keep_freed_memory():
     to clear the pages of the next ones: up to 40% of the time of a step on a CPU. Only for glibc; the settings of
     `MALLOC_*` and `GLIBC_TUNABLES` and those of other allocators remain as they are.
     """
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        return
     is_set = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    if is_set or not hasattr(library, "mallopt") or any(name.startswith("MALLOC_") for name in os.environ):
+    if is_set or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt"):
         return
     library.mallopt(_M_MMAP_MAX, 0)
     library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
@@ -55,18 +61,27 @@ def available_memory(root="/"):
 def _left_in_groups(root):
     """Yields the bytes left in the control groups of this process, such as those of a container."""
     groups = (root / "proc/self/cgroup").read_text()
-    for kind, path in re.findall(r"^\d+:(|memory):/(.*)$", groups, re.MULTILINE):
-        top = root / "sys/fs/cgroup" / kind
-        limit, used = ("limit_in_bytes", "usage_in_bytes") if kind else ("max", "current")
-        for folder in (top / path, *(top / path).parents):
-            try:  # A container may see only the folder at the top; without a limit, the text is "max".
-                left = int((folder / f"memory.{limit}").read_text()) - int((folder / f"memory.{used}").read_text())
-                cached = re.search(
-                    r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE
-                )
-            except (OSError, ValueError):
+    for controller, path in re.findall(r"^\d+:(|memory):/(.*)$", groups, re.MULTILINE):
+        if controller:  # Version 1 of control groups.
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            names = ("memory.max", "memory.current")
+        group = root / "sys/fs/cgroup" / controller / path
+        for folder in (group, *group.parents):
+            try:
+                left = _left_in_group(folder, *names)
+            except (OSError, ValueError):  # A container may see only the folder at the top.
                 continue
-            yield left + int(cached[1])
+            yield left
+
+
+def _left_in_group(folder, limit, usage):
+    """Returns the bytes left in a control group, with those that only cache files; raises without a limit."""
+    most = int((folder / limit).read_text())  # A `ValueError` for the text "max".
+    used = int((folder / usage).read_text())
+    statistics = (folder / "memory.stat").read_text()
+    cached = re.search(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
+    return most - used + int(cached[1])
 
 
 def _freed_memory():
@@ -74,8 +89,8 @@ def _freed_memory():
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallinfo2"):
         return 0
-    library.mallinfo2.restype = _MallocInfo
-    return library.mallinfo2().fordblks
+    mallinfo = ctypes.CFUNCTYPE(_MallocInfo)(("mallinfo2", library))
+    return mallinfo().fordblks
 
 
 class _MallocInfo(ctypes.Structure):
@@ -105,16 +120,23 @@ def explain_out_of_memory(*, batch_size=None, length=None, parameters=None):
         known = batch_size or length or parameters
         if explained or not _is_out_of_memory(error) or (isinstance(error, MemoryError) and not known):
             raise
-        message = _what(batch_size, length, parameters) if known else ": " + str(error).partition("\n")[0]
-        raise MemoryError(f"out of memory{message}. {_ADVICE if parameters is None else _LOADING}") from error
+        if known:
+            place = _failed_step(batch_size, length, parameters)
+        else:
+            place = ": " + str(error).partition("\n")[0]
+        advice = _ADVICE if parameters is None else _LOADING
+        raise MemoryError(f"out of memory{place}. {advice}") from error
 
 
-def _what(batch_size, length, parameters):
-    """Describes the failed step."""
+def _failed_step(batch_size, length, parameters):
     if parameters is not None:
         return f" while loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
-    sequences = f" of {batch_size} sequences" if batch_size else ""
-    return f" at a batch{sequences}" + (f" of length {length}" if length else "")
+    step = " at a batch"
+    if batch_size:
+        step += f" of {batch_size} sequences"
+    if length:
+        step += f" of length {length}"
+    return step
 
 
 def _is_out_of_memory(error):

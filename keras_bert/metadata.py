@@ -3,7 +3,9 @@
 import dataclasses
 from typing import Any
 
-_STRING, _BOOL, _INTEGER = ("a string", (str,)), ("true or false", (bool,)), ("an integer", (int,))
+_STRING = ("a string", (str,))
+_BOOL = ("true or false", (bool,))
+_INTEGER = ("an integer", (int,))
 # Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them; with their JSON types.
 _STORED = {
     "head": _STRING,
@@ -38,8 +40,10 @@ _SETTINGS: tuple[str, ...] = (
     "task_settings",
     "columns",
     "prompts",
+    "default_prompt_name",
+    "similarity_function",
+    "model_type",
 )
-_SETTINGS += ("default_prompt_name", "similarity_function", "model_type")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,9 +97,10 @@ class Metadata:
     @classmethod
     def of_settings(cls, **settings):
         """Returns metadata from settings that `save` takes; raises for any other."""
-        if unknown := settings.keys() - set(_SETTINGS):
+        unknown = settings.keys() - set(_SETTINGS)
+        if unknown:
             known = ", ".join(_SETTINGS)
-            raise ValueError(f"`save` has no setting {sorted(unknown)[0]!r}. Expected one of: {known}")
+            raise ValueError(f"`save` has no setting {min(unknown)!r}. Expected one of: {known}")
         return cls(**settings)
 
     @property
@@ -119,23 +124,39 @@ class Metadata:
             raise ValueError(f"`keras_bert` must be the object that this package writes. Received: {values!s:.200}")
         stored = {name: values[name] for name in _STORED if values.get(name) is not None}
         for name, value in stored.items():
-            expected, kinds = _STORED[name]
+            expected, types = _STORED[name]
             strings = ()
             if name == "keep_special_tokens" and isinstance(value, list):
                 strings = value
             elif name == "columns" and isinstance(value, dict):
-                lists = [names if isinstance(names, list) else [names] for names in value.values()]
-                strings = [column for names in lists for column in names]
-            if type(value) not in kinds or not all(isinstance(each, str) for each in strings):
+                strings = _column_names(value)
+            if type(value) not in types or not all(isinstance(each, str) for each in strings):
                 raise ValueError(f"`{name}` in `keras_bert` must be {expected}. Received: {name}={value!r:.200}")
         return cls(**stored)
 
     def to_json(self):
         """Returns the content of the key `keras_bert`, without defaults."""
-        return {name: value for name in _STORED if (value := getattr(self, name)) != getattr(type(self), name)}
+        content = {}
+        for name in _STORED:
+            value = getattr(self, name)
+            if value != getattr(type(self), name):
+                content[name] = value
+        return content
+
+
+def _column_names(columns):
+    """Returns the names of a dict of columns, each of which is one name or a list of them."""
+    names = []
+    for column in columns.values():
+        if isinstance(column, list):
+            names.extend(column)
+        else:
+            names.append(column)
+    return names
 
 
 def answer_length(bert, sequence_length=None):
     """Returns the maximum number of tokens of a text to answer: a given one, that of training, or the model's."""
-    own = bert.sequence_length or bert.config.max_position_embeddings
-    return own if sequence_length is None else sequence_length
+    if sequence_length is not None:
+        return sequence_length
+    return bert.sequence_length or bert.config.max_position_embeddings

@@ -44,10 +44,15 @@ def register_models(
     Example:
         register_models("my_package.models", model_types=["my_lstm"], names=["my_lstm_classifier"])
     """
-    _REGISTERED[:] = [models for models in _REGISTERED if models.module != module]
-    _REGISTERED.append(
-        OtherModels(module, tuple(model_types), tuple(names), is_new or (lambda name: False), answers or {})
+    models = OtherModels(
+        module,
+        model_types=tuple(model_types),
+        names=tuple(names),
+        is_new=is_new or (lambda name: False),
+        answers=answers or {},
     )
+    _REGISTERED[:] = [others for others in _REGISTERED if others.module != module]
+    _REGISTERED.append(models)
 
 
 def named(name):
@@ -62,7 +67,11 @@ def creating(name):
 
 def answering(outputs):
     """Returns what converts the outputs of a server, by their names, or `None`."""
-    return next((models.answers[name] for models in _REGISTERED for name in outputs if name in models.answers), None)
+    for models in _REGISTERED:
+        for name in outputs:
+            if name in models.answers:
+                return models.answers[name]
+    return None
 
 
 class UnknownModelError(ValueError):
@@ -84,7 +93,8 @@ def fits(folder):
 
 def read(folder, options=None):
     """Raises `OtherModelError` or `UnknownModelError`."""
-    if models := _opening(folder):
+    models = _opening(folder)
+    if models is not None:
         raise OtherModelError(folder.transformer, models)
     others = "transformers or KerasHub" if _model_type(folder) in _KERAS_HUB else "transformers"
     raise UnknownModelError(
@@ -103,7 +113,8 @@ def _opening(folder):
     """Returns the `OtherModels` that open a folder or a name, or `None`."""
     if not folder.path.exists():
         return creating(str(folder))
-    return next((models for models in _REGISTERED if _model_type(folder) in models.model_types), None)
+    model_type = _model_type(folder)
+    return next((models for models in _REGISTERED if model_type in models.model_types), None)
 
 
 def _model_type(folder):

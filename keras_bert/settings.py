@@ -44,9 +44,20 @@ def setting(
             reason may follow after a comma.
         excludes: tuple of the flags, each as in `needs`, with which this one has no meaning.
     """
-    metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
-    metadata |= {"required": required, "repeatable": repeatable, "stored": stored, "of_files": of_files}
-    metadata |= {"is_file": is_file, "of_held_out": of_held_out, "needs": needs, "excludes": excludes}
+    metadata = {
+        "section": section,
+        "help": help,
+        "limits": (least, most),
+        "values": values,
+        "required": required,
+        "repeatable": repeatable,
+        "stored": stored,
+        "of_files": of_files,
+        "is_file": is_file,
+        "of_held_out": of_held_out,
+        "needs": needs,
+        "excludes": excludes,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -65,8 +76,12 @@ class LongTextSettings:
     @property
     def reading(self):
         """The options of `TextPreprocessor` that are given; others are those of the model to start from."""
-        given = {name: getattr(self, name, None) for name in READING}
-        return {name: value for name, value in given.items() if value is not None}
+        options = {}
+        for name in READING:
+            value = getattr(self, name, None)
+            if value is not None:
+                options[name] = value
+        return options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,17 +128,19 @@ class AnswerSettings(CalibrationSettings):
 
 def needing_held_out(settings):
     """Returns the names of the settings that are chosen on rows that the model is not trained on, if they are set."""
-    found = []
+    names = []
     for field in dataclasses.fields(settings):
-        if field.metadata.get("of_held_out") and getattr(settings, field.name) != field.default:
-            found.append(field.name)
-    return found
+        is_set = getattr(settings, field.name) != field.default
+        if field.metadata.get("of_held_out") and is_set:
+            names.append(field.name)
+    return names
 
 
 def keywords(cls):
     """Returns the names of the settings that `fit` takes as keywords, besides `sequence_length`."""
-    return [
-        field.name
-        for field in dataclasses.fields(cls)
-        if field.metadata and field.name != "sequence_length" and not field.metadata.get("of_files")
-    ]
+    names = []
+    for field in dataclasses.fields(cls):
+        is_keyword = field.metadata and not field.metadata.get("of_files")
+        if is_keyword and field.name != "sequence_length":
+            names.append(field.name)
+    return names

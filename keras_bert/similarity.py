@@ -19,25 +19,29 @@ def similarity(first, second, function="cosine"):
     `function` is "cosine" or "dot", or "euclidean" or "manhattan", the negative distance.
     """
     check_function(function)
-    first, second = (np.asarray(vectors, "float32") for vectors in (first, second))
+    first = np.asarray(first, "float32")
+    second = np.asarray(second, "float32")
     if first.shape[-1] != second.shape[-1]:
         raise ValueError(f"vectors must have the same width. Received: {first.shape[-1]} and {second.shape[-1]}")
-    if function == "cosine":
-        first, second = unit(first), unit(second)
-    if function in ("cosine", "dot"):
+    if function == "dot":
         return first @ second.T
+    if function == "cosine":
+        return unit(first) @ unit(second).T
+    compared = [np.zeros((0, len(second)), "float32")]
     rows = max(1, _CHUNK // max(second.size, 1))
-    parts = [paired(first[start : start + rows, None], second, function) for start in range(0, len(first), rows)]
-    return np.concatenate([np.zeros((0, len(second)), "float32"), *parts])
+    for start in range(0, len(first), rows):
+        compared.append(paired(first[start : start + rows, None], second, function))
+    return np.concatenate(compared)
 
 
 def paired(first, second, function):
     """Compares vectors `(..., width)` one to one, see `similarity`."""
-    if function == "cosine":
-        first, second = unit(first), unit(second)
-    if function in ("cosine", "dot"):
+    if function == "dot":
         return np.einsum("...d,...d->...", first, second)
-    return -np.linalg.norm(first - second, 2 if function == "euclidean" else 1, axis=-1)
+    if function == "cosine":
+        return np.einsum("...d,...d->...", unit(first), unit(second))
+    order = 2 if function == "euclidean" else 1
+    return -np.linalg.norm(first - second, order, axis=-1)
 
 
 def unit(vectors):

@@ -2,7 +2,10 @@
 
 import struct
 
-_VARINT, _BYTES, _FIXED = 0, 2, 5  # Wire types.
+# Wire types.
+_VARINT = 0
+_BYTES = 2
+_FIXED = 5
 _SMALL = [bytes([value]) for value in range(128)]
 
 
@@ -11,24 +14,32 @@ def fields(content):
     place = 0
     while place < len(content):
         tag, place = varint(content, place)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type not in (_VARINT, _BYTES, _FIXED):
+        number = tag >> 3
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            value, place = varint(content, place)
+            yield number, value
+            continue
+        if wire_type == _BYTES:
+            size, place = varint(content, place)
+        elif wire_type == _FIXED:
+            size = 4
+        else:
             raise ValueError(f"a field of wire type {wire_type}")
-        value, place = (4, place) if wire_type == _FIXED else varint(content, place)
-        if wire_type != _VARINT:
-            begin, place = place, place + value
-            value = content[begin:place]
-            if place > len(content):
-                raise ValueError("a field beyond the end")
-        yield number, value
+        end = place + size
+        if end > len(content):
+            raise ValueError("a field beyond the end")
+        yield number, content[place:end]
+        place = end
 
 
 def varint(content, place):
     """Returns the integer at a place, 7 bits per byte, and the place after it."""
-    value = shift = 0
-    while shift < 70:
+    value = 0
+    for shift in range(0, 70, 7):
         byte = content[place]
-        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
+        place += 1
+        value |= (byte & 127) << shift
         if byte < 128:
             return value, place
     raise ValueError("an integer of more than 64 bits")
@@ -36,7 +47,7 @@ def varint(content, place):
 
 def message(values):
     """Returns a message of pairs: the number and value of a field, a natural number, float (of 32 bits) or bytes."""
-    return b"".join([_field(number, value) for number, value in values])
+    return b"".join(_field(number, value) for number, value in values)
 
 
 def _field(number, value):

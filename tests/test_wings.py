@@ -17,11 +17,11 @@ from pipelines import common_flags
 from tests.pipelines.programs import EAGERLY, run
 from tests.test_architecture import ROOT, imports, violations
 
-# Commands that use a wing; `predict` needs it for the address of a server only.
+# Commands that use a wing; those that answer need a server only for its address.
 USERS = {
     "translation": {"run_translation"},
     "search": {"search"},
-    "serving": {"serve", "predict"},
+    "serving": {"serve", "answering_models"},
 }
 
 
