@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import re
 
 import keras
@@ -48,7 +47,9 @@ class Description:
         signatures: function that returns the signatures instead of those of its head; `None` for these.
     """
 
-    formats, write, signatures = ("huggingface", "google", "keras", "peft"), None, None
+    formats = ("huggingface", "google", "keras", "peft")
+    write = None
+    signatures = None
 
     config: BertConfig
     head: str
@@ -66,7 +67,9 @@ class Description:
     @property
     def embedding(self):
         """The arguments of `build_embedder`, a dict; for other heads an empty one."""
-        return self.options if "sentence_pooling" in self.layers else {}
+        if "sentence_pooling" in self.layers:
+            return self.options
+        return {}
 
 
 def check_model(model):
@@ -82,7 +85,8 @@ def hint(model):
     """Returns a sentence for the message that a model does not fit, or an empty string."""
     if model.name.startswith(("trimmed_", "packed_")):
         return " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
-    if models := other_models.named(model.name):
+    models = other_models.named(model.name)
+    if models:
         return f" A {model.name} that Keras loaded: pass it to {models.module}.describe first."
     return ""
 
@@ -94,23 +98,34 @@ def is_encoder_layer(name):
 
 def layers_of(model):
     """Returns the layers of a functional model and of a nested encoder by the builders' names, without inputs."""
-    layers = {}
+    all_layers = {}
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            layers |= {each.name: each for each in layer.layers}
-        layers[layer.name] = layer
-    layers = {
-        name: layer for name, layer in layers.items() if not isinstance(layer, keras.layers.InputLayer | keras.Model)
-    }
-    table = next((name for name in layers if name.endswith("token_embedding")), "")
-    prefix = re.escape(table.removesuffix("token_embedding"))
-    return {re.sub(f"^{prefix}{_ENCODER_LAYER}", "", name): layer for name, layer in layers.items()}
+            all_layers.update({inner.name: inner for inner in layer.layers})
+        all_layers[layer.name] = layer
+
+    by_own_name = {}
+    for name, layer in all_layers.items():
+        if not isinstance(layer, keras.layers.InputLayer | keras.Model):
+            by_own_name[name] = layer
+    prefix = re.escape(_encoder_prefix(by_own_name))
+    return {re.sub(f"^{prefix}{_ENCODER_LAYER}", "", name): layer for name, layer in by_own_name.items()}
+
+
+def _encoder_prefix(names):
+    """Returns what the names of the layers of an encoder begin with, its own name or nothing."""
+    for name in names:
+        if name.endswith("token_embedding"):
+            return name.removesuffix("token_embedding")
+    return ""
 
 
 def blocks_of(layers):
     """Returns the blocks among layers by name, in order."""
-    names = itertools.takewhile(layers.__contains__, map("block_{}".format, itertools.count()))
-    return [layers[name] for name in names]
+    blocks = []
+    while f"block_{len(blocks)}" in layers:
+        blocks.append(layers[f"block_{len(blocks)}"])
+    return blocks
 
 
 def built(model):
@@ -134,7 +149,16 @@ def read(layers, head, options):
 
     `head` is the name of a head, `options` are what it reads from its layers.
     """
-    embeddings, block, positions = layers["embeddings"], layers["block_0"], layers.get("positions")
+    embeddings = layers["embeddings"]
+    block = layers["block_0"]
+    max_length = embeddings.max_length
+    padding_id = None
+    if "positions" in layers:  # They are counted from the id of padding.
+        max_length = layers["positions"].max_length
+        padding_id = layers["positions"].padding_id
+    pooler_activation = "tanh"
+    if "pooler" in layers:
+        pooler_activation = layers["pooler"].activation
     config = BertConfig(
         vocab_size=layers["token_embedding"].input_dim,
         hidden_size=block.hidden_size,
@@ -144,17 +168,18 @@ def read(layers, head, options):
         hidden_act=block.activation,
         hidden_dropout_prob=embeddings.dropout,
         attention_probs_dropout_prob=block.attention_dropout,
-        max_position_embeddings=(positions or embeddings).max_length,
+        max_position_embeddings=max_length,
         type_vocab_size=embeddings.num_segments,
         initializer_range=embeddings.initializer_range,
         layer_norm_eps=embeddings.layer_norm_eps,
         embedding_size=embeddings.output_size and embeddings.hidden_size,
-        pooler_activation=layers["pooler"].activation if "pooler" in layers else "tanh",
-        position_padding_id=positions and positions.padding_id,
+        pooler_activation=pooler_activation,
+        position_padding_id=padding_id,
     )
     dropout = layers.get("head_dropout")
     if dropout is not None and dropout.rate != config.hidden_dropout_prob:
         config = dataclasses.replace(config, classifier_dropout=dropout.rate)
+    facts = {name: value for name, value in options.items() if name in _FACTS}
     return Description(
         config=config,
         head=head,
@@ -163,34 +188,60 @@ def read(layers, head, options):
         positions=embeddings.positions,
         dtype=block.dtype_policy.name,
         layers=layers,
-        **{name: value for name, value in options.items() if name in _FACTS},
+        **facts,
     )
 
 
-_FACTS = [field.name for field in dataclasses.fields(Description) if field.default is not dataclasses.MISSING]
+_FIELDS = dataclasses.fields(Description)
+_FACTS = [field.name for field in _FIELDS if field.default is not dataclasses.MISSING]
 
 
 def check_texts(model):
     """Makes the methods of a model that take data refuse texts with one line."""
     for name in _METHODS:
-        setattr(model, name, _checked(getattr(model, name), name))
+        setattr(model, name, _refusing_texts(getattr(model, name), name))
 
 
-def _checked(method, name):
+def _refusing_texts(method, name):
+    """Returns a method that takes data and raises if these are texts."""
+
     @functools.wraps(method)
     def checked(x=None, *args, **kwargs):
-        for part in x.values() if isinstance(x, dict) else x if isinstance(x, tuple) else (x,):
-            column = isinstance(part, list | np.ndarray) or hasattr(part, "to_numpy")  # A Series.
-            first = next(iter(part[:1] if column else [part]), None)
-            while isinstance(first, dict | list | tuple) and first:  # Pairs, rows by column, and words.
-                first = next(iter(first.values() if isinstance(first, dict) else first))
-            if isinstance(first, str | bytes):
-                raise ValueError(
-                    f"`{name}` of a model on token ids takes no texts. Expected what "
-                    "`bert.preprocessor(sequence_length)` returns for them, best in `tf.data.Dataset.map`; or "
-                    "`bert.fit` and `bert.predict` of "
-                    f"`keras_bert.load`, which take texts. Received: {str(first)!r:.50}"
-                )
+        text = _first_text(x)
+        if text is not None:
+            raise ValueError(
+                f"`{name}` of a model on token ids takes no texts. Expected what "
+                "`bert.preprocessor(sequence_length)` returns for them, best in `tf.data.Dataset.map`; or "
+                "`bert.fit` and `bert.predict` of "
+                f"`keras_bert.load`, which take texts. Received: {str(text)!r:.50}"
+            )
         return method(x, *args, **kwargs)
 
     return checked
+
+
+def _first_text(x):
+    """Returns the first text of inputs of any form, `None` if their first values are no texts."""
+    columns = (x,)
+    if isinstance(x, dict):
+        columns = x.values()
+    elif isinstance(x, tuple):
+        columns = x
+    for column in columns:
+        value = _first_value(column)
+        if isinstance(value, str | bytes):
+            return value
+    return None
+
+
+def _first_value(column):
+    """Returns the first value of a list, an array or a Series; of pairs, rows by column and words the first of them."""
+    value = column
+    if isinstance(column, list | np.ndarray) or hasattr(column, "to_numpy"):  # A Series.
+        value = next(iter(column[:1]), None)
+    while isinstance(value, dict | list | tuple) and value:
+        if isinstance(value, dict):
+            value = next(iter(value.values()))
+        else:
+            value = value[0]
+    return value

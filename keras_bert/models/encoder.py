@@ -57,13 +57,12 @@ def build_encoder(
     """
     # Layers
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    initializer_range, layer_norm_eps = config.initializer_range, config.layer_norm_eps
     prefix = f"{name}_" if name else ""
     layers = {}
     layers["token_embedding"] = TokenEmbedding(
         config.vocab_size,
         config.embedding_size or config.hidden_size,
-        embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+        embeddings_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
         reverse_dtype=policy.compute_dtype,
         dtype=policy,
         name=f"{prefix}token_embedding",
@@ -72,13 +71,13 @@ def build_encoder(
         layers["positions"] = _position_ids(config, positions, f"{prefix}positions")
     layers["embeddings"] = BertEmbeddings(
         config.embedding_size or config.hidden_size,
-        config.position_rows,
-        config.type_vocab_size,
-        positions,
-        config.hidden_dropout_prob,
-        initializer_range,
-        layer_norm_eps,
-        config.embedding_size and config.hidden_size,
+        max_length=config.position_rows,
+        num_segments=config.type_vocab_size,
+        positions=positions,
+        dropout=config.hidden_dropout_prob,
+        initializer_range=config.initializer_range,
+        layer_norm_eps=config.layer_norm_eps,
+        output_size=config.embedding_size and config.hidden_size,
         dtype=policy,
         name=f"{prefix}embeddings",
     )
@@ -88,8 +87,14 @@ def build_encoder(
         layers["position_bias"] = position_bias
     for index in range(config.num_hidden_layers):
         layers[f"block_{index}"] = _block(config, remat, policy, f"{prefix}block_{index}")
-    pooled = config.hidden_size, initializer_range, causal, config.pooler_activation
-    layers["pooler"] = Pooler(*pooled, dtype=policy, name=f"{prefix}pooler")
+    layers["pooler"] = Pooler(
+        config.hidden_size,
+        config.initializer_range,
+        last=causal,
+        activation=config.pooler_activation,
+        dtype=policy,
+        name=f"{prefix}pooler",
+    )
 
     # Wiring
     names = ("token_ids", "segment_ids", "padding_mask")
@@ -109,7 +114,8 @@ def build_encoder(
 
 def _position_ids(config, positions, name):
     if not positions_named(positions).counts_from_padding:
-        expected = " or ".join(repr(each.name) for each in POSITIONS if each.counts_from_padding)
+        counting = [kind.name for kind in POSITIONS if kind.counts_from_padding]
+        expected = " or ".join(map(repr, counting))
         raise ValueError(
             f"`positions` must be {expected} for a config with `position_padding_id`. Received: "
             f"positions={positions!r}, position_padding_id={config.position_padding_id}"
@@ -120,14 +126,14 @@ def _position_ids(config, positions, name):
 def _block(config, remat, dtype, name):
     return TransformerBlock(
         config.hidden_size,
-        config.num_attention_heads,
-        config.intermediate_size,
-        config.hidden_act,
-        config.hidden_dropout_prob,
-        config.attention_probs_dropout_prob,
-        config.initializer_range,
-        config.layer_norm_eps,
-        remat,
+        num_heads=config.num_attention_heads,
+        intermediate_size=config.intermediate_size,
+        activation=config.hidden_act,
+        dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        initializer_range=config.initializer_range,
+        layer_norm_eps=config.layer_norm_eps,
+        remat=remat,
         dtype=dtype,
         name=name,
     )
@@ -154,30 +160,55 @@ def run_encoder(layers, inputs, *, mask=None, last=None, inference=False, return
         states, _ = run_encoder(keras_bert.describe(encoder).layers, encoder.input)
         model = keras.Model(encoder.input, {"sum_output": keras.layers.add(states[-2:])})
     """
-    options = {"inference": True} if inference else {}
-    positions = {"position_ids": inputs["position_ids"]} if "position_ids" in inputs else {}
-    bias_positions = positions  # Distances count padding, too: also those of models that count positions from its id.
-    if "positions" in layers:
-        positions = {"position_ids": layers["positions"](inputs["token_ids"], **positions)}
-    tokens = layers["token_embedding"](inputs["token_ids"])
-    states = [layers["embeddings"](tokens, inputs["segment_ids"], **positions, **options)]
-    options |= {"attention_mask": layers["attention_mask"](inputs["padding_mask"]) if mask is None else mask}
-    if "position_bias" in layers:
-        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **bias_positions)
-    options |= {"return_attention_scores": True} if return_attention_scores else {}
-    scores, blocks = [], blocks_of(layers)
+    states = [_embed(layers, inputs, inference)]
+    options: dict = {}
+    if inference:
+        options["inference"] = True
+    if mask is None:
+        mask = layers["attention_mask"](inputs["padding_mask"])
+    options["attention_mask"] = mask
+    if "position_bias" in layers:  # Distances count padding, too, whatever positions are counted from.
+        options["score_bias"] = layers["position_bias"](inputs["token_ids"], **_given_positions(inputs))
+    if return_attention_scores:
+        options["return_attention_scores"] = True
+
+    scores = []
+    blocks = blocks_of(layers)
     for block in blocks:
-        output = block(states[-1], **options, **(last or {} if block is blocks[-1] else {}))
-        output, *score = output if return_attention_scores else (output,)
+        if block is blocks[-1]:
+            options.update(last or {})
+        output = block(states[-1], **options)
+        if return_attention_scores:
+            output, block_scores = output
+            scores.append(block_scores)
         states.append(output)
-        scores.extend(score)
     return states, scores
+
+
+def _embed(layers, inputs, inference):
+    """Returns the output of the embeddings."""
+    options = _given_positions(inputs)
+    if "positions" in layers:
+        options = {"position_ids": layers["positions"](inputs["token_ids"], **options)}
+    if inference:
+        options["inference"] = True
+    tokens = layers["token_embedding"](inputs["token_ids"])
+    return layers["embeddings"](tokens, inputs["segment_ids"], **options)
+
+
+def _given_positions(inputs):
+    """Returns the argument of layers for positions that are not 0, 1, ..., or an empty dict."""
+    if "position_ids" in inputs:
+        return {"position_ids": inputs["position_ids"]}
+    return {}
 
 
 def run_pooler(layers, hidden, padding_mask):
     """Pools the hidden states, see `Pooler`."""
     pooler = layers["pooler"]
-    return pooler(hidden, padding_mask) if pooler.last else pooler(hidden)
+    if pooler.last:
+        return pooler(hidden, padding_mask)
+    return pooler(hidden)
 
 
 def describe_encoder(encoder):
@@ -195,10 +226,15 @@ def describe_encoder(encoder):
 
 def small_encoder(description, encoder):
     """Builds an encoder with the graph of a described one and the smallest sizes."""
-    config = description.config
-    sizes = {"vocab_size": 1, "hidden_size": 2 * config.num_attention_heads, "intermediate_size": 1}
-    sizes["embedding_size"] = config.embedding_size and 1
-    config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
+    config = dataclasses.replace(
+        description.config,
+        vocab_size=1,
+        hidden_size=2 * description.config.num_attention_heads,
+        intermediate_size=1,
+        embedding_size=description.config.embedding_size and 1,
+        max_position_embeddings=1,
+        classifier_dropout=None,
+    )
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
     return build_encoder(config, causal=description.causal, positions=description.positions, **requested)
 

@@ -5,13 +5,35 @@ import random
 import re
 import weakref
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 
 # Settings of layers that may differ from those of a smaller model, or change after a model was built.
-_SIZES = ("hidden_size", "input_dim", "intermediate_size", "max_length", "output_dim", "output_size", "units", "width")
-_IGNORED = {*_SIZES, "name", "trainable", "dtype", "reverse_dtype", "seed", "remat", "parts", "lora_rank", "lora_alpha"}
-_IGNORED |= {"batch_shape", "quantization_config"}
+_SIZES = (
+    "hidden_size",
+    "input_dim",
+    "intermediate_size",
+    "max_length",
+    "output_dim",
+    "output_size",
+    "units",
+    "width",
+)
+_IGNORED = {
+    *_SIZES,
+    "name",
+    "trainable",
+    "dtype",
+    "reverse_dtype",
+    "seed",
+    "remat",
+    "parts",
+    "lora_rank",
+    "lora_alpha",
+    "batch_shape",
+    "quantization_config",
+}
 _PART_SETTINGS = ("activation", "epsilon", "rate")
 _SETTINGS = weakref.WeakKeyDictionary()  # Of the layers of models that are as their builders made them.
 _FAMILIES = weakref.WeakKeyDictionary()  # Of models that are none of BERT's.
@@ -60,7 +82,9 @@ class Family:
                 description = self.read(layers)
             except (KeyError, AttributeError) as error:
                 raise OtherGraphError(f"The layer {error} is missing, or of another class") from None
-            kind = None if self.noted(description) else description.head
+            kind = None
+            if not self.noted(description):
+                kind = description.head
             check_built(model, layers, lambda: self.rebuild(description, model), kind)
         except OtherGraphError as error:
             raise self.refusal(model, error) from None
@@ -90,15 +114,16 @@ def own_layers(model):
 def check_functional(model):
     """Raises unless a model is functional, with dicts of tensors as inputs and outputs, none of them strings."""
     expect(type(model).call.__qualname__ == "Functional.call", "its class overrides `call`")
-    strings = any(tensor.dtype == "string" for tensor in getattr(model, "inputs", None) or [])
-    expect(not strings, "it takes strings: pass the model on token ids that build_text_model received")
-    dicts = isinstance(getattr(model, "input", None), dict) and isinstance(model.output, dict)
-    expect(dicts, "its inputs and outputs are not dicts")
+    inputs = getattr(model, "inputs", None) or []
+    takes_strings = any(tensor.dtype == "string" for tensor in inputs)
+    expect(not takes_strings, "it takes strings: pass the model on token ids that build_text_model received")
+    has_dicts = isinstance(getattr(model, "input", None), dict) and isinstance(model.output, dict)
+    expect(has_dicts, "its inputs and outputs are not dicts")
 
 
 def built(model, layers):
     """Notes that a builder just made a model, which then need not be compared until a setting changes."""
-    _SETTINGS[model] = None, _settings(layers)
+    _SETTINGS[model] = (None, _settings_of_layers(layers))
     return model
 
 
@@ -109,60 +134,114 @@ def check_built(model, layers, build, kind=None):
     best of the smallest sizes. `kind` is the name of a head whose builder notes nothing: what other builders noted of
     the model does not count.
     """
-    settings = kind, _settings(layers)
+    settings = (kind, _settings_of_layers(layers))
     if _SETTINGS.get(model) == settings:
         return
     state = random.getstate()
     expected = build()
     random.setstate(state)  # New layers draw seeds; weights of later models must not depend on this one.
-    _compare(model, expected, layers)
-    _check_sizes(layers)
+    check_functional(model)
+    _GraphComparison(model, expected, layers).run()
+    _check_shared_sizes(layers)
     _SETTINGS[model] = settings
 
 
-def _compare(model, expected, layers):
-    """Follows both graphs from the outputs to the inputs."""
-    check_functional(model)
-    same, todo = {}, [(model.output, expected.output, "its outputs are")]
+class _Pair(NamedTuple):
+    """Two values that must be the same in both graphs, and the beginning of the message if they are not."""
 
-    def pair(tensor, other):
-        """Notes two tensors as the same; returns whether they are new."""
-        is_new = id(tensor) not in same
-        expect(isinstance(tensor, keras.KerasTensor), f"a constant replaces the output of {_origin_name(other)}")
-        pairs = same.setdefault(id(tensor), other), same.setdefault(id(other), tensor)
-        expect(pairs[0] is other and pairs[1] is tensor, f"{_origin_name(tensor)} is connected in another way")
-        return is_new
+    value: Any
+    other: Any
+    place: str
 
-    def pair_inputs(inputs, others):
+
+class _GraphComparison:
+    """Follows the graphs of a functional model and of the expected one from the outputs to the inputs.
+
+    `layers` are those of the model, by the names that the builder of the expected one gives them.
+    """
+
+    def __init__(self, model, expected, layers):
+        self._model = model
+        self._expected = expected
+        self._layers = layers
+        self._counterparts = {}  # The tensors of the other graph, by the ids of those of each.
+        self._todo = []
+
+    def run(self):
+        """Raises `OtherGraphError` at the first difference."""
+        self._note_inputs(self._model.input, self._expected.input)
+        self._todo.append(_Pair(self._model.output, self._expected.output, "its outputs are"))
+        while self._todo:
+            self._compare(*self._todo.pop())
+
+    def _compare(self, value, other, place):
+        if isinstance(other, dict):
+            self._compare_dicts(value, other, place)
+        elif isinstance(other, list | tuple):
+            self._compare_lists(value, other, place)
+        elif isinstance(other, keras.KerasTensor):
+            is_new = self._note_tensors(value, other)
+            if is_new:
+                self._compare_origins(value, other)
+        else:
+            expect(type(value) is type(other) and value == other, f"{place} {value!r:.100}")
+
+    def _compare_dicts(self, value, other, place):
+        names = "no dict"
+        if isinstance(value, dict):
+            names = ", ".join(map(repr, sorted(value)))
+        expect(isinstance(value, dict) and set(value) == set(other), f"{place} {names}")
+        for name in other:
+            self._todo.append(_Pair(value[name], other[name], f"{place} {name!r}"))
+
+    def _compare_lists(self, value, other, place):
+        is_as_long = isinstance(value, list | tuple) and len(value) == len(other)
+        expect(is_as_long, f"{place} of another number")
+        for element, other_element in zip(value, other, strict=True):
+            self._todo.append(_Pair(element, other_element, place))
+
+    def _compare_origins(self, tensor, other):
+        """Compares the operations of which two tensors are outputs, and notes what these are called with."""
+        operation, node, index = tensor._keras_history
+        twin, twin_node, twin_index = other._keras_history
+        expect(
+            type(operation) is type(twin),
+            f"{_origin_name(tensor)} replaces {type(twin).__name__} {twin.name!r}",
+        )
+        expect(index == twin_index, f"another output of {operation.name!r} is used")
+        if isinstance(twin, keras.Model):
+            check_functional(operation)
+            self._note_inputs(operation.input, twin.input)
+            self._todo.append(_Pair(operation.output, twin.output, "the outputs of the nested model are"))
+        elif isinstance(twin, keras.layers.Layer):
+            is_known = self._layers.get(twin.name) is operation
+            expect(is_known, f"the layer {operation.name!r} replaces {twin.name!r}")
+        _check_settings(operation, twin)
+        self._todo.append(
+            _Pair(
+                _arguments(operation, node),
+                _arguments(twin, twin_node),
+                f"the layer {operation.name!r} is called with",
+            )
+        )
+
+    def _note_inputs(self, inputs, others):
+        """Notes the inputs of two models as the same."""
         expect(set(inputs) == set(others), f"its inputs are {', '.join(map(repr, sorted(inputs)))}")
         for name, tensor in inputs.items():
-            pair(tensor, others[name])
+            self._note_tensors(tensor, others[name])
 
-    pair_inputs(model.input, expected.input)
-    while todo:
-        value, other, place = todo.pop()
-        if isinstance(other, dict):
-            names = ", ".join(map(repr, sorted(value))) if isinstance(value, dict) else "no dict"
-            expect(isinstance(value, dict) and set(value) == set(other), f"{place} {names}")
-            todo += [(value[name], other[name], f"{place} {name!r}") for name in other]
-        elif isinstance(other, list | tuple):
-            expect(isinstance(value, list | tuple) and len(value) == len(other), f"{place} of another number")
-            todo += [(*parts, place) for parts in zip(value, other, strict=True)]
-        elif not isinstance(other, keras.KerasTensor):
-            expect(type(value) is type(other) and value == other, f"{place} {value!r:.100}")
-        elif pair(value, other):
-            (operation, node, index), (twin, twin_node, twin_index) = value._keras_history, other._keras_history
-            expect(type(operation) is type(twin), f"{_origin_name(value)} replaces {type(twin).__name__} {twin.name!r}")
-            expect(index == twin_index, f"another output of {operation.name!r} is used")
-            if isinstance(twin, keras.Model):
-                check_functional(operation)
-                pair_inputs(operation.input, twin.input)
-                todo.append((operation.output, twin.output, "the outputs of the nested model are"))
-            elif isinstance(twin, keras.layers.Layer):
-                expect(layers.get(twin.name) is operation, f"the layer {operation.name!r} replaces {twin.name!r}")
-            _check_settings(operation, twin)
-            called = f"the layer {operation.name!r} is called with"
-            todo.append((_arguments(operation, node), _arguments(twin, twin_node), called))
+    def _note_tensors(self, tensor, other):
+        """Notes two tensors as the same; returns whether they are new."""
+        is_new = id(tensor) not in self._counterparts
+        is_tensor = isinstance(tensor, keras.KerasTensor)
+        expect(is_tensor, f"a constant replaces the output of {_origin_name(other)}")
+        is_pair = (
+            self._counterparts.setdefault(id(tensor), other) is other
+            and self._counterparts.setdefault(id(other), tensor) is tensor
+        )
+        expect(is_pair, f"{_origin_name(tensor)} is connected in another way")
+        return is_new
 
 
 def _origin_name(tensor):
@@ -173,8 +252,11 @@ def _origin_name(tensor):
 def _arguments(operation, node):
     """Returns the arguments of a call that change the first output."""
     arguments = operation._inbound_nodes[node].arguments
-    # Keras passes a mask, a dict of `None`, to a nested model.
-    given = {name: value for name, value in arguments.kwargs.items() if any(map(_is_given, keras.tree.flatten(value)))}
+    given = {}
+    for name, value in arguments.kwargs.items():
+        # Keras passes a mask, a dict of `None`, to a nested model.
+        if any(_is_given(part) for part in keras.tree.flatten(value)):
+            given[name] = value
     given.pop("return_attention_scores", None)
     return [list(arguments.args), given]
 
@@ -183,43 +265,60 @@ def _is_given(value):
     return value is not None and value is not False
 
 
+class _Setting(NamedTuple):
+    """A setting of an operation, or of one of its sublayers, which are numbered from 1."""
+
+    number: int
+    part: str
+    name: str
+
+
 def _check_settings(operation, twin):
-    found, expected = _own_settings(operation), _own_settings(twin)
-    for place in expected:
-        (part, name), value = place[1:], found.get(place)
-        whose = f"the layer {operation.name!r} has {f'{part}.' if part else ''}{name}"
-        expect(value == expected[place], f"{whose}={value!r:.100}, where {expected[place]!r:.100} is expected")
+    """Raises if an operation lacks a setting of its counterpart, or has another value of it."""
+    settings = _own_settings(operation)
+    for setting, expected in _own_settings(twin).items():
+        value = settings.get(setting)
+        name = setting.name
+        if setting.part:
+            name = f"{setting.part}.{name}"
+        expect(
+            value == expected,
+            f"the layer {operation.name!r} has {name}={value!r:.100}, where {expected!r:.100} is expected",
+        )
 
 
-def _settings(layers):
+def _settings_of_layers(layers):
     return {name: _own_settings(layer) for name, layer in layers.items()}
 
 
 def _own_settings(operation):
-    """Returns the settings of an operation and of its sublayers, keyed by number, sublayer and setting."""
+    """Returns the values of an operation and of its sublayers by `_Setting`."""
     if isinstance(operation, keras.Model):
         return {}
-    settings = {
-        (0, "", name): _plain(value)
-        for name, value in operation.get_config().items()
-        if name not in _IGNORED and not name.endswith("_initializer")
-    }
-    parts = operation._flatten_layers(include_self=False) if isinstance(operation, keras.layers.Layer) else []
-    for number, part in enumerate(parts, 1):
-        settings |= {(number, part.name, name): getattr(part, name, None) for name in _PART_SETTINGS}
+    settings = {}
+    for name, value in operation.get_config().items():
+        if name not in _IGNORED and not name.endswith("_initializer"):
+            settings[_Setting(0, "", name)] = _as_from_json(value)
+    if isinstance(operation, keras.layers.Layer):
+        for number, part in enumerate(operation._flatten_layers(include_self=False), 1):
+            for name in _PART_SETTINGS:
+                settings[_Setting(number, part.name, name)] = getattr(part, name, None)
     return settings
 
 
-def _plain(value):
+def _as_from_json(value):
     """Returns a setting as after a round trip through JSON."""
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_as_from_json(element) for element in value]
+    return value
 
 
-def _check_sizes(layers):
+def _check_shared_sizes(layers):
     """Raises if layers that differ only in their number have different sizes, which a config stores once."""
     sizes = {}
     for name, layer in layers.items():
+        unnumbered = re.sub(r"\d+", "", name)
         for size in _SIZES:
             value = getattr(layer, size, None)
-            known = sizes.setdefault((re.sub(r"\d+", "", name), size), value)
+            known = sizes.setdefault((unnumbered, size), value)
             expect(value == known, f"the layer {layer.name!r} has {size}={value}, where others have {known}")

@@ -21,21 +21,14 @@ def freeze_layers(model: keras.Model, count: int) -> None:
         freeze_layers(model, 8)
     """
     layers = list(model._flatten_layers())
-    depths = {}
-    for layer in layers:
-        if isinstance(layer, TransformerBlock):
-            if not layer._inbound_nodes:
-                raise ValueError(
-                    "`model` must contain its blocks in a functional model, such as one from build_encoder. "
-                    f"Received: model={model.name!r} with {layer.name!r} outside of one; set its `trainable` instead"
-                )
-            _depth(layer, depths)
+    depths = _depths_of_blocks(model, layers)
     blocks = max(depths.values(), default=0)
     if not blocks:
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     check_frozen(count, blocks)
     for layer in layers:
-        if isinstance(layer, _EMBEDDINGS) or (isinstance(layer, TransformerBlock) and depths[id(layer)] <= count):
+        is_low_block = isinstance(layer, TransformerBlock) and depths[id(layer)] <= count
+        if is_low_block or isinstance(layer, _EMBEDDINGS):
             layer.trainable = False
 
 
@@ -45,11 +38,27 @@ def check_frozen(count, blocks):
         raise ValueError(f"`freeze_layers`: expected from 0 to {blocks}, the number of blocks. Received: {count!r}")
 
 
-def _depth(operation, depths):
-    """Returns the number of blocks from the inputs to an operation, including the operation itself."""
+def _depths_of_blocks(model, layers):
+    """Returns the number of each block of a functional model from its inputs, and of what is below, by ids."""
+    depths: dict = {}
+    for layer in layers:
+        if not isinstance(layer, TransformerBlock):
+            continue
+        if not layer._inbound_nodes:
+            raise ValueError(
+                "`model` must contain its blocks in a functional model, such as one from build_encoder. "
+                f"Received: model={model.name!r} with {layer.name!r} outside of one; set its `trainable` instead"
+            )
+        _note_depth(layer, depths)
+    return depths
+
+
+def _note_depth(operation, depths):
+    """Returns the number of blocks from the inputs to an operation, including the operation itself; notes it."""
     if id(operation) not in depths:
-        below = [tensor._keras_history.operation for tensor in operation._inbound_nodes[0].arguments.keras_tensors]
-        deepest = max((_depth(other, depths) for other in below), default=0)
+        deepest = 0
+        for tensor in operation._inbound_nodes[0].arguments.keras_tensors:
+            deepest = max(deepest, _note_depth(tensor._keras_history.operation, depths))
         depths[id(operation)] = deepest + isinstance(operation, TransformerBlock)
     return depths[id(operation)]
 
@@ -73,20 +82,29 @@ def enable_lora(model: keras.Model, rank: int, *, alpha: float | None = None) ->
     Example:
         enable_lora(model, rank=8)
     """
-    blocks = [layer for layer in model._flatten_layers() if isinstance(layer, TransformerBlock)]
+    layers = list(model._flatten_layers())
+    blocks = [layer for layer in layers if isinstance(layer, TransformerBlock)]
     _check_adaptable(model, blocks, rank, alpha)
-    for layer in model._flatten_layers():
+    if alpha is None:
+        alpha = 2 * rank
+    for layer in layers:
         if isinstance(layer, _EMBEDDINGS):
             layer.trainable = False
     for block in blocks:
-        _unfreeze(block)
-        adapted = [block.attention.query_key_value, block.attention.output_dense]
-        for part in block._flatten_layers(include_self=False):
-            if not part._flatten_layers(include_self=False) and part not in adapted:
-                part.trainable = False
-        for layer in adapted:
-            layer.enable_lora(int(rank), lora_alpha=2 * rank if alpha is None else alpha)
-            layer.bias.trainable = False
+        _adapt(block, int(rank), alpha)
+
+
+def _adapt(block, rank, alpha):
+    """Freezes a block but for adapters of its attention."""
+    _unfreeze(block)
+    adapted = [block.attention.query_key_value, block.attention.output_dense]
+    for part in block._flatten_layers(include_self=False):
+        has_parts = bool(part._flatten_layers(include_self=False))
+        if not has_parts and part not in adapted:
+            part.trainable = False
+    for layer in adapted:
+        layer.enable_lora(rank, lora_alpha=alpha)
+        layer.bias.trainable = False
 
 
 def merge_lora(model: keras.Model) -> None:
@@ -123,6 +141,7 @@ def lora_layers(model):
 
 
 def _check_adaptable(model, blocks, rank, alpha):
+    """Raises for anything but an encoder in floats without adapters, and for rank and alpha out of range."""
     if not blocks or any(isinstance(layer, DecoderBlock) for layer in model._flatten_layers()):
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     if not is_count(rank):
@@ -135,7 +154,8 @@ def _check_adaptable(model, blocks, rank, alpha):
 
 def check_no_lora(model, name):
     """Raises if a model, the argument `name`, has a LoRA adapter."""
-    if adapted := lora_layers(model):
+    adapted = lora_layers(model)
+    if adapted:
         raise ValueError(
             f"`{name}` must not have LoRA adapters; merge_lora merges them into its kernels. "
             f"Received: {name}={model.name!r} with an adapter of rank {adapted[0].lora_rank} on {adapted[0].path!r}"
