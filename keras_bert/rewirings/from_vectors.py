@@ -35,12 +35,13 @@ def build_from_vectors(model: keras.Model) -> keras.Model:
         )
     table = description.layers["token_embedding"]
     vectors = keras.Input((None, table.output_dim), dtype="float32", name=VECTORS)
-    layers = {**description.layers, "token_embedding": lambda token_ids: vectors}
+    layers = dict(description.layers)
+    layers["token_embedding"] = lambda token_ids: vectors
 
     # Wiring
-    inputs = {
-        name: keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=name) for name, tensor in model.input.items()
-    }
+    inputs = {}
+    for name, tensor in model.input.items():
+        inputs[name] = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=name)
     rows = head.encoder_inputs(layers, inputs)
     states, _ = run_encoder(layers, rows)
     encoded = {"sequence_output": states[-1], "hidden_states": states}
@@ -50,4 +51,4 @@ def build_from_vectors(model: keras.Model) -> keras.Model:
     # Model
     outputs = head.run(description.layers, encoded, inputs)
     outputs = {name: outputs[name] for name in model.output}
-    return keras.Model({**inputs, VECTORS: vectors}, outputs, name=f"{model.name}_from_vectors")
+    return keras.Model(inputs | {VECTORS: vectors}, outputs, name=f"{model.name}_from_vectors")

@@ -35,11 +35,17 @@ def take_layers(encoder: keras.Model, layers: int | Sequence[int], **encoder_opt
     source = describe_encoder(encoder)
     check_no_lora(encoder, "encoder")
     taken = _layer_numbers(source.config.num_hidden_layers, layers)
-    options = {"causal": source.causal, "positions": source.positions, "dtype": source.dtype, **encoder_options}
-    student = build_encoder(dataclasses.replace(source.config, num_hidden_layers=len(taken)), **options)
-    origins = {f"block_{index}": f"block_{number - 1}" for index, number in enumerate(taken)}
+    config = dataclasses.replace(source.config, num_hidden_layers=len(taken))
+    options = {"causal": source.causal, "positions": source.positions, "dtype": source.dtype}
+    options.update(encoder_options)
+    student = build_encoder(config, **options)
+
+    origins = {}
+    for index, number in enumerate(taken):
+        origins[f"block_{index}"] = f"block_{number - 1}"
     for name, layer in describe(student).layers.items():
-        layer.set_weights(source.layers[origins.get(name, name)].get_weights())
+        origin = source.layers[origins.get(name, name)]
+        layer.set_weights(origin.get_weights())
     return student
 
 
@@ -59,20 +65,20 @@ def add_teacher(student: keras.Model, teacher: keras.Model) -> keras.Model:
         model = add_teacher(build_pretrainer(build_encoder(named_config("mini"))), load("runs/base/model").pretrainer())
     """
     # Layers
-    for name, model in (("student", student), ("teacher", teacher)):
-        if "masked" not in head_named(head := describe(model).head).reads:
-            raise ValueError(f"`{name}` must be a model from build_pretrainer. Received: a model with head {head!r}")
-    # Keras does not see the weights of a function.
+    _check_pretrainer(student, "student")
+    _check_pretrainer(teacher, "teacher")
     shapes = {f"{_TEACHER}{name}": output.shape for name, output in teacher.output.items()}
 
-    def frozen(inputs):
-        outputs = teacher(inputs, training=False)
-        return {f"{_TEACHER}{name}": keras.ops.stop_gradient(output) for name, output in outputs.items()}
+    def run_teacher(inputs):  # Keras does not see the weights of a function.
+        outputs = {}
+        for name, output in teacher(inputs, training=False).items():
+            outputs[f"{_TEACHER}{name}"] = keras.ops.stop_gradient(output)
+        return outputs
 
-    teach = keras.layers.Lambda(frozen, lambda _: shapes, name="teacher")
+    frozen_teacher = keras.layers.Lambda(run_teacher, lambda _: shapes, name="teacher")
 
     # Wiring
-    outputs = {**student.output, **teach(dict(student.input))}
+    outputs = student.output | frozen_teacher(dict(student.input))
 
     # Model
     return keras.Model(student.input, outputs, name="bert_student")
@@ -81,16 +87,26 @@ def add_teacher(student: keras.Model, teacher: keras.Model) -> keras.Model:
 def without_teacher(model: keras.Model) -> keras.Model:
     """Returns the student of a model from `add_teacher`; other models are returned unchanged."""
     outputs = {name: output for name, output in model.output.items() if not name.startswith(_TEACHER)}
-    return model if len(outputs) == len(model.output) else keras.Model(model.input, outputs, name="bert_pretrainer")
+    if len(outputs) == len(model.output):
+        return model
+    return keras.Model(model.input, outputs, name="bert_pretrainer")
+
+
+def _check_pretrainer(model, name):
+    """Raises if a model, the argument `name`, predicts no masked tokens."""
+    head = describe(model).head
+    if "masked" not in head_named(head).reads:
+        raise ValueError(f"`{name}` must be a model from build_pretrainer. Received: a model with head {head!r}")
 
 
 def _layer_numbers(total, layers):
     """Returns the numbers of the layers to take, from 1 to `total`."""
-    if is_count(layers, 0):
-        # The highest layer is always one of them.
-        taken = [round(number * total / layers) for number in range(1, layers + 1)] if 1 <= layers <= total else []
-    else:
+    if not is_count(layers, 0):
         taken = list(layers)
+    elif 1 <= layers <= total:  # The highest layer is always one of them.
+        taken = [round(number * total / layers) for number in range(1, layers + 1)]
+    else:
+        taken = []
     if not taken or taken != sorted(set(taken)) or not 1 <= taken[0] <= taken[-1] <= total:
         raise ValueError(
             f"`layers` must be a number of layers, from 1 to {total}, or increasing layer numbers in this range. "
@@ -110,7 +126,8 @@ def add_language_model_loss(classifier, pretrainer):
         model = add_language_model_loss(build_classifier(encoder, 2), build_pretrainer(encoder, next_sentence=False))
     """
     # Layers
-    layers, description = describe(pretrainer).layers, describe(classifier)
+    layers = describe(pretrainer).layers
+    description = describe(classifier)
     if not description.causal or layers["block_0"] is not description.layers["block_0"]:
         raise ValueError("`classifier` and `pretrainer` must be built on the same encoder with `causal=True`")
     transform = layers["mlm_transform"]
@@ -123,7 +140,8 @@ def add_language_model_loss(classifier, pretrainer):
     hidden = transform._inbound_nodes[0].arguments.args[0]  # The sequence output of the encoder.
     logits = predict_tokens(layers, transform(hidden, positions))
     losses = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    loss = keras.ops.sum(losses * real, axis=1) / keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
+    count = keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
+    loss = keras.ops.sum(losses * real, axis=1) / count
 
     # Model
     outputs = {"logits": classifier.output["logits"], "language_model_loss": loss}
@@ -156,22 +174,28 @@ def build_bi_encoder(embedder: keras.Model, *, windows: bool = False) -> keras.M
         raise ValueError(f"`embedder` must be a model from build_embedder. Received: {embedder.name!r}")
 
     # Layers
-    tower = build_windowed(embedder) if windows else embedder
-    fold, unfold = FoldChoices(name="fold_passages"), UnfoldPassages(dtype="float32", name="unfold_passages")
-    # The mean of the windows' vectors of length 1 is shorter.
-    scales = windows and description.options["normalize"]
-    scale = UnitLength(dtype="float32", name="unit_length") if scales else None
+    tower = embedder
+    scale = None
+    if windows:
+        tower = build_windowed(embedder)
+        if description.options["normalize"]:  # The mean of the windows' vectors of length 1 is shorter.
+            scale = UnitLength(dtype="float32", name="unit_length")
+    fold = FoldChoices(name="fold_passages")
+    unfold = UnfoldPassages(dtype="float32", name="unfold_passages")
 
     # Wiring
-    queries, passages = {}, {}
+    queries = {}
+    passages = {}
     for name, tensor in tower.input.items():
-        text = tensor.shape[1:]  # (length,) or (windows, length)
-        queries[name] = keras.Input(text, dtype="int32", name=f"query_{name}")
-        passages[name] = keras.Input((None, *text), dtype="int32", name=f"passage_{name}")
+        text_shape = tensor.shape[1:]  # (length,) or (windows, length)
+        queries[name] = keras.Input(text_shape, dtype="int32", name=f"query_{name}")
+        passages[name] = keras.Input((None, *text_shape), dtype="int32", name=f"passage_{name}")
+    folded = {name: fold(tensor) for name, tensor in passages.items()}
     query_vectors = tower(queries)["embedding"]
-    passage_vectors = tower({name: fold(tensor) for name, tensor in passages.items()})["embedding"]
+    passage_vectors = tower(folded)["embedding"]
     if scale is not None:
-        query_vectors, passage_vectors = scale(query_vectors), scale(passage_vectors)
+        query_vectors = scale(query_vectors)
+        passage_vectors = scale(passage_vectors)
     outputs = {
         "query_embedding": query_vectors,
         "passage_embedding": unfold(passage_vectors, passages["padding_mask"]),

@@ -1,5 +1,7 @@
 """Models for training with less work: without positions that no head reads, and on packed rows without padding."""
 
+from typing import Any, NamedTuple
+
 import keras
 from keras import ops
 
@@ -25,52 +27,82 @@ def build_trimmed(model: keras.Model) -> keras.Model:
         trainer = Trainer(model_fn, optimizer_fn, classification_loss(), rewire=build_trimmed)
     """
     # Layers
-    description = _describe(model)
+    description = _trimmable_description(model)
     if description is None:
         return model
-    layers, head = description.layers, head_named(description.head)
+    layers = description.layers
+    head = head_named(description.head)
 
     # Wiring
-    inputs = {
-        name: keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=name) for name, tensor in model.input.items()
-    }
+    inputs = {}
+    for name, tensor in model.input.items():
+        inputs[name] = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=name)
     rows = head.encoder_inputs(layers, inputs)
-    first = ops.zeros_like(rows["token_ids"][:, :1]) if "pooler" in layers else None
-    hidden, _, masked = run_trimmed(layers, rows, None, first, rows.get("mask_positions"))
-    encoded = {"sequence_output": hidden} | ({"pooled_output": layers["pooler"](hidden)} if "pooler" in layers else {})
+    first = None
+    if "pooler" in layers:
+        first = ops.zeros_like(rows["token_ids"][:, :1])
+    trimmed = run_trimmed(layers, rows, None, first, rows.get("mask_positions"))
+    encoded = {"sequence_output": trimmed.hidden}
+    if "pooler" in layers:
+        encoded["pooled_output"] = layers["pooler"](trimmed.hidden)
 
     # Model
-    outputs = head.run(layers, encoded, {**inputs, "mask_positions": masked})
-    return keras.Model(inputs, {name: outputs[name] for name in model.output}, name=f"trimmed_{model.name}")
+    outputs = head.run(layers, encoded, inputs | {"mask_positions": trimmed.masked})
+    outputs = {name: outputs[name] for name in model.output}
+    return keras.Model(inputs, outputs, name=f"trimmed_{model.name}")
 
 
-def _describe(model):
+def _trimmable_description(model):
     """Returns the description of a model that can be trimmed, or `None`."""
     check_model(model)
     try:
         description = describe(model)
     except ValueError:  # No builder's, such as one with a teacher.
         return None
-    head = head_named(description.head) if isinstance(description, Description) else None
-    fits = head is not None and head.run is not None and "sequence" not in head.reads
-    return description if fits and not description.causal else None  # A left-to-right model pools the last token.
+    if not isinstance(description, Description) or description.causal:
+        return None  # A left-to-right model pools the last token.
+    head = head_named(description.head)
+    if head.run is None or "sequence" in head.reads:
+        return None
+    return description
+
+
+class Trimmed(NamedTuple):
+    """The output of the last block, and the places of the positions to pool and of those to predict in it."""
+
+    hidden: Any
+    first: Any
+    masked: Any
 
 
 def run_trimmed(layers, inputs, mask, first=None, masked=None):
     """Runs an encoder whose last block computes only some positions.
 
     `first` `(batch, texts)` are the positions to pool, `masked` `(batch, predictions)` those to predict, or `None`. A
-    mask of `None` is that of `padding_mask`. Returns the output of the last block, and the places of `first` and of
-    `masked` in it. Without both, all positions.
+    mask of `None` is that of `padding_mask`. Without both, all positions are computed. Returns a `Trimmed`, where the
+    places of what is `None` are `None`.
     """
-    parts = [part for part in (first, masked) if part is not None]
-    if not parts:
-        return run_encoder(layers, inputs, mask=mask)[0][-1], None, None
-    places = [ops.cumsum(ops.ones_like(part), 1) - 1 for part in parts]
-    if len(parts) == 2:
-        places[1] += ops.sum(ops.ones_like(first), 1, keepdims=True)
-    hidden = run_encoder(layers, inputs, mask=mask, last={"positions": ops.concatenate(parts, 1)})[0][-1]
-    return hidden, places[0] if first is not None else None, places[-1] if masked is not None else None
+    wanted = []
+    first_places = None
+    masked_places = None
+    if first is not None:
+        wanted.append(first)
+        first_places = _count_up(first)
+    if masked is not None:
+        wanted.append(masked)
+        masked_places = _count_up(masked)
+    if first is not None and masked is not None:  # They stand behind the first ones.
+        masked_places += ops.sum(ops.ones_like(first), 1, keepdims=True)
+    last = None
+    if wanted:
+        last = {"positions": ops.concatenate(wanted, 1)}
+    states, _ = run_encoder(layers, inputs, mask=mask, last=last)
+    return Trimmed(states[-1], first_places, masked_places)
+
+
+def _count_up(positions):
+    """Returns 0, 1, ... for the positions of each row."""
+    return ops.cumsum(ops.ones_like(positions), 1) - 1
 
 
 def build_packed(model: keras.Model) -> keras.Model:
@@ -99,25 +131,32 @@ def build_packed(model: keras.Model) -> keras.Model:
         raise ValueError(
             f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(known)}"
         )
-    layers, head = description.layers, head_named(description.head)
+    layers = description.layers
+    head = head_named(description.head)
     if description.causal and "pooler" in layers:
         raise ValueError("a left-to-right model that pools the last token cannot be packed")
     packed_mask = PackedMask(description.causal, name="packed_mask")
     first_tokens = FirstTokens(dtype=description.dtype, name="first_tokens")
 
     # Wiring
-    names = ("token_ids", "segment_ids", "text_numbers", "position_ids", "text_starts")
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    names = ["token_ids", "segment_ids", "text_numbers", "position_ids", "text_starts"]
     if "masked" in head.reads:
-        inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
-    starts = inputs["text_starts"] if "pooler" in layers else None
-    mask, reads_all = packed_mask(inputs["text_numbers"]), "sequence" in head.reads
-    wanted = (None, None) if reads_all else (starts, inputs.get("mask_positions"))
-    hidden, places, masked = run_trimmed(layers, inputs, mask, *wanted)
-    encoded = {"sequence_output": hidden}
+        names.append("mask_positions")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    starts = None
+    if "pooler" in layers:
+        starts = inputs["text_starts"]
+    mask = packed_mask(inputs["text_numbers"])
+    if "sequence" in head.reads:
+        trimmed = run_trimmed(layers, inputs, mask)
+        pooled_places = starts
+    else:
+        trimmed = run_trimmed(layers, inputs, mask, starts, inputs.get("mask_positions"))
+        pooled_places = trimmed.first
+    encoded = {"sequence_output": trimmed.hidden}
     if starts is not None:
-        encoded["pooled_output"] = layers["pooler"](first_tokens(hidden, starts if reads_all else places))
+        encoded["pooled_output"] = layers["pooler"](first_tokens(trimmed.hidden, pooled_places))
 
     # Model
-    outputs = head.run(layers, encoded, {"mask_positions": masked})
+    outputs = head.run(layers, encoded, {"mask_positions": trimmed.masked})
     return keras.Model(inputs, outputs, name=f"packed_{model.name}")

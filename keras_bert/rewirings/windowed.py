@@ -23,7 +23,7 @@ def build_windowed(model: keras.Model) -> keras.Model:
         model = build_windowed(build_classifier(encoder, num_classes=2))
     """
     description = describe(model)
-    _check(model, description)
+    _check_outputs_of_texts(model, description)
     return _over_windows(model, deciding_output(description))
 
 
@@ -34,6 +34,7 @@ def build_trimmed_windows(model: keras.Model) -> keras.Model:
 
 
 def _over_windows(model, deciding):
+    """Returns a model of windows; `deciding` is the name of the output whose windows are joined as evidence."""
     # Layers
     windows = Windows(model, name="windows")
     mean = MeanOfWindows(dtype="float32", name="mean_of_windows")
@@ -53,12 +54,15 @@ def _over_windows(model, deciding):
     return keras.Model(inputs, joined, name=f"windowed_{model.name}")
 
 
-def _check(model, description):
+def _check_outputs_of_texts(model, description):
     """Raises for a model whose outputs are not those of whole texts."""
-    length = len(model.input["padding_mask"].shape) - 1  # The axis of the tokens; choices come before it.
-    tokens = [name for name, output in model.output.items() if None in output.shape[length:]]
-    if tokens:
+    token_axis = len(model.input["padding_mask"].shape) - 1  # Choices come before it.
+    of_tokens = []
+    for name, output in model.output.items():
+        if None in output.shape[token_axis:]:
+            of_tokens.append(name)
+    if of_tokens:
         raise ValueError(
             "`model` must have outputs of whole texts, which windows of a document can have in common. Received: "
-            f"{', '.join(tokens)} of a model with head={description.head!r}"
+            f"{', '.join(of_tokens)} of a model with head={description.head!r}"
         )
