@@ -64,53 +64,76 @@ def read_weights(directory):
     config = BertConfig.from_json(directory / CONFIG)
     prefix = _find_prefix(directory)
     shapes, fetch = open_bundle(prefix)
-    if names := model_garden.stored_names(shapes):
-        heads = model_garden.number_of_heads({ours: shapes[name] for ours, name in names.items()})
-        if heads != config.num_attention_heads:
-            received = f"Received: num_attention_heads={config.num_attention_heads}"
-            raise ValueError(f"{prefix}: `num_attention_heads` must be {heads}, as in its tensors. {received}")
+    names = model_garden.stored_names(shapes)
+    if names:
+        _check_number_of_heads(prefix, config, names, shapes)
         tensors = model_garden.read_tensors(names, shapes, fetch)
     else:
-        tensors = {_our_name(name): _tensor(name, shapes, fetch) for name in shapes if not _OPTIMIZER.fullmatch(name)}
+        tensors = {}
+        for name, shape in shapes.items():
+            if not _OPTIMIZER.fullmatch(name):
+                tensors[_our_name(name)] = _tensor(name, shape, fetch)
     return Checkpoint(str(prefix), config, tensors, Metadata(head=head_of_tensors(tensors)))
 
 
-def _tensor(name, shapes, fetch):
-    transposed = name.endswith("/kernel")
-    shape = tuple(shapes[name][::-1] if transposed else shapes[name])
-    return Tensor(name, shape, lambda: fetch(name).T if transposed else fetch(name))
+def _check_number_of_heads(prefix, config, names, shapes):
+    """Raises if the config has another number of heads than the tensors of the Model Garden."""
+    heads = model_garden.number_of_heads({ours: shapes[name] for ours, name in names.items()})
+    if heads != config.num_attention_heads:
+        raise ValueError(
+            f"{prefix}: `num_attention_heads` must be {heads}, as in its tensors. "
+            f"Received: num_attention_heads={config.num_attention_heads}"
+        )
+
+
+def _tensor(name, shape, fetch):
+    """Returns a `Tensor`, with kernels as (out, in); `fetch` reads the stored array."""
+    if name.endswith("/kernel"):
+        return Tensor(name, tuple(shape[::-1]), lambda: fetch(name).T)
+    return Tensor(name, tuple(shape), lambda: fetch(name))
 
 
 def write(description, metadata, directory):
     """Writes `bert_config.json`, `bert_model.ckpt.*` and, if there is a vocabulary, `vocab.txt`."""
     vocabulary = metadata.vocabulary
-    _check(description, vocabulary)
+    _check_model(description)
+    if vocabulary is not None:
+        _check_vocabulary(vocabulary)
     try:
         import tensorflow as tf
     except ModuleNotFoundError:
         raise ValueError(
             "writing Google's checkpoints needs TensorFlow, which is not installed: pip install tensorflow"
         ) from None
-    tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
-    arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
+
+    names = []
+    tensors = []
+    for name, array in tensors_of(description).items():
+        google_name = _google_name(name)
+        if google_name.endswith("/kernel"):
+            array = array.T
+        names.append(google_name)
+        tensors.append(tf.constant(np.ascontiguousarray(array)))
     write_json(directory / CONFIG, description.config.to_google())
     tf.raw_ops.SaveV2(
         prefix=str(directory / "bert_model.ckpt"),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=[tf.constant(np.ascontiguousarray(array)) for array in arrays],
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=tensors,
     )
     if vocabulary is not None:
         vocabulary.save(directory / "vocab.txt")
+
     lost = [name for name in _WITHOUT_PLACE if getattr(metadata, name) is not None]
     # `load` infers it from the vocabulary.
-    lost += ["lowercase"] if vocabulary is not None and bool(metadata.lowercase) == vocabulary.cased else []
+    if vocabulary is not None and bool(metadata.lowercase) == vocabulary.cased:
+        lost.append("lowercase")
     if lost:
         _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
 
 
-def _check(description, vocabulary):
-    """Raises where Google's format cannot represent the model or the vocabulary."""
+def _check_model(description):
+    """Raises where Google's format cannot represent the model."""
     if description.causal or not positions_named(description.positions).is_plain:
         raise ValueError(
             "Google's format can only represent a bidirectional encoder with learned positions. "
@@ -123,12 +146,16 @@ def _check(description, vocabulary):
         raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
-    if vocabulary is not None and not vocabulary.algorithm.bert_steps:
+
+
+def _check_vocabulary(vocabulary):
+    """Raises where Google's format cannot represent the vocabulary."""
+    if not vocabulary.algorithm.bert_steps:
         raise ValueError(
             f"Google's format has only vocabularies of WordPiece. Received: {vocabulary.algorithm.described}; use "
             "format='huggingface'"
         )
-    for option in VOCABULARY_OPTIONS if vocabulary is not None else ():
+    for option in VOCABULARY_OPTIONS:
         value = getattr(vocabulary, option.name)
         if value != option.default and option.google == "refused":
             raise ValueError(
@@ -138,6 +165,7 @@ def _check(description, vocabulary):
 
 
 def _find_prefix(directory):
+    """Returns the path of the checkpoint in a directory, without `.index`."""
     found = sorted(path.with_suffix("") for path in directory.glob("*.index"))
     preferred = directory / "bert_model.ckpt"
     if preferred in found:
@@ -152,21 +180,28 @@ def _find_prefix(directory):
 
 def _our_name(name):
     """Returns our name for Google's, such as bert/encoder/layer_0/output/LayerNorm/gamma."""
-    if ours := next((ours for ours, theirs in _NAMES.items() if theirs == name), None):
-        return ours
-    name = _with_ending(name.removeprefix("bert/"), {theirs: ours for ours, theirs in _ENDINGS.items()})
-    return re.sub(r"^encoder/layer_(\d+)/", r"encoder.layer.\1.", name).replace("/", ".")
+    for ours, google in _NAMES.items():
+        if google == name:
+            return ours
+    name = name.removeprefix("bert/")
+    for ending, google in _ENDINGS.items():
+        if name.endswith(google):
+            name = name.removesuffix(google) + ending
+            break
+    name = re.sub(r"^encoder/layer_(\d+)/", r"encoder.layer.\1.", name)
+    return name.replace("/", ".")
 
 
 def _google_name(name):
     """Returns Google's name for ours."""
     if name in _NAMES:
         return _NAMES[name]
-    name = re.sub(r"layer\.(\d+)\.", r"layer_\1.", _with_ending(name, _ENDINGS)).replace(".", "/")
-    return name if name.startswith("cls/") else f"bert/{name}"
-
-
-def _with_ending(name, endings):
-    """Returns a name with the first of these endings replaced."""
-    ending = next(filter(name.endswith, endings), "")
-    return name.removesuffix(ending) + endings.get(ending, "")
+    for ending, google in _ENDINGS.items():
+        if name.endswith(ending):
+            name = name.removesuffix(ending) + google
+            break
+    name = re.sub(r"layer\.(\d+)\.", r"layer_\1.", name)
+    name = name.replace(".", "/")
+    if name.startswith("cls/"):
+        return name
+    return f"bert/{name}"

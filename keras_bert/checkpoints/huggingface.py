@@ -20,6 +20,11 @@ from keras_bert.heads.registry import HEADS, NO_HEAD, head_named
 from keras_bert.layers.registry import positions_of
 from keras_bert.metadata import Metadata
 
+_BIAS = "cls.predictions.bias"
+_BIAS_COPY = "cls.predictions.decoder.bias"
+_TABLE = "embeddings.word_embeddings.weight"
+_TABLE_COPY = "cls.predictions.decoder.weight"
+
 
 def fits(folder):
     """Returns whether a folder has transformers' config."""
@@ -30,7 +35,8 @@ def read(folder, options):
     """Opens a folder in Hugging Face's format."""
     inner = folder.transformer
     checkpoint = read_model(inner, options.head)
-    return tokenizer_files.with_tokenizer(checkpoint, inner, options.tokenizer, for_transformers=not inner.is_ours)
+    is_transformers = not inner.is_ours
+    return tokenizer_files.with_tokenizer(checkpoint, inner, options.tokenizer, for_transformers=is_transformers)
 
 
 def read_model(folder, head=None):
@@ -40,43 +46,66 @@ def read_model(folder, head=None):
     if metadata.model_type != "bert":
         tensors = MODEL_TYPES[metadata.model_type].tensors(tensors)
     tensors = _without_copies(folder, tensors, metadata.tied)
-    if head is None and metadata.head is None and (head := _inferred_head(folder, tensors)):
-        config, metadata = read_config(folder, head)
-        metadata = metadata.replace(head=head)
-    reads = head_named(head or metadata.head or NO_HEAD).reads
-    if metadata.causal and reads == ("pooled",) and not folder.is_ours:
+    if head is None and metadata.head is None:
+        inferred = _inferred_head(folder, tensors)
+        if inferred:
+            config, metadata = read_config(folder, inferred)
+            metadata = metadata.replace(head=inferred)
+    if not folder.is_ours:
+        _check_causal_pooling(folder, metadata, head or metadata.head)
+    return Checkpoint(str(folder), config, tensors, metadata)
+
+
+def _check_causal_pooling(folder, metadata, head_name):
+    """Raises for a left-to-right model of transformers with a head on its pooler, which pools [CLS]."""
+    head = head_named(head_name or NO_HEAD)
+    if metadata.causal and head.reads == ("pooled",):
         raise ValueError(
-            f"{folder / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
+            f"{folder / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head_name} head on it "
             "has no information about the text. Expected `is_decoder`: false, or load(..., head='encoder')"
         )
-    return Checkpoint(str(folder), config, tensors, metadata)
 
 
 def read_config(folder, head=None):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`. `head` is the kind of head, if known."""
-    path, values = folder / CONFIG, folder.json(CONFIG, needed=True)
-    model_type = values.get("model_type") if values.get("model_type") in MODEL_TYPES else "bert"
+    stored = folder.json(CONFIG, needed=True)
     try:
-        if model_type != "bert":
-            values = MODEL_TYPES[model_type].config(values)
-        else:  # MuRIL's has an `embedding_size`, which transformers does not read either.
-            values = {key: value for key, value in values.items() if key not in OTHER_SETTINGS}
-        causal = bool(values.pop("is_decoder", False))
-        metadata = Metadata.from_json(values.get("keras_bert") or {})
-        stored = _stored_head(metadata.head, values.get("architectures") or [], head)
-        metadata = metadata.replace(head=stored)
-        config = BertConfig.from_dict(values, "huggingface")
-        if model_type != "bert":
-            MODEL_TYPES[model_type].check_head(head or metadata.head, config.hidden_act)
-        metadata = head_named(head or metadata.head or NO_HEAD).read_config(values, metadata)
-        check_stored_reading(metadata, head_named(head or metadata.head or NO_HEAD))
-        checked_confidence(metadata.confidence)
-        checked_thresholds(metadata.thresholds, count_classes(values) if metadata.multi_label else None)
+        return _config_and_metadata(stored, head)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    tied = values.get("tie_word_embeddings") is not False
-    positions = positions_of(model_type) or metadata.positions
-    return config, metadata.replace(causal=causal, positions=positions, tied=tied, model_type=model_type)
+        raise ValueError(f"{folder / CONFIG}: {error}") from None
+
+
+def _config_and_metadata(stored, wanted):
+    """Returns the `BertConfig` and the `Metadata` of the content of a `config.json`; `wanted` is a head or `None`."""
+    model_type = "bert"
+    if stored.get("model_type") in MODEL_TYPES:
+        model_type = stored["model_type"]
+        values = MODEL_TYPES[model_type].config(stored)
+    else:  # MuRIL's has an `embedding_size`, which transformers does not read either.
+        values = {key: value for key, value in stored.items() if key not in OTHER_SETTINGS}
+    causal = bool(values.pop("is_decoder", False))
+    metadata = Metadata.from_json(values.get("keras_bert") or {})
+    architectures = values.get("architectures") or []
+    metadata = metadata.replace(head=_stored_head(metadata.head, architectures, wanted))
+    config = BertConfig.from_dict(values, "huggingface")
+
+    head_name = wanted or metadata.head
+    if model_type != "bert":
+        MODEL_TYPES[model_type].check_head(head_name, config.hidden_act)
+    metadata = head_named(head_name or NO_HEAD).read_config(values, metadata)
+    check_stored_reading(metadata, head_named(wanted or metadata.head or NO_HEAD))
+    checked_confidence(metadata.confidence)
+    classes = None
+    if metadata.multi_label:
+        classes = count_classes(values)
+    checked_thresholds(metadata.thresholds, classes)
+    metadata = metadata.replace(
+        causal=causal,
+        positions=positions_of(model_type) or metadata.positions,
+        tied=values.get("tie_word_embeddings") is not False,
+        model_type=model_type,
+    )
+    return config, metadata
 
 
 def _stored_head(head, architectures, wanted):
@@ -89,11 +118,16 @@ def _stored_head(head, architectures, wanted):
         )
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
-    heads = _heads()
-    return head or next((heads[name] for name in architectures if name in heads), None)
+    if head:
+        return head
+    heads = _heads_by_architecture()
+    for name in architectures:
+        if name in heads:
+            return heads[name]
+    return None
 
 
-def _heads():
+def _heads_by_architecture():
     """Returns the head of each architecture, the first one that has it; tensors distinguish those of the same head."""
     heads = {}
     for head in HEADS:
@@ -105,72 +139,88 @@ def _heads():
 def _inferred_head(folder, tensors):
     """Returns the head of a folder that does not name it, or `None`; that of an unknown architecture is not guessed."""
     names = sorted(tensor.name for name, tensor in tensors.items() if is_of_head(name))
+    if not names:
+        return None
     architectures = folder.config.get("architectures")
-    if names and not architectures:
+    if not architectures:
         return head_of_tensors(tensors)
-    if names:
-        raise ValueError(
-            f"{folder / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
-            f"{', '.join(_heads())}. Received: architectures={architectures}; pass load(..., head='encoder') to omit "
-            f"the head, or another of {', '.join(head.name for head in HEADS if head.architectures)} to select it"
-        )
-    return None
+    known = ", ".join(_heads_by_architecture())
+    others = ", ".join(head.name for head in HEADS if head.architectures)
+    raise ValueError(
+        f"{folder / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
+        f"{known}. Received: architectures={architectures}; pass load(..., head='encoder') to omit "
+        f"the head, or another of {others} to select it"
+    )
 
 
 def write_config(description, metadata, directory):
     """Writes `config.json`."""
     head = head_named(description.head)
-    values = {
-        "architectures": [head.architecture(description)],
-        **description.config.to_huggingface(),
-        "is_decoder": description.causal,
-        "pad_token_id": 0 if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
-        "tie_word_embeddings": description.tied,
-        "dtype": "float32",
-        "keras_bert": metadata.to_json(),
-        **head.to_config(description, metadata.labels),
-    }
+    padding_id = 0
+    if metadata.vocabulary is not None:
+        padding_id = metadata.vocabulary.id("[PAD]")
+    values = {"architectures": [head.architecture(description)]}
+    values.update(description.config.to_huggingface())
+    values["is_decoder"] = description.causal
+    values["pad_token_id"] = padding_id
+    values["tie_word_embeddings"] = description.tied
+    values["dtype"] = "float32"
+    values["keras_bert"] = metadata.to_json()
+    values.update(head.to_config(description, metadata.labels))
     if metadata.model_type != "bert":
-        values = {**dataclasses.asdict(description.config), **values, "model_type": metadata.model_type}
-        values = MODEL_TYPES[metadata.model_type].to_config(values, head.name)
+        own = dataclasses.asdict(description.config) | values
+        own["model_type"] = metadata.model_type
+        values = MODEL_TYPES[metadata.model_type].to_config(own, head.name)
     write_json(directory / CONFIG, values)
 
 
 def write_weights(description, model_type, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
-    tensors = {name: array for name, array in tensors_of(description).items() if name not in PROJECTION_TENSORS}
+    tensors = tensors_of(description)
+    for name in PROJECTION_TENSORS:
+        tensors.pop(name, None)
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if model_type == "bert":
-        prefix = "bert." if head_named(description.head).has_prefix else ""
-        tensors = {name if is_of_head(name) else prefix + name: tensors[name] for name in tensors}
+        has_prefix = head_named(description.head).has_prefix
+        own = {_name_in_transformers(name, has_prefix): array for name, array in tensors.items()}
     else:
-        tensors = MODEL_TYPES[model_type].to_tensors(tensors, description.head)
-    write_tensors(tensors, directory, dtype)
+        own = MODEL_TYPES[model_type].to_tensors(tensors, description.head)
+    write_tensors(own, directory, dtype)
+
+
+def _name_in_transformers(name, has_prefix):
+    """Returns the name of a tensor in a BERT of transformers."""
+    if has_prefix and not is_of_head(name):
+        return f"bert.{name}"
+    return name
 
 
 def our_name(name):
     """Returns our name of a tensor of transformers, in a `Checkpoint`."""
-    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name.removeprefix("bert."))
+    name = name.removeprefix("bert.")
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
 def _without_copies(folder, tensors, tied):
     """Drops duplicates of the tied table and of the bias, after checking that they are equal."""
-    bias, copy = "cls.predictions.bias", "cls.predictions.decoder.bias"
-    if copy in tensors:  # transformers writes this copy.
-        if bias in tensors and tied:
-            _check_equal(folder, tensors[copy], tensors[bias])
-        tensors[bias] = tensors.pop(copy)
-    table, copy = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
-    if copy in tensors and tied:
-        if table in tensors:
-            _check_equal(folder, tensors[copy], tensors[table])
-        tensors.setdefault(table, tensors.pop(copy))
-    return tensors
+    kept = dict(tensors)
+    if _BIAS_COPY in kept:  # transformers writes this copy.
+        if _BIAS in kept and tied:
+            _check_equal(folder, kept[_BIAS_COPY], kept[_BIAS])
+        kept[_BIAS] = kept.pop(_BIAS_COPY)
+    if _TABLE_COPY in kept and tied:
+        table = kept.pop(_TABLE_COPY)
+        if _TABLE in kept:
+            _check_equal(folder, table, kept[_TABLE])
+        else:
+            kept[_TABLE] = table
+    return kept
 
 
 def _check_equal(folder, copy, original):
+    """Raises if two tensors that a config ties have different numbers."""
     if not np.array_equal(copy.read(), original.read()):
         raise ValueError(
             f"{folder}: {copy.name} differs from {original.name}, but `tie_word_embeddings` of {CONFIG} says that "

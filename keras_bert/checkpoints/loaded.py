@@ -43,7 +43,9 @@ class _CalledFirstMethod:
         functools.update_wrapper(self, function)
 
     def __get__(self, instance, owner=None):
-        return self if instance is None else _Bound(self.__wrapped__, instance)
+        if instance is None:
+            return self
+        return _Bound(self.__wrapped__, instance)
 
 
 class _Bound(functools.partial):
@@ -71,20 +73,20 @@ class _Fact:
         self._name = name
 
     def __get__(self, models, owner=None):
-        return self if models is None else getattr(models.metadata, self._name)
+        if models is None:
+            return self
+        return getattr(models.metadata, self._name)
 
     def __set__(self, models, value):
-        changes = {self._name: _changed_fact(self._name, value)}
-        if self._name == "long_texts" and value != WINDOWS:
-            changes |= {"overlap": None, "max_windows": None}
-        models.metadata = models.metadata.replace(**changes)
+        models._change_fact(self._name, value)
 
 
 def _changed_fact(name, value):
     """Returns the value of a fact that is set; raises for one that cannot be."""
     if name not in _CHANGEABLE:
         raise AttributeError(f"`{name}` is what a model was built with: build another one on `bert.encoder`")
-    if hasattr(value, "tolist") or (name == "thresholds" and isinstance(value, tuple)):
+    is_array = hasattr(value, "tolist")
+    if is_array or (name == "thresholds" and isinstance(value, tuple)):
         value = np.array(value).tolist()
     if name == "labels" and value is not None:
         value = [class_name(label) for label in value]
@@ -142,20 +144,31 @@ class LoadedModels:
     model_type: str | None = _fact()
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
-        _check(checkpoint)
-        self.encoder_options = dict(encoder_options)  # Besides the dtype, those of the models that `fit` trains.
-        self.encoder_options.pop("dtype", None)
-        changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
-        metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or NO_HEAD, **changes)
-        options = {"causal": metadata.causal, "positions": metadata.positions, **encoder_options}
+        _check_config(checkpoint)
+        # Besides the dtype, those of the models that `fit` trains.
+        self.encoder_options = {name: value for name, value in encoder_options.items() if name != "dtype"}
+
+        metadata = checkpoint.metadata
+        metadata = metadata.replace(head=metadata.head or NO_HEAD)
+        other_options = dict(encoder_options)
+        for name in ("causal", "positions"):
+            if name in other_options:
+                metadata = metadata.replace(**{name: other_options.pop(name)})
+        options = {"causal": metadata.causal, "positions": metadata.positions} | other_options
+
+        config = checkpoint.config
         encoder = _filled_encoder(checkpoint, options)
         if num_layers is not None:
             with explain_out_of_memory(parameters=_parameters(checkpoint)), undrawn_weights():
-                encoder = take_layers(encoder, num_layers, **encoder_options)
-        self._checkpoint, self._model, self._identity = checkpoint, None, None
-        self.encoder, self.config, self.metadata = encoder, checkpoint.config, metadata
-        if num_layers is not None:
-            self.config = dataclasses.replace(checkpoint.config, num_hidden_layers=num_layers)
+                encoder = take_layers(encoder, num_layers, **other_options)
+            config = dataclasses.replace(config, num_hidden_layers=num_layers)
+
+        self._checkpoint = checkpoint
+        self._model = None
+        self._identity = None
+        self.encoder = encoder
+        self.config = config
+        self.metadata = metadata
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
         if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(
@@ -165,9 +178,22 @@ class LoadedModels:
 
     def _take(self, other):
         """Takes the models and the facts of another object."""
-        self._checkpoint, self._model, self._identity = other._checkpoint, other._model, other._identity
-        self.encoder, self.config, self.metadata = other.encoder, other.config, other.metadata
-        self.encoder_options, self.has_pooler = other.encoder_options, other.has_pooler
+        self._checkpoint = other._checkpoint
+        self._model = other._model
+        self._identity = other._identity
+        self.encoder = other.encoder
+        self.config = other.config
+        self.metadata = other.metadata
+        self.encoder_options = other.encoder_options
+        self.has_pooler = other.has_pooler
+
+    def _change_fact(self, name, value):
+        """Changes a field of the metadata; raises for one that a model was built with."""
+        changes = {name: _changed_fact(name, value)}
+        if name == "long_texts" and value != WINDOWS:  # These settings are those of windows.
+            changes["overlap"] = None
+            changes["max_windows"] = None
+        self.metadata = self.metadata.replace(**changes)
 
     @property
     def strip_accents(self) -> bool | None:
@@ -180,7 +206,8 @@ class LoadedModels:
             from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
         check_count("sequence_length", sequence_length, least=3)
-        name, limit = self._checkpoint.name, self.config.max_position_embeddings
+        name = self._checkpoint.name
+        limit = self.config.max_position_embeddings
         if self.vocabulary is None:
             raise ValueError(
                 f"{name} has no vocabulary. Expected vocab.txt or tokenizer.json in its folder, "
@@ -191,10 +218,12 @@ class LoadedModels:
                 f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
                 f"Received: sequence_length={sequence_length}"
             )
-        own = {"lowercase": self.lowercase}
+        settings: dict[str, Any] = {"lowercase": self.lowercase}
         if "long_texts" not in options:
-            own |= {name: getattr(self, name) for name in READING}
-        return TextPreprocessor(self.vocabulary, sequence_length, **{**own, **options})
+            for setting in READING:
+                settings[setting] = getattr(self, setting)
+        settings.update(options)
+        return TextPreprocessor(self.vocabulary, sequence_length, **settings)
 
     def classifier(self, num_classes: int, multi_label: bool = False) -> keras.Model:
         """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
@@ -206,8 +235,10 @@ class LoadedModels:
 
     def pretrainer(self, next_sentence: bool | None = None) -> keras.Model:
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
-        options = {"tied": self.tied, **Pretraining().sizes(self._checkpoint.tensors)}
-        options |= {} if next_sentence is None else {"next_sentence": next_sentence}
+        options = {"tied": self.tied}
+        options.update(Pretraining().sizes(self._checkpoint.tensors))
+        if next_sentence is not None:
+            options["next_sentence"] = next_sentence
         return self._fill_head(build_pretrainer(self.encoder, **options))
 
     @_called_first
@@ -218,20 +249,25 @@ class LoadedModels:
         return self._model
 
     def _build_model(self):
-        head, name, tensors = head_named(self.head), self._checkpoint.name, self._checkpoint.tensors
-        own = self.metadata.head_options or {}
-        if unknown := own.keys() - set(head.saved):
+        head = head_named(self.head)
+        name = self._checkpoint.name
+        stored = self.metadata.head_options or {}
+        unknown = stored.keys() - set(head.saved)
+        if unknown:
             raise ValueError(
                 f"{name}: `head_options` of head={head.name!r} must be {', '.join(head.saved) or 'none'}. "
                 f"Received: {', '.join(sorted(unknown))}"
             )
-        options = {**vars(self.metadata), **own, "dropout": self.config.head_dropout}
         try:
-            options |= head.sizes(tensors)
+            sizes = head.sizes(self._checkpoint.tensors)
         except KeyError as error:
             raise ValueError(
                 f"{name}: the config specifies a {head.name} head, but there is no {error.args[0]}"
             ) from None
+        options = dict(vars(self.metadata))
+        options.update(stored)
+        options["dropout"] = self.config.head_dropout
+        options.update(sizes)
         if head.has_classes and self.labels and len(self.labels) != options["num_classes"]:
             raise ValueError(
                 f"{name}: `id2label` has {len(self.labels)} labels, but the {head.name} head has "
@@ -246,13 +282,20 @@ class LoadedModels:
 
     def checkpoint(self):
         """Returns a `Checkpoint` of the present weights, those of the head if `model()` was built."""
-        models = [self.encoder, *([] if self._model is None else [self._model])]  # A head may not have the pooler.
-        held = [slot for model in models for slot in slots(describe(model))]
-        tensors = {slot.name: Tensor(slot.name, slot.shape, slot.value) for slot in held}
-        # `num_layers` may have left out layers.
-        others = {name: tensor for name, tensor in self._checkpoint.tensors.items() if ".layer." not in name}
-        drawn = self._checkpoint.drawn if self.has_pooler else frozenset(POOLER_TENSORS)
-        return Checkpoint(self.name, self.config, {**others, **tensors}, self.metadata, drawn)
+        tensors = {}
+        for name, tensor in self._checkpoint.tensors.items():
+            if ".layer." not in name:  # `num_layers` may have left out layers.
+                tensors[name] = tensor
+        models = [self.encoder]
+        if self._model is not None:  # A head may not have the pooler.
+            models.append(self._model)
+        for model in models:
+            for slot in slots(describe(model)):
+                tensors[slot.name] = Tensor(slot.name, slot.shape, slot.value)
+        drawn = self._checkpoint.drawn
+        if not self.has_pooler:
+            drawn = frozenset(POOLER_TENSORS)
+        return Checkpoint(self.name, self.config, tensors, self.metadata, drawn)
 
     def keep_in_memory(self, name):
         """Makes the object independent of the files that it was loaded from, and names it; no weight counts as new."""
@@ -263,20 +306,26 @@ class LoadedModels:
     def identity(self):
         """What training from the checkpoint depends on, see `model_identity`; that of the first time."""
         if self._identity is None:
-            known = sorted(self._checkpoint.tensors.keys() - self._checkpoint.drawn)  # Others are new at each load.
-            arrays = (self._checkpoint.tensors[name].read() for name in known)
-            self._identity = model_identity(self.metadata, self._checkpoint.config, arrays)
+            checkpoint = self._checkpoint
+            known = sorted(checkpoint.tensors.keys() - checkpoint.drawn)  # Others are new at each load.
+            arrays = (checkpoint.tensors[name].read() for name in known)
+            self._identity = model_identity(self.metadata, checkpoint.config, arrays)
         return self._identity
 
     def left_out(self, model):
         """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""
-        held = {slot.name for slot in slots(describe(model))}
-        return sorted(tensor.name for name, tensor in self._checkpoint.tensors.items() if name not in held)
+        used = {slot.name for slot in slots(describe(model))}
+        names = []
+        for name, tensor in self._checkpoint.tensors.items():
+            if name not in used:
+                names.append(tensor.name)
+        return sorted(names)
 
     def _fill_head(self, model):
         """Loads the weights that a model has besides the encoder's."""
         filled = {slot.name for slot in slots(describe(self.encoder))}
-        fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
+        others = [slot for slot in slots(describe(model)) if slot.name not in filled]
+        fill(self._checkpoint, others)
         return model
 
 
@@ -286,9 +335,12 @@ def _filled_encoder(checkpoint, options):
         encoder = build_encoder(checkpoint.config, **options)
         description = describe(encoder)
         check_known(checkpoint, description)
-        pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All may be missing.
-        fill(checkpoint, slots(description), optional=pooler)
-        if pooler:
+        has_pooler = bool(POOLER_TENSORS & checkpoint.tensors.keys())
+        optional = set()
+        if not has_pooler:  # All of it may be missing, but not one half.
+            optional = POOLER_TENSORS
+        fill(checkpoint, slots(description), optional=optional)
+        if not has_pooler:
             dense = description.layers["pooler"].dense
             dense.kernel.assign(dense.kernel_initializer(dense.kernel.shape, dense.kernel.dtype))
     return encoder
@@ -299,10 +351,12 @@ def _parameters(checkpoint):
     return sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
 
 
-def _check(checkpoint):
+def _check_config(checkpoint):
     """Raises if the sizes of config, tensors and vocabulary disagree, before a model of any size is built."""
-    config, vocabulary = checkpoint.config, checkpoint.metadata.vocabulary
-    check_sizes(checkpoint.name, {**vars(config), "max_position_embeddings": config.position_rows}, checkpoint.tensors)
+    config = checkpoint.config
+    vocabulary = checkpoint.metadata.vocabulary
+    sizes = vars(config) | {"max_position_embeddings": config.position_rows}
+    check_sizes(checkpoint.name, sizes, checkpoint.tensors)
     if vocabulary is not None and len(vocabulary) > config.vocab_size:
         raise ValueError(
             f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
@@ -320,20 +374,27 @@ def model_identity(metadata, config, arrays):
         config: dataclass of the sizes of the model.
         arrays: iterable of the weights, NumPy arrays in a fixed order.
     """
-    vocabulary, digest = metadata.vocabulary, hashlib.sha256()
-    tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
-    tokenizer = tokenizer if isinstance(tokenizer, dict) else {}
+    vocabulary = metadata.vocabulary
+    digest = hashlib.sha256()
     for array in arrays:
         add_array(digest, array.astype("float32", copy=False))
     facts = {
         "weights": digest.hexdigest()[:16],
         "vocabulary": vocabulary and vocabulary.sha256,
         "strip_accents": metadata.strip_accents,
-        "tokenizer": {name: value for name, value in tokenizer.items() if name not in _OWN_FACTS},
+        "tokenizer": _tokenizer_settings(vocabulary),
         "config": _changed(config),
-        **_changed(metadata.replace(vocabulary=None)),
     }
+    facts.update(_changed(metadata.replace(vocabulary=None)))
     return json.loads(json_text(facts))  # As they are read back: tuples are lists.
+
+
+def _tokenizer_settings(vocabulary):
+    """Returns the settings of a vocabulary that other facts do not tell."""
+    config = vocabulary.get_config() if vocabulary else {}
+    if isinstance(config, list):  # The pieces alone, with default settings.
+        return {}
+    return {name: value for name, value in config.items() if name not in _OWN_FACTS}
 
 
 def _changed(settings):
