@@ -91,7 +91,9 @@ class Stream(BatchSource):
                 f"Received: steps=None, dataset={dataset}"
             )
         self.steps = steps or cardinality
-        self._dataset = dataset if cardinality == tf.data.INFINITE_CARDINALITY else dataset.repeat()
+        if cardinality != tf.data.INFINITE_CARDINALITY:
+            dataset = dataset.repeat()
+        self._dataset = dataset
 
     def dataset(self, epoch=0, start=0):
         return self._from(epoch * self.steps + start).take(self.steps - start)
@@ -144,7 +146,9 @@ class Phases(BatchSource):
 def as_source(batches, finite=False):
     """Converts the argument of `Trainer.fit` (or, if `finite`, of `evaluate` and `predict`) to a `BatchSource`."""
     if isinstance(batches, tf.data.Dataset):
-        return _Finite(batches) if finite else Stream(batches)
+        if finite:
+            return _Finite(batches)
+        return Stream(batches)
     if not isinstance(batches, BatchSource):
         raise ValueError(
             "batches must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. "
@@ -155,16 +159,17 @@ def as_source(batches, finite=False):
 
 @tf.autograph.experimental.do_not_convert
 def _with_weights(inputs, targets=None, weights=None):
-    some = inputs if targets is None else targets
-    rows = tf.shape(tf.nest.flatten(some)[0])[0]
+    """Returns a batch with its weights, float32 `(batch,)`, ones unless it has some."""
     if weights is None:
+        some = inputs if targets is None else targets
+        rows = tf.shape(tf.nest.flatten(some)[0])[0]
         return inputs, targets, tf.ones([rows])
-    weights = tf.cast(weights, tf.float32)
-    if weights.shape.rank == 2 and weights.shape[1] == 1:
-        weights = weights[:, 0]
-    if weights.shape.rank != 1:
+    row_weights = tf.cast(weights, tf.float32)
+    if row_weights.shape.rank == 2 and row_weights.shape[1] == 1:
+        row_weights = row_weights[:, 0]
+    if row_weights.shape.rank != 1:
         raise ValueError(
             "the weights of a batch must have one value per row; for weights per token, use `weights` of a `Loss`. "
-            f"Received: weights.shape={weights.shape}"
+            f"Received: weights.shape={row_weights.shape}"
         )
-    return inputs, targets, weights
+    return inputs, targets, row_weights

@@ -6,20 +6,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.bucketing import (
-    MOST_BOUNDARIES,
-    Batches,
+from keras_bert.data.batch_plans import (
     GroupPlan,
     LeftoverPlan,
     SamplePlan,
-    best_boundaries,
     even_batches,
     first_within,
-    fit_boundaries,
     leftover_batches,
-    longest_sequences,
-    pad_rows,
 )
+from keras_bert.data.boundaries import MOST_BOUNDARIES, best_boundaries, fit_boundaries
+from keras_bert.data.bucketing import Batches
+from keras_bert.data.features import longest_sequences, pad_rows
 from keras_bert.data.token_rows import CompactRows, as_tensor, compact_parts, joined, sequence_lengths, take, uniform
 
 _PADDING_RATIO = 1.05  # Target ratio of computed to real tokens.
@@ -59,10 +56,12 @@ class DocumentRows(CompactRows):
         return np.maximum.reduceat(sequence_lengths(self.sequences), self.starts)
 
     def take(self, rows):
-        rows = np.asarray(rows)
-        counts = self.counts[rows]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return DocumentRows(take(self.sequences, np.repeat(self.starts[rows], counts) + within), counts)
+        numbers = np.asarray(rows)
+        counts = self.counts[numbers]
+        starts = np.cumsum(counts) - counts  # Among the windows that are taken.
+        within = np.arange(counts.sum()) - np.repeat(starts, counts)
+        windows = np.repeat(self.starts[numbers], counts) + within
+        return DocumentRows(take(self.sequences, windows), counts)
 
     def ragged(self, rows=None):
         taken = self if rows is None else self.take(rows)
@@ -70,14 +69,15 @@ class DocumentRows(CompactRows):
 
     def padded(self, rows, length, padding=0):
         """Returns the feature of some rows, dense; `length` has the number of windows and the length of each."""
-        count, length = tf.unstack(tf.cast(length, tf.int32), 2)
+        count, window_length = tf.unstack(tf.cast(length, tf.int32), 2)
         index = tf.range(count)[tf.newaxis]
         is_there = index < tf.gather(self.counts, rows)[:, tf.newaxis]
-        number = tf.where(is_there, tf.gather(self.starts, rows)[:, tf.newaxis] + index, 0)
-        number = tf.ensure_shape(tf.reshape(number, [-1]), [None])
-        values = pad_rows(self.sequences, number, length, padding)
-        values = tf.reshape(values, [-1, count, *self.shape[2:-1], length])
-        is_there = tf.reshape(is_there, tf.concat([tf.shape(is_there), tf.ones([self.shape.rank - 2], tf.int32)], 0))
+        windows = tf.where(is_there, tf.gather(self.starts, rows)[:, tf.newaxis] + index, 0)
+        windows = tf.ensure_shape(tf.reshape(windows, [-1]), [None])
+        values = pad_rows(self.sequences, windows, window_length, padding)
+        values = tf.reshape(values, [-1, count, *self.shape[2:-1], window_length])
+        inner_axes = tf.ones([self.shape.rank - 2], tf.int32)
+        is_there = tf.reshape(is_there, tf.concat([tf.shape(is_there), inner_axes], 0))
         # Windows that a row lacks have no token, so that nothing reads them.
         return tf.where(is_there, values, tf.cast(padding, values.dtype))
 
@@ -88,7 +88,9 @@ class DocumentRows(CompactRows):
     @classmethod
     def joined(cls, parts):
         """Returns the rows of several `DocumentRows` one after another."""
-        return cls(joined(part.sequences for part in parts), np.concatenate([part.counts for part in parts]))
+        sequences = joined([part.sequences for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        return cls(sequences, counts)
 
 
 class DocumentLists(CompactRows):
@@ -100,7 +102,8 @@ class DocumentLists(CompactRows):
     """
 
     def __init__(self, documents: DocumentRows, count: int):
-        self._documents, self._count = documents, count
+        self._documents = documents
+        self._count = count
         self.dtype = documents.dtype
         self.shape = tf.TensorShape([documents.shape[0] // count, count, *documents.shape[1:]])
 
@@ -121,7 +124,8 @@ class DocumentLists(CompactRows):
         return DocumentLists(self._documents.take(self._numbers(rows).numpy()), self._count)
 
     def ragged(self, rows=None):
-        documents = self._documents.ragged(None if rows is None else self._numbers(rows).numpy())
+        numbers = None if rows is None else self._numbers(rows).numpy()
+        documents = self._documents.ragged(numbers)
         return tf.RaggedTensor.from_uniform_row_length(documents, self._count)
 
     def padded(self, rows, length, padding=0):
@@ -168,7 +172,9 @@ class DocumentBatches(Batches):
         super().__init__(inputs, targets, **options)
         if most_tokens is not None:
             self.batch_size = None  # Batches differ.
-        self.windows, self.sequence_length = (int(size) for size in np.max(self.boundaries, axis=0))
+        windows, length = np.max(self.boundaries, axis=0)
+        self.windows = int(windows)
+        self.sequence_length = int(length)
 
     def _fit(self, lengths):
         plans = (self._plan_of(boundaries) for boundaries in self._candidates())
@@ -187,31 +193,39 @@ class DocumentBatches(Batches):
             counts = [fit_boundaries(self._counts[~single], most) for most in range(1, _MOST_COUNTS + 1)]
         lengths = [[]]
         if single.any():
-            lengths = [found for found, _ in best_boundaries(self._longest[single], MOST_BOUNDARIES)]
+            lengths = [boundaries for boundaries, _ in best_boundaries(self._longest[single], MOST_BOUNDARIES)]
         for number in range(max(len(counts), len(lengths))):
-            of_length = lengths[min(number, len(lengths) - 1)]
-            of_count = counts[min(number, len(counts) - 1)]
-            yield [*((1, length) for length in of_length), *((count, longest) for count in of_count)]
+            boundaries = []
+            for length in lengths[min(number, len(lengths) - 1)]:
+                boundaries.append((1, length))
+            for count in counts[min(number, len(counts) - 1)]:
+                boundaries.append((count, longest))
+            yield boundaries
 
-    def _plan_of(self, boundaries):
-        boundaries = np.array(boundaries)
-        fits = (boundaries[:, 0] >= self._counts[:, None]) & (boundaries[:, 1] >= self._longest[:, None])
-        group = fits.argmax(1).astype(np.uint16)
+    def _plan_of(self, pairs):
+        """Returns the plan with given boundaries, pairs of a number of windows and a length."""
+        boundaries = np.array(pairs)
+        has_windows = boundaries[:, 0] >= self._counts[:, None]
+        has_length = boundaries[:, 1] >= self._longest[:, None]
+        row_groups = (has_windows & has_length).argmax(1).astype(np.uint16)  # The first pair that fits.
         if not self.grouped:
-            return _DocumentSamples(boundaries, group, self.batch_size)
-        counts = np.bincount(group, minlength=len(boundaries))
+            return _DocumentSamples(boundaries, row_groups, self.batch_size)
+        counts = np.bincount(row_groups, minlength=len(boundaries))
         if self._most_tokens is not None:
             tokens = boundaries.prod(axis=1) * self._sequences_of_window
             most = np.minimum(self.batch_size, self._most_tokens // tokens)
-            return _DocumentGroups(boundaries, group, *even_batches(counts, most))
-        return _DocumentPlan(boundaries, group, *leftover_batches(counts, self.batch_size))
+            sizes, batch_groups = even_batches(counts, most)
+            return _DocumentGroups(boundaries, row_groups, sizes, batch_groups)
+        sizes, batch_groups = leftover_batches(counts, self.batch_size)
+        return _DocumentPlan(boundaries, row_groups, sizes, batch_groups)
 
 
 class _OfDocuments:
     """Of plans whose boundaries are pairs of a number of windows and a length."""
 
     def computed(self, arranged=None):
-        return int(self.sizes @ self.lengths(arranged).prod(axis=1))
+        row_tokens = self.lengths(arranged).prod(axis=1)
+        return int(self.sizes @ row_tokens)
 
 
 class _DocumentPlan(_OfDocuments, LeftoverPlan):
@@ -228,33 +242,43 @@ class _DocumentSamples(_OfDocuments, SamplePlan):
 
 def document_features(preprocessor, texts):
     """Returns the `DocumentRows` of texts, or of pairs of lists of them, by name; the preprocessor reads windows."""
-    return _features(preprocessor.windows(part) for part in _in_parts(texts))
+    viewed = (preprocessor.windows(part) for part in _in_parts(texts))
+    return _joined_views(viewed)
 
 
 def choice_documents(preprocessor, texts, choices):
     """Returns the same of texts with lists of equally many choices, `(rows, windows, choices, length)`."""
-    views = (preprocessor.windows_with_choices(*part) for part in _in_parts((texts, choices)))
-    return _features(views, len(choices[0]))
+    viewed = (preprocessor.windows_with_choices(*part) for part in _in_parts((texts, choices)))
+    return _joined_views(viewed, len(choices[0]))
 
 
-def _features(viewed, choices=None):
-    """Returns the `DocumentRows` of several `ViewedTexts`, one after another, by name."""
-    parts, counts = {}, []
+def _joined_views(viewed, choices=None):
+    """Returns the `DocumentRows` of several `ViewedTexts`, one after another, by name.
+
+    `choices` is the number of sequences of each window, or `None` for a single one.
+    """
+    parts = {}
+    part_counts = []
     for views in viewed:
-        counts.append(np.bincount(views.views.row))
+        part_counts.append(np.bincount(views.views.row))
         for name, feature in compact_parts(views.ragged_parts()).items():
             parts.setdefault(name, []).append(feature)
-    counts = np.concatenate(counts)
+    counts = np.concatenate(part_counts)
     rows = {}
     for name, features in parts.items():
         sequences = joined(features)
-        rows[name] = DocumentRows(sequences if choices is None else uniform(sequences, choices), counts)
+        if choices is not None:
+            sequences = uniform(sequences, choices)
+        rows[name] = DocumentRows(sequences, counts)
     return rows
 
 
 def _in_parts(texts):
     """Yields texts, or pairs of lists of them, some at a time."""
-    columns = texts if isinstance(texts, tuple) else (texts,)
-    for first in range(0, len(columns[0]), _TEXTS):
-        part = tuple(column[first : first + _TEXTS] for column in columns)
-        yield part if isinstance(texts, tuple) else part[0]
+    is_pair = isinstance(texts, tuple)
+    count = len(texts[0]) if is_pair else len(texts)
+    for first in range(0, count, _TEXTS):
+        if is_pair:
+            yield tuple(side[first : first + _TEXTS] for side in texts)
+        else:
+            yield texts[first : first + _TEXTS]

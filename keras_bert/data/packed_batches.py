@@ -1,5 +1,6 @@
 """Packed rows: several texts in each row of a batch, hardly any padding, one shape."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -8,13 +9,29 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count
 from keras_bert.data.batch_source import BatchSource
-from keras_bert.data.bucketing import epoch_generator, is_ragged, planned_dataset, row_lengths, to_tensors
+from keras_bert.data.bucketing import epoch_generator, planned_dataset
+from keras_bert.data.features import is_ragged, row_lengths, to_tensors
 from keras_bert.data.token_rows import CompactRows, as_tensor, sequence_lengths
 
 MOST_TEXTS = 64  # In a row.
 _FACTORS = (1, 1.1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
 _RATIO = 1.03  # Target ratio of computed to real tokens.
 _INPUTS = ("token_ids", "segment_ids")
+
+
+@dataclasses.dataclass(frozen=True)
+class _PackedPlan:
+    """The rows of an epoch, as batches."""
+
+    rows: np.ndarray  # The lengths that share a row, see `plan_rows`.
+    size: int  # Of a row, in tokens.
+    batch_size: int  # Rows of a batch.
+    steps: int
+
+    @property
+    def computed(self):
+        """The tokens of all batches, including padding."""
+        return self.steps * self.batch_size * self.size
 
 
 class PackedBatches(BatchSource):
@@ -60,47 +77,54 @@ class PackedBatches(BatchSource):
     ):
         check_count("batch_size", batch_size)
         check_count("seed", seed, 0)
-        self.shuffle, self.seed = shuffle, seed
-        if not all(is_ragged(inputs.get(name)) for name in _INPUTS):
-            raise ValueError(
-                f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
-            )
-        self._inputs, self._targets = to_tensors({name: inputs[name] for name in _INPUTS}), to_tensors(targets)
-        self._lengths = row_lengths(self._inputs, self._targets)
-        tokens = sequence_lengths(self._inputs["token_ids"])
-        if longer := np.flatnonzero(tokens < self._lengths).tolist():
-            text = longer[0]
-            raise ValueError(
-                "no feature may be longer than `token_ids`. Received: text "
-                f"{text} with {tokens[text]} tokens and {self._lengths[text]} values of another feature"
-            )
-        self._inputs = {name: _padded(feature, self._lengths, 0) for name, feature in self._inputs.items()}
-        if empty := np.flatnonzero(self._lengths == 0).tolist():
-            raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {empty[0]} without any")
-        longest = int(self._lengths.max())
-        sizes = [int(longest * factor) for factor in _FACTORS] if sequence_length is None else [sequence_length]
-        check_count("sequence_length", sizes[0], longest)
-        kinds = {is_ragged(feature) for feature in tf.nest.flatten(self._targets)}
-        if len(kinds) > 1:
-            raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
-        self._per_token = kinds == {True}
+        self.shuffle = shuffle
+        self.seed = seed
+        _check_are_ragged(inputs)
+        features = to_tensors({name: inputs[name] for name in _INPUTS})
+        target_features = to_tensors(targets)
+        self._lengths = row_lengths(features, target_features)
+        _check_lengths(sequence_lengths(features["token_ids"]), self._lengths)
+        self._inputs = {name: _padded(feature, self._lengths, 0) for name, feature in features.items()}
+        self.num_examples = len(self._lengths)
+        self.tokens = int(self._lengths.sum())
+        sizes = self._sizes_to_try(sequence_length)
+        self._per_token = _are_per_token(target_features)
+        self._targets = target_features
         if self._per_token:
-            self._targets = tf.nest.map_structure(lambda tags: _padded(tags, self._lengths, -1), self._targets)
-        self.num_examples, self.tokens = len(self._lengths), int(self._lengths.sum())
-        self.computed = np.inf
-        for size in sizes:
-            if self.computed > _RATIO * self.tokens:
-                self._try(size, batch_size)
-        self.texts = self._plan.shape[1]
+            pad_tags = functools.partial(_padded, lengths=self._lengths, padding=-1)
+            self._targets = tf.nest.map_structure(pad_tags, target_features)
+        plan = self._best_plan(sizes, batch_size)
+        self._rows = plan.rows
+        self.sequence_length = plan.size
+        self.batch_size = plan.batch_size
+        self.steps = plan.steps
+        self.computed = plan.computed
+        self.texts = self._rows.shape[1]
 
-    def _try(self, size, batch_size):
-        """Sets the plan with rows of some size if fewer tokens are computed than before."""
-        plan = plan_rows(self._lengths, size)
-        rows = max(1, round(batch_size * len(plan) / self.num_examples))
-        steps = -(-len(plan) // rows)
-        if steps * rows * size < self.computed:
-            self._plan, self.sequence_length, self.batch_size, self.steps = plan, size, rows, steps
-            self.computed = steps * rows * size
+    def _sizes_to_try(self, sequence_length):
+        """Returns the lengths of rows to try: a given one, or some times the longest text."""
+        longest = int(self._lengths.max())
+        if sequence_length is None:
+            return [int(longest * factor) for factor in _FACTORS]
+        check_count("sequence_length", sequence_length, longest)
+        return [sequence_length]
+
+    def _best_plan(self, sizes, batch_size):
+        """Returns the first plan with little padding, or else the one with the fewest tokens."""
+        best = None
+        for size in sizes:
+            plan = self._plan_of_size(size, batch_size)
+            if best is None or plan.computed < best.computed:
+                best = plan
+            if best.computed <= _RATIO * self.tokens:
+                break
+        return best
+
+    def _plan_of_size(self, size, batch_size):
+        """Returns the plan with rows of some size, and about `batch_size` texts in a batch."""
+        rows = plan_rows(self._lengths, size)
+        rows_of_batch = max(1, round(batch_size * len(rows) / self.num_examples))
+        return _PackedPlan(rows, size, rows_of_batch, steps=-(-len(rows) // rows_of_batch))
 
     def row_indices(self, epoch=0):
         """Returns the texts of each batch, integer arrays `(rows * texts,)` with -1 for missing texts."""
@@ -113,8 +137,9 @@ class PackedBatches(BatchSource):
 
     def _packed(self, epoch):
         """Returns the texts of all rows of an epoch, `(steps * batch_size, texts)`, -1 for none."""
-        packed = draw_texts(self._plan, self._lengths, epoch_generator(self, epoch))
-        return np.pad(packed, [(0, self.steps * self.batch_size - len(packed)), (0, 0)], constant_values=-1)
+        packed = draw_texts(self._rows, self._lengths, epoch_generator(self, epoch))
+        missing = self.steps * self.batch_size - len(packed)
+        return np.pad(packed, [(0, missing), (0, 0)], constant_values=-1)
 
     @tf.function(autograph=False)  # Traced once for the datasets of all epochs.
     def _batch(self, packed):
@@ -126,8 +151,40 @@ class PackedBatches(BatchSource):
         else:
             take = functools.partial(tf.gather, indices=tf.reshape(tf.maximum(packed, 0), [-1]))
             weights = tf.reshape(present, [-1])
-        targets = None if self._targets is None else tf.nest.map_structure(take, self._targets)
+        targets = None
+        if self._targets is not None:
+            targets = tf.nest.map_structure(take, self._targets)
         return inputs, targets, tf.cast(weights, tf.float32)
+
+
+def _check_are_ragged(inputs):
+    """Raises unless the inputs that are read are ragged."""
+    if not all(is_ragged(inputs.get(name)) for name in _INPUTS):
+        raise ValueError(
+            f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
+        )
+
+
+def _check_lengths(tokens, lengths):
+    """Raises if a text has no tokens, or fewer than values of another feature; `tokens` are the tokens of each text."""
+    longer = np.flatnonzero(tokens < lengths)
+    if longer.size:
+        text = int(longer[0])
+        raise ValueError(
+            "no feature may be longer than `token_ids`. Received: text "
+            f"{text} with {tokens[text]} tokens and {lengths[text]} values of another feature"
+        )
+    empty = np.flatnonzero(lengths == 0)
+    if empty.size:
+        raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {int(empty[0])} without any")
+
+
+def _are_per_token(targets):
+    """Whether targets have a value per token, rather than one per text."""
+    are_ragged = {is_ragged(feature) for feature in tf.nest.flatten(targets)}
+    if len(are_ragged) > 1:
+        raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
+    return are_ragged == {True}
 
 
 def plan_rows(lengths, size: int, most: int = MOST_TEXTS):
@@ -136,45 +193,78 @@ def plan_rows(lengths, size: int, most: int = MOST_TEXTS):
     Best fit, longest texts first: each text is put into the row with the least sufficient space. Rows with the same
     lengths are handled together. Lengths are from 1 to `size`, that of a row; a row has at most `most` texts.
     """
-    rows = [{} for _ in range(size + 1)]  # The number of rows by their lengths, by the space that is left.
-    full = {}  # Those with the maximum number of texts.
-
-    def add(count, pattern, length, texts):
-        """Adds texts of one length to each of a number of rows."""
-        pattern = (*pattern, *[length] * texts)
-        group = full if len(pattern) == most else rows[size - sum(pattern)]
-        if count and pattern:
-            group[pattern] = group.get(pattern, 0) + count
-
+    patterns = _Patterns(size, most)
     counts = np.bincount(lengths, minlength=size + 1)
     for length in np.flatnonzero(counts)[::-1].tolist():
-        left = int(counts[length])
+        left = int(counts[length])  # Texts of this length without a row.
         while left:
-            fitting = next((group for group in rows[length:] if group), None)
-            pattern, count = fitting.popitem() if fitting else ((), left)
-            texts = min((size - sum(pattern)) // length, most - len(pattern))
-            used, rest = divmod(min(left, count * texts), texts)
-            add(used, pattern, length, texts)
-            add(min(rest, 1), pattern, length, rest)
-            add(count - used - min(rest, 1), pattern, length, 0)
-            left -= used * texts + rest
-    patterns = [pattern for group in (full, *rows) for pattern in group.items()]
-    plan = np.zeros([sum(count for _, count in patterns), max(len(pattern) for pattern, _ in patterns)], np.uint16)
-    first = 0
-    for pattern, count in patterns:
-        plan[first : first + count, : len(pattern)] = pattern
-        first += count
-    return plan
+            pattern, rows = patterns.take(length) or ((), left)
+            texts = min((size - sum(pattern)) // length, most - len(pattern))  # As many as one of the rows takes.
+            full_rows, rest = divmod(min(left, rows * texts), texts)
+            patterns.add((*pattern, *[length] * texts), full_rows)
+            unchanged = rows - full_rows
+            if rest:
+                patterns.add((*pattern, *[length] * rest), 1)
+                unchanged -= 1
+            patterns.add(pattern, unchanged)
+            left -= full_rows * texts + rest
+    return patterns.to_array()
+
+
+class _Patterns:
+    """Rows with the same lengths, `size` tokens in a row, `most` texts at most.
+
+    A pattern is the lengths of the texts of a row, a tuple. For each, there is the number of rows.
+    """
+
+    def __init__(self, size, most):
+        self._size = size
+        self._most = most
+        self._by_space = [{} for _ in range(size + 1)]  # By the tokens that are left.
+        self._full = {}  # Those with the maximum number of texts.
+
+    def add(self, pattern, rows):
+        """Adds a number of rows, which may be 0; rows without texts are not counted."""
+        if not rows or not pattern:
+            return
+        if len(pattern) == self._most:
+            group = self._full
+        else:
+            group = self._by_space[self._size - sum(pattern)]
+        group[pattern] = group.get(pattern, 0) + rows
+
+    def take(self, length):
+        """Removes the pattern with the least space for a length; returns it with its rows, or `None` without one."""
+        for group in self._by_space[length:]:
+            if group:
+                return group.popitem()
+        return None
+
+    def to_array(self):
+        """Returns the lengths of all rows, `(rows, texts)`."""
+        patterns = []
+        for group in (self._full, *self._by_space):
+            patterns.extend(group.items())
+        rows = sum(count for _, count in patterns)
+        texts = max(len(pattern) for pattern, _ in patterns)
+        lengths = np.zeros([rows, texts], np.uint16)
+        first = 0
+        for pattern, count in patterns:
+            lengths[first : first + count, : len(pattern)] = pattern
+            first += count
+        return lengths
 
 
 def draw_texts(plan, lengths, rng=None):
     """Returns texts with the lengths of a plan, `(rows, texts)`, -1 for none; random texts and rows with `rng`."""
     texts = np.arange(len(lengths), dtype=np.int32)
+    rows = plan
     if rng is not None:
-        texts, plan = rng.permutation(texts), rng.permutation(plan)
-    packed = np.full(plan.shape, -1, np.int32)
-    places = np.flatnonzero(plan)
-    by_length = np.argsort(plan.ravel()[places], kind="stable")
+        texts = rng.permutation(texts)
+        rows = rng.permutation(plan)
+    packed = np.full(rows.shape, -1, np.int32)
+    places = np.flatnonzero(rows)
+    by_length = np.argsort(rows.ravel()[places], kind="stable")
     packed.ravel()[places[by_length]] = texts[np.argsort(lengths[texts], kind="stable")]
     return packed
 
@@ -187,22 +277,26 @@ def pack(features, lengths, packed, size: int):
     """
     in_rows = functools.partial(_in_rows, packed=packed, size=size)
     inputs = {name: in_rows(feature) for name, feature in features.items()}
-    texts = tf.where(packed >= 0, tf.gather(lengths, tf.maximum(packed, 0)), 0)  # Their lengths.
-    ends = tf.cumsum(texts, axis=1)
+    text_lengths = tf.where(packed >= 0, tf.gather(lengths, tf.maximum(packed, 0)), 0)
+    ends = tf.cumsum(text_lengths, axis=1)
+    starts = ends - text_lengths
     place = tf.broadcast_to(tf.range(size), [tf.shape(packed)[0], size])
     number = tf.searchsorted(ends, place, side="right")  # Of the text of each token, from 0.
-    start = tf.gather(ends - texts, tf.minimum(number, packed.shape[1] - 1), batch_dims=1)
+    start = tf.gather(starts, tf.minimum(number, packed.shape[1] - 1), batch_dims=1)
     real = place < ends[:, -1:]
     inputs["text_numbers"] = tf.where(real, number + 1, 0)
     inputs["position_ids"] = tf.where(real, place - start, 0)
-    inputs["text_starts"] = tf.where(packed >= 0, ends - texts, 0)
+    inputs["text_starts"] = tf.where(packed >= 0, starts, 0)
     return inputs
 
 
 def _in_rows(feature, packed, size, padding=0):
     """Concatenates the texts of each row, `(rows, size)`, and pads the rows."""
     chosen = tf.boolean_mask(packed, packed >= 0)
-    texts = feature.ragged(chosen) if isinstance(feature, CompactRows) else tf.gather(feature, chosen)
+    if isinstance(feature, CompactRows):
+        texts = feature.ragged(chosen)
+    else:
+        texts = tf.gather(feature, chosen)
     counts = tf.reduce_sum(tf.cast(packed >= 0, texts.row_splits.dtype), 1)
     rows = tf.RaggedTensor.from_row_lengths(texts, counts).merge_dims(1, 2)
     return rows.to_tensor(padding, shape=[packed.shape[0], size])
@@ -213,6 +307,6 @@ def _padded(feature, lengths, padding):
     missing = lengths - sequence_lengths(feature)
     if not missing.any():
         return feature
-    feature = as_tensor(feature)
-    pad_values = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
-    return tf.concat([feature, tf.RaggedTensor.from_row_lengths(pad_values, missing)], 1)
+    values = as_tensor(feature)
+    pad_values = tf.fill([missing.sum()], tf.cast(padding, values.dtype))
+    return tf.concat([values, tf.RaggedTensor.from_row_lengths(pad_values, missing)], 1)

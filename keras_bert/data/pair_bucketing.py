@@ -7,23 +7,17 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.data.bucketing import (
-    Batches,
-    GroupPlan,
-    PlannedBatches,
-    batch_rows,
-    even_batches,
-    first_within,
-    fit_boundaries,
-    longest_sequences,
-    pad_rows,
-    to_tensors,
-)
+from keras_bert.data.batch_plans import GroupPlan, even_batches, first_within
+from keras_bert.data.boundaries import fit_boundaries
+from keras_bert.data.bucketing import Batches, PlannedBatches, batch_rows
 from keras_bert.data.document_batches import DocumentLists, DocumentRows, window_sizes
+from keras_bert.data.features import longest_sequences, pad_rows, to_tensors
 
-_MOST_SOURCE, _MOST_TARGET = 12, 6
+# Of `PairBatches`.
+_MOST_SOURCE = 12  # Lengths of sources.
+_MOST_TARGET = 6  # Lengths of the targets of sources of one length.
 _PADDING_RATIO = 1.15  # Target ratio of computed to real tokens.
-_RATIOS = (1.08, 1.06, 1.04, 1.02, 1.0)
+_RATIOS = (1.08, 1.06, 1.04, 1.02, 1.0)  # Those of one side to try.
 # Of `TowerBatches`.
 _GROUPS = 16  # Of similar rows; more than in `Batches`, since the towers of a row differ in length.
 _LENGTHS = 24  # That a tower is padded to.
@@ -66,43 +60,48 @@ class PairBatches(PlannedBatches):
     ):
         check_count("tokens_per_batch", tokens_per_batch)
         check_count("seed", seed, 0)
-        self.tokens_per_batch, self.shuffle, self.seed = tokens_per_batch, shuffle, seed
+        self.tokens_per_batch = tokens_per_batch
+        self.shuffle = shuffle
+        self.seed = seed
         self._sides = to_tensors({"source": sources, "target": targets})
         self._labels = to_tensors(labels)
-        lengths = self._check()
-        self.num_examples, self.tokens = len(lengths), int(lengths.sum())
-        self._plan = first_within((self._planned(lengths, ratio) for ratio in _RATIOS), _PADDING_RATIO * self.tokens)
+        lengths = self._pair_lengths()
+        self.num_examples = len(lengths)
+        self.tokens = int(lengths.sum())
+        plans = (self._planned(lengths, ratio) for ratio in _RATIOS)
+        self._plan = first_within(plans, _PADDING_RATIO * self.tokens)
         self.boundaries = [tuple(pair) for pair in self._plan.boundaries.tolist()]
-        self.sequence_length, self.computed = int(np.max(self.boundaries)), self._plan.computed()
+        self.sequence_length = int(np.max(self.boundaries))
+        self.computed = self._plan.computed()
 
-    def _check(self):
-        """Returns the lengths of both sides, `(rows, 2)`."""
-        features = {"sources": self._sides["source"], "targets": self._sides["target"], "labels": self._labels}
-        features = {name: ids for name, ids in features.items() if ids is not None}
+    def _pair_lengths(self):
+        """Returns the lengths of both sides, `(rows, 2)`; raises for features that are no pairs."""
+        features = {"sources": self._sides["source"], "targets": self._sides["target"]}
+        if self._labels is not None:
+            features["labels"] = self._labels
         for name, ids in features.items():
             if not isinstance(ids, tf.RaggedTensor) or ids.shape.rank != 2 or not ids.dtype.is_integer:
                 raise ValueError(f"`{name}` must be a `tf.RaggedTensor` of ids (rows, length). Received: {ids!r:.100}")
         rows = {name: int(ids.nrows()) for name, ids in features.items()}
         if len(set(rows.values())) > 1 or 0 in rows.values():
             raise ValueError(f"both sides must have the same number of rows, at least one. Received: rows={rows}")
-        lengths = [ids.row_lengths().numpy() for ids in features.values()]
-        wrong = np.flatnonzero(lengths[1] != lengths[-1])
-        if wrong.size:
-            row = int(wrong[0])
-            raise ValueError(
-                f"`labels` must be as long as `targets`. Received: {lengths[-1][row]} labels for {lengths[1][row]} "
-                f"targets in row {row}"
-            )
-        return np.maximum(np.stack(lengths[:2], axis=1), 1)
+        lengths = {name: ids.row_lengths().numpy() for name, ids in features.items()}
+        if self._labels is not None:
+            _check_label_lengths(lengths["labels"], lengths["targets"])
+        sides = np.stack([lengths["sources"], lengths["targets"]], axis=1)
+        return np.maximum(sides, 1)
 
     def _planned(self, lengths, ratio):
-        boundaries, group = _boundaries(lengths, ratio)
-        counts = np.bincount(group, minlength=len(boundaries))
-        return GroupPlan(boundaries, group, *even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1)))
+        """Returns a plan whose sides are padded to at most about `ratio` tokens per real one."""
+        boundaries, row_groups = _pair_boundaries(lengths, ratio)
+        counts = np.bincount(row_groups, minlength=len(boundaries))
+        most = self.tokens_per_batch // np.max(boundaries, axis=1)
+        sizes, batch_groups = even_batches(counts, most)
+        return GroupPlan(boundaries, row_groups, sizes, batch_groups)
 
     @tf.function(autograph=False)  # Traced once for the datasets of all epochs.
-    def _batch(self, rows, start, size, lengths):
-        rows, weights = batch_rows(rows, start, size)
+    def _batch(self, all_rows, start, size, lengths):
+        rows, weights = batch_rows(all_rows, start, size)
         take = functools.partial(pad_rows, rows=rows)
         inputs = {}
         for (side, ids), length in zip(self._sides.items(), tf.unstack(lengths, 2), strict=True):
@@ -111,18 +110,30 @@ class PairBatches(PlannedBatches):
         return inputs, take(self._labels, length=lengths[1], padding=-1), weights
 
 
-def _boundaries(lengths, ratio):
-    """Returns pairs of boundaries: those of the sources, and for each of these, those of its targets."""
+def _check_label_lengths(labels, targets):
+    """Raises unless labels are as long as targets; both are the lengths of all rows."""
+    wrong = np.flatnonzero(labels != targets)
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"`labels` must be as long as `targets`. Received: {labels[row]} labels for {targets[row]} targets in row "
+            f"{row}"
+        )
+
+
+def _pair_boundaries(lengths, ratio):
+    """Returns pairs of boundaries, those of the sources with those of their targets, and the pair of each row."""
     sources, targets = lengths.T
-    boundaries, group = [], np.zeros(len(lengths), np.uint16)
+    boundaries = []
+    row_groups = np.zeros(len(lengths), np.uint16)
     source_boundaries = fit_boundaries(sources, _MOST_SOURCE, ratio)
     bucket = np.searchsorted(source_boundaries, sources)
     for index, source in enumerate(source_boundaries):
         here = bucket == index
-        fits = fit_boundaries(targets[here], _MOST_TARGET, ratio)
-        group[here] = len(boundaries) + np.searchsorted(fits, targets[here])
-        boundaries += [(source, target) for target in fits]
-    return boundaries, group
+        target_boundaries = fit_boundaries(targets[here], _MOST_TARGET, ratio)
+        row_groups[here] = len(boundaries) + np.searchsorted(target_boundaries, targets[here])
+        boundaries.extend((source, target) for target in target_boundaries)
+    return boundaries, row_groups
 
 
 class TowerBatches(Batches):
@@ -139,9 +150,11 @@ class TowerBatches(Batches):
     def __init__(self, inputs: Any, targets: Any = None, *, batch_size: int = 32, **options):
         super().__init__(inputs, targets, batch_size=batch_size, **options)
         sizes = {}  # Of the features of each tower.
-        for name, feature in self._features[0].items():
-            sizes.setdefault(_tower(name), []).append(_sizes(feature))
-        self._towers = {tower: _TowerSizes(np.max(of_features, axis=0)) for tower, of_features in sizes.items()}
+        for name, feature in self._input_features.items():
+            sizes.setdefault(_tower(name), []).append(_row_sizes(feature))
+        self._towers = {}
+        for tower, of_features in sizes.items():
+            self._towers[tower] = _TowerSizes(np.max(of_features, axis=0))
 
     def longest(self, name):
         return self._towers[_tower(name)].longest
@@ -154,7 +167,10 @@ class TowerBatches(Batches):
 
     def _inputs(self, rows, length):
         lengths = {tower: sizes.padded(rows) for tower, sizes in self._towers.items()}
-        return {name: pad_rows(feature, rows, lengths[_tower(name)]) for name, feature in self._features[0].items()}
+        inputs = {}
+        for name, feature in self._input_features.items():
+            inputs[name] = pad_rows(feature, rows, lengths[_tower(name)])
+        return inputs
 
 
 class _TowerSizes:
@@ -168,22 +184,25 @@ class _TowerSizes:
     def __init__(self, sizes):
         self._sizes = np.maximum(sizes, 1).astype("int32")
         self._boundaries = [fit_boundaries(values, _LENGTHS) for values in self._sizes.T]
-
-        *windows, longest = [int(boundaries[-1]) for boundaries in self._boundaries]
-        self.longest = longest  # With padding.
-        self.windows = windows[0] if windows else 1
+        self.longest = int(self._boundaries[-1][-1])  # With padding.
+        self.windows = 1
+        if len(self._boundaries) == 2:
+            self.windows = int(self._boundaries[0][-1])
 
     def padded(self, rows):
         """Returns the length to pad some rows to, a scalar, or the number of windows and the length of each."""
         largest = tf.reduce_max(tf.gather(self._sizes, rows), axis=0)
         rounded = []
-        for size, boundaries in zip(tf.unstack(largest, len(self._boundaries)), self._boundaries, strict=True):
-            boundaries = tf.constant(boundaries, tf.int32)
-            rounded.append(tf.gather(boundaries, tf.searchsorted(boundaries, size[None])[0]))
-        return rounded[0] if len(rounded) == 1 else tf.stack(rounded)
+        for number, size in enumerate(tf.unstack(largest, len(self._boundaries))):
+            boundaries = tf.constant(self._boundaries[number], tf.int32)
+            place = tf.searchsorted(boundaries, size[None])[0]
+            rounded.append(tf.gather(boundaries, place))
+        if len(rounded) == 1:
+            return rounded[0]
+        return tf.stack(rounded)
 
 
-def _sizes(feature):
+def _row_sizes(feature):
     """Returns the sizes of the rows of a feature, see `_TowerSizes`."""
     if isinstance(feature, DocumentRows | DocumentLists):
         return np.stack(window_sizes(feature), axis=1)

@@ -8,6 +8,8 @@ of strings; an answer without a position is at its first occurrence.
 import dataclasses
 import math
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -68,19 +70,15 @@ class Questions(Rows):
         """
         if document is None or not _is_nested(document):
             return None
-        by_id = {self.ids[row]: note for row, note in notes.items()}
-        places = {name: place for place, name in enumerate(by_id)}
+        notes_by_id = {self.ids[row]: note for row, note in notes.items()}
+        places = {name: place for place, name in enumerate(notes_by_id)}
         articles = []
         for article in document["data"]:
-            paragraphs = []
-            for paragraph in article["paragraphs"]:
-                questions = sorted(paragraph["qas"], key=lambda entry: places.get(str(entry["id"]), math.inf))
-                noted = [_with_note(entry, by_id.get(str(entry["id"]), {})) for entry in questions]
-                paragraphs.append({**paragraph, "qas": noted})
+            paragraphs = [_noted_paragraph(paragraph, notes_by_id, places) for paragraph in article["paragraphs"]]
             paragraphs.sort(key=lambda paragraph: _first_place(paragraph, places))
-            articles.append({**article, "paragraphs": paragraphs})
+            articles.append(article | {"paragraphs": paragraphs})
         articles.sort(key=lambda article: _first_place(article["paragraphs"][0], places))
-        return {**document, "data": articles}
+        return document | {"data": articles}
 
     def fingerprint(self):
         """Returns a hash of the questions, contexts and answers, to recognize changed data."""
@@ -96,63 +94,177 @@ def read(path, version_2=None):
     names the question or paragraph.
     """
     origin = source(path)
-    paragraphs, says_2 = _paragraphs(origin)
-    contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
-    seen, wrong, contradicted = {}, [], set()
-    for place, paragraph, is_row in paragraphs:
-        text = valid_text(field(place, paragraph, "context", str))
-        if not text.strip():
-            raise ValueError(f"{place}: the context is empty. Expected a string")
-        bytes_before = _bytes_before(text)
-        for number, entry in enumerate(field(place, paragraph, "qas", list)):
-            name = _question_id(place, number, entry)
-            if name in seen and is_row:
-                raise ValueError(f"{place}: the id {name} is also that of {seen[name]}. Expected unique ids")
-            if name in seen:
-                raise ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
-            seen[name] = place
-            says_2 |= "is_impossible" in entry
-            own = place if is_row else f"{origin}: {name}"
-            answers = _answers(own, entry, text)
-            if answers and entry.get("is_impossible"):
-                contradicted.add(name)
-            found = [_locate(text, bytes_before, *answer) for answer in answers]
-            wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
-            ids.append(name)
-            questions.append(valid_text(field(own, entry, "question", str)))
-            context.append(len(contexts))
-            golds.append([answer for answer, _ in answers])
-            spans.append([span for span in found if span is not None])
-        contexts.append(text)
-    if not ids:
+    document = _read_document(origin)
+    contexts = []
+    questions = []
+    places = {}  # Of each question by its id.
+    for paragraph in document.paragraphs:
+        context = _Context(_paragraph_text(paragraph), index=len(contexts))
+        for number, entry in enumerate(field(paragraph.place, paragraph.content, "qas", list)):
+            name = _question_id(paragraph.place, number, entry)
+            if name in places:
+                raise _repeated_id(origin, document, paragraph, name, places[name])
+            places[name] = paragraph.place
+            place = paragraph.place if document.has_rows else f"{origin}: {name}"
+            questions.append(_read_question(place, name, entry, context))
+        contexts.append(context.text)
+    if not questions:
         raise ValueError(f"{origin}: the file contains no questions")
-    version_2 = says_2 if version_2 is None else version_2
-    unanswered = [name for name, gold in zip(ids, golds, strict=True) if not gold]
-    if not version_2 and says_2 and unanswered:
+    says_2 = document.says_2 or any(question.has_flag for question in questions)
+    if version_2 is None:
+        version_2 = says_2
+    unanswered = [question.id for question in questions if not question.answers]
+    if says_2 and unanswered and not version_2:
         first = unanswered[0]
+        place = places[first] if document.has_rows else origin
         raise ValueError(
-            f"{seen[first] if is_row else origin}: {len(unanswered)} question(s) have no answer, the first is {first}: "
-            "this is SQuAD 2.0. Expected `version_2=True`. Received: version_2=False"
+            f"{place}: {len(unanswered)} question(s) have no answer, the first is {first}: this is SQuAD 2.0. Expected "
+            "`version_2=True`. Received: version_2=False"
         )
-    context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
-    return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
+    return _as_columns(contexts, questions, version_2)
 
 
-def _paragraphs(origin):
-    """Returns place, paragraph and whether it is a row of each paragraph, and whether they are SQuAD 2."""
-    articles = (origin.document or {}).get("data")
-    nested = origin.document is not None and _is_nested(origin.document)
-    if nested or (origin.document is not None and not isinstance(articles, list)):
-        content = checked_object(origin, origin.document, "SQuAD", "data")
-        return _nested(origin, articles), str(content.get("version", "")).lstrip("v").startswith("2")
-    rows = [_row(origin, number, row) for number, row in origin.rows(("question", "context"))]
-    return rows, not all(row["qas"][0]["answers"] for _, row, _ in rows)
+@dataclasses.dataclass(frozen=True)
+class _Document:
+    """A file of questions."""
+
+    paragraphs: Iterable  # Of `_Paragraph`.
+    has_rows: bool  # Whether each paragraph is a row, with one question.
+    says_2: bool  # Whether the file says, before its questions are read, that some have no answer.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Paragraph:
+    """A paragraph as it is in the file."""
+
+    place: str  # How messages call it.
+    content: Any  # The JSON object with `context` and `qas`.
+
+
+class _Context:
+    """The text of a paragraph, and where it is in the UTF-8 encoded text."""
+
+    def __init__(self, text, index):
+        self.text = text
+        self.index = index  # Among all contexts.
+        self._bytes_before = _bytes_before(text)
+
+    def locate(self, answer, start):
+        """Returns the byte range of an answer, stripped of white space; `None` if the answer is not at `start`."""
+        content = answer.strip()
+        if start < 0 or not content or self.text[start : start + len(answer)] != answer:
+            return None
+        first = start + len(answer) - len(answer.lstrip())
+        return int(self._bytes_before[first]), int(self._bytes_before[first + len(content)])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """A question that has been read."""
+
+    id: str
+    text: str
+    context: int  # The index of its context.
+    answers: list  # `(text, first character)` of each.
+    spans: list  # The byte range of each answer, or `None`.
+    has_flag: bool  # Whether it says if it is impossible, which version 1.1 does not.
+    is_impossible: bool
+
+    @property
+    def wrong(self):
+        """The answers that are not at their place, `(id, text, first character)`."""
+        wrong = []
+        for (text, start), span in zip(self.answers, self.spans, strict=True):
+            if span is None:
+                wrong.append((self.id, text, start))
+        return wrong
+
+
+def _read_question(place, name, entry, context):
+    """Returns the `_Question` of a JSON object; `place` is what messages call it."""
+    answers = _answers(place, entry, context.text)
+    spans = [context.locate(text, start) for text, start in answers]
+    return _Question(
+        id=name,
+        text=valid_text(field(place, entry, "question", str)),
+        context=context.index,
+        answers=answers,
+        spans=spans,
+        has_flag="is_impossible" in entry,
+        is_impossible=bool(entry.get("is_impossible")),
+    )
+
+
+def _as_columns(contexts, questions, version_2):
+    """Returns the `Questions` of a list of `_Question`."""
+    golds = []
+    spans = []
+    wrong = []
+    contradicted = set()
+    for question in questions:
+        golds.append([text for text, _ in question.answers])
+        spans.append([span for span in question.spans if span is not None])
+        wrong.extend(question.wrong)
+        if version_2 and question.answers and question.is_impossible:
+            contradicted.add(question.id)
+    return Questions(
+        contexts=contexts,
+        ids=[question.id for question in questions],
+        questions=[question.text for question in questions],
+        context=np.array([question.context for question in questions], np.int64),
+        golds=golds,
+        spans=spans,
+        version_2=version_2,
+        wrong=wrong,
+        contradicted=frozenset(contradicted),
+    )
+
+
+def _paragraph_text(paragraph):
+    """Returns the context of a paragraph, which must not be empty."""
+    text = valid_text(field(paragraph.place, paragraph.content, "context", str))
+    if not text.strip():
+        raise ValueError(f"{paragraph.place}: the context is empty. Expected a string")
+    return text
+
+
+def _repeated_id(origin, document, paragraph, name, other):
+    """Returns the error for a question with the id of another one, at the place `other`."""
+    if document.has_rows:
+        return ValueError(f"{paragraph.place}: the id {name} is also that of {other}. Expected unique ids")
+    return ValueError(f"{origin}: two questions have the id {name}. Expected unique ids")
+
+
+def _read_document(origin):
+    """Returns the `_Document` of a source: SQuAD's object with articles, or rows with a question each."""
+    content = origin.document
+    if content is not None and (_is_nested(content) or not isinstance(content.get("data"), list)):
+        checked_object(origin, content, "SQuAD", "data")
+        says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
+        return _Document(_article_paragraphs(origin, content["data"]), has_rows=False, says_2=says_2)
+    paragraphs = []
+    has_unanswered = False
+    for number, row in origin.rows(("question", "context")):
+        entry = _row_question(origin, number, row)
+        has_unanswered = has_unanswered or not entry["answers"]
+        paragraphs.append(_Paragraph(origin.place(number), {"context": row["context"], "qas": [entry]}))
+    return _Document(paragraphs, has_rows=True, says_2=has_unanswered)
 
 
 def _is_nested(document):
     """Whether a JSON object has articles with paragraphs, as SQuAD's files, rather than rows."""
     articles = document.get("data")
-    return isinstance(articles, list) and not any(isinstance(one, dict) and "context" in one for one in articles[:1])
+    if not isinstance(articles, list):
+        return False
+    is_row = bool(articles) and isinstance(articles[0], dict) and "context" in articles[0]
+    return not is_row
+
+
+def _noted_paragraph(paragraph, notes_by_id, places):
+    """Returns a paragraph whose questions have their notes, in the order of the places of these."""
+    questions = sorted(paragraph["qas"], key=lambda entry: places.get(str(entry["id"]), math.inf))
+    noted = [_with_note(entry, notes_by_id.get(str(entry["id"]), {})) for entry in questions]
+    return paragraph | {"qas": noted}
 
 
 def _first_place(paragraph, places):
@@ -162,16 +274,17 @@ def _first_place(paragraph, places):
 
 def _with_note(entry, note):
     """Returns a question with the values of a note; names that it has itself get an underscore."""
-    found = dict(entry)
+    noted = dict(entry)
     for name, value in note.items():
-        while name in entry:
-            name = f"{name}_"
-        found[name] = value
-    return found
+        free = name
+        while free in entry:
+            free += "_"
+        noted[free] = value
+    return noted
 
 
-def _row(origin, number, row):
-    """Returns the place of a row, the paragraph with its question, and that it is a row."""
+def _row_question(origin, number, row):
+    """Returns the question of a row as SQuAD has it in `qas`."""
     if isinstance(row, ValueError):
         raise row
     place = origin.place(number)
@@ -180,13 +293,13 @@ def _row(origin, number, row):
     answers = next((row[name] for name in ANSWERS if name in row), None)
     entry = {
         "question": row["question"],
-        "answers": _listed(place, answers, row.get(START)),
+        "answers": _row_answers(place, answers, row.get(START)),
         "id": str(row.get("id", number)),
     }
     is_impossible = _flag(place, row.get("is_impossible"))
     if is_impossible is not None:
         entry["is_impossible"] = is_impossible
-    return place, {"context": row["context"], "qas": [entry]}, True
+    return entry
 
 
 def _flag(place, value):
@@ -199,27 +312,38 @@ def _flag(place, value):
     return _WORDS[word]
 
 
-def _listed(place, answers, starts):
+def _row_answers(place, answers, starts):
     """Returns the answers of a row as a list of dicts with `text` and `answer_start`.
 
     `starts` is the column of positions: one, or as many as there are answers, or `None`.
     """
     if isinstance(answers, dict):  # As on the hub.
-        starts = answers.get(START)
-        answers = answers.get("text")
-    if not isinstance(answers, list):
-        answers = [] if answers in (None, "") else [answers]
-        starts = starts if isinstance(starts, list) or not answers else [starts]
-    if starts in (None, ""):
-        starts = [None] * len(answers)
-    starts = starts if isinstance(starts, list) else [starts]
-    if len(starts) != len(answers) and answers:
+        return _with_positions(place, _as_answers(answers.get("text")), answers.get(START))
+    return _with_positions(place, _as_answers(answers), starts)
+
+
+def _as_answers(answers):
+    """Returns a list of answers, of none or one, too."""
+    if isinstance(answers, list):
+        return answers
+    return [] if answers in (None, "") else [answers]
+
+
+def _with_positions(place, answers, starts):
+    """Returns a list of answers as dicts with `text` and `answer_start`, see `_row_answers`."""
+    if isinstance(starts, list):
+        positions = starts
+    elif starts in (None, ""):
+        positions = [None] * len(answers)
+    else:
+        positions = [starts]
+    if len(positions) != len(answers) and answers:
         raise ValueError(
-            f"{place}: expected one `{START}` for each answer. Received: {len(answers)} answer(s) and {len(starts)} "
-            f"`{START}`"
+            f"{place}: expected one `{START}` for each answer. Received: {len(answers)} answer(s) and "
+            f"{len(positions)} `{START}`"
         )
     listed = []
-    for answer, start in zip(answers, starts, strict=False):
+    for answer, start in zip(answers, positions, strict=False):  # Positions without any answer do not count.
         if isinstance(answer, dict):
             listed.append(answer)
         elif answer not in (None, ""):
@@ -240,6 +364,7 @@ def _position(value):
 
 
 def _question_id(place, number, entry):
+    """Returns the id of a question, number `number` of its paragraph."""
     name = entry.get("id") if isinstance(entry, dict) else None
     if name in (None, ""):
         raise ValueError(f"{place}: question {number} has no `id`")
@@ -253,15 +378,18 @@ def checked_object(place, content, name, key):
     return content
 
 
-def _nested(origin, articles):
+def _article_paragraphs(origin, articles):
+    """Yields the `_Paragraph`s of SQuAD's articles."""
     for number, article in enumerate(articles):
         title = article.get("title", "") if isinstance(article, dict) else ""
-        place = f"{origin}: article {number}" + (f" ({title})" if title else "")
+        place = f"{origin}: article {number}"
+        if title:
+            place += f" ({title})"
         paragraphs = field(place, article, "paragraphs", list)
         if not paragraphs:
             raise ValueError(f"{place} has no paragraphs")
         for index, paragraph in enumerate(paragraphs):
-            yield f"{place}, paragraph {index}", paragraph, False
+            yield _Paragraph(f"{place}, paragraph {index}", paragraph)
 
 
 def field(place, entry, name, kind, default=None):
@@ -281,6 +409,7 @@ def _answers(place, entry, context):
 
 
 def _answer(place, answer, context):
+    """Returns `(text, first character)` of an answer; without a position, that of its first occurrence."""
     text = valid_text(field(place, answer, "text", str))
     if "answer_start" in answer and answer["answer_start"] is None:
         if text not in context:
@@ -294,11 +423,3 @@ def _bytes_before(text):
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     sizes = 1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF)
     return np.concatenate([[0], np.cumsum(sizes)])
-
-
-def _locate(text, bytes_before, answer, start):
-    """Returns the byte range of an answer, stripped of white space; `None` if the answer is not at `start`."""
-    if start < 0 or not answer.strip() or text[start : start + len(answer)] != answer:
-        return None
-    first = start + len(answer) - len(answer.lstrip())
-    return int(bytes_before[first]), int(bytes_before[first + len(answer.strip())])

@@ -49,7 +49,9 @@ class Ids(CompactRows):
     """Integers, kept in a smaller type than that of batches; `ragged` is in the smaller type."""
 
     def __init__(self, ragged, dtype):
-        self._ragged, self.dtype, self.shape = ragged, dtype, ragged.shape
+        self._ragged = ragged
+        self.dtype = dtype
+        self.shape = ragged.shape
 
     def row_lengths(self):
         lengths = self._ragged.nested_row_lengths()[-1]
@@ -71,8 +73,12 @@ class Ids(CompactRows):
     @classmethod
     def joined(cls, parts):
         """Returns the rows of several `Ids` one after another."""
-        kept = np.result_type(*(part._ragged.dtype.as_numpy_dtype for part in parts))
-        features = [part._ragged.with_flat_values(tf.cast(part._ragged.flat_values, kept)) for part in parts]
+        types = [part._ragged.dtype.as_numpy_dtype for part in parts]
+        largest = np.result_type(*types)
+        features = []
+        for part in parts:
+            values = tf.cast(part._ragged.flat_values, largest)
+            features.append(part._ragged.with_flat_values(values))
         return cls(tf.concat(features, 0), parts[0].dtype)
 
 
@@ -80,7 +86,9 @@ class Runs(CompactRows):
     """Zeros and then ones in each sequence: segments, or a mask. `starts` are the places of the first ones."""
 
     def __init__(self, starts, lengths, dtype):
-        self._starts, self._lengths, self.dtype = starts, lengths, dtype
+        self._starts = starts
+        self._lengths = lengths
+        self.dtype = dtype
         self.shape = tf.TensorShape([*lengths.shape, None])
 
     def row_lengths(self):
@@ -130,11 +138,12 @@ def compact(feature):
     values = feature.flat_values.numpy()
     splits = feature.nested_row_splits[-1].numpy()
     if _are_runs(values, splits):
-        return _runs(feature, values, splits)
-    kept = _smallest_type(values)
-    if kept.itemsize >= values.dtype.itemsize:
+        return _as_runs(feature, values, splits)
+    smallest = _smallest_type(values)
+    if smallest.itemsize >= values.dtype.itemsize:
         return feature
-    return Ids(feature.with_flat_values(_constant(values.astype(kept))), feature.dtype)
+    ids = _constant(values.astype(smallest))
+    return Ids(feature.with_flat_values(ids), feature.dtype)
 
 
 def compact_parts(parts):
@@ -151,17 +160,17 @@ def compact_parts(parts):
 
 def joined(features):
     """Returns the rows of several features, compact ones or tensors, one after another."""
-    features = list(features)
-    if len(features) == 1:
-        return features[0]
-    first = type(features[0])
-    if issubclass(first, CompactRows) and all(isinstance(feature, first) for feature in features):
-        return first.joined(features)
-    if any(isinstance(feature, CompactRows) for feature in features):
-        features = [_as_ids(feature) for feature in features]
-    if all(isinstance(feature, Ids) for feature in features):
-        return Ids.joined(features)
-    return tf.concat([as_tensor(feature) for feature in features], 0)
+    parts = list(features)
+    if len(parts) == 1:
+        return parts[0]
+    first = type(parts[0])
+    if issubclass(first, CompactRows) and all(isinstance(part, first) for part in parts):
+        return first.joined(parts)
+    if any(isinstance(part, CompactRows) for part in parts):
+        parts = [_as_ids(part) for part in parts]
+    if all(isinstance(part, Ids) for part in parts):
+        return Ids.joined(parts)
+    return tf.concat([as_tensor(part) for part in parts], 0)
 
 
 def _as_ids(feature):
@@ -194,16 +203,19 @@ def sequence_lengths(feature):
     if isinstance(feature, CompactRows):
         return feature.row_lengths().numpy()
     lengths = feature.nested_row_lengths()[-1].numpy()
-    return lengths if feature.ragged_rank == 1 else lengths.reshape(int(feature.nrows()), -1)
+    if feature.ragged_rank == 1:
+        return lengths
+    return lengths.reshape(int(feature.nrows()), -1)
 
 
 def pad_ragged(taken, rows, shape, length, padding):
     """Pads a `tf.RaggedTensor` of some rows of a feature of this shape; values other than integers with zeros."""
-    shape = [rows, *shape[1:]]
-    padded = [-1 if size is None else size for size in shape]
-    padded[taken.ragged_rank] = length
+    static_shape = [rows, *shape[1:]]
+    dense_shape = [-1 if size is None else size for size in static_shape]
+    dense_shape[taken.ragged_rank] = length
     pad_value = padding if taken.dtype.is_integer else None
-    return tf.ensure_shape(taken.to_tensor(pad_value, shape=tf.stack(padded)), shape)
+    dense = taken.to_tensor(pad_value, shape=tf.stack(dense_shape))
+    return tf.ensure_shape(dense, static_shape)
 
 
 def _is_of_sequences(feature):
@@ -223,28 +235,31 @@ def _are_runs(values, splits):
     return bool(is_start[falls].all())
 
 
-def _runs(feature, values, splits):
-    before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+def _as_runs(feature, values, splits):
+    """Returns a feature whose sequences are zeros and then ones as `Runs`."""
+    ones_before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
     lengths = np.diff(splits)
-    starts = lengths - (before[splits[1:]] - before[splits[:-1]])
-    kept = _smallest_type(lengths)
+    ones = ones_before[splits[1:]] - ones_before[splits[:-1]]
+    smallest = _smallest_type(lengths)
     shape = [int(size) for size in feature.shape[:-1]]
-    starts = _constant(starts.astype(kept).reshape(shape))
-    return Runs(starts, _constant(lengths.astype(kept).reshape(shape)), feature.dtype)
+    starts = _constant((lengths - ones).astype(smallest).reshape(shape))
+    return Runs(starts, _constant(lengths.astype(smallest).reshape(shape)), feature.dtype)
 
 
 def _smallest_type(values):
     """Returns the smallest type that holds all values, their own one if that is none of `_TYPES`."""
     if not values.size:
         return np.dtype(_TYPES[0])
-    lowest, highest = int(values.min()), int(values.max())
-    for kind in map(np.dtype, _TYPES):
-        limits = np.iinfo(kind)
+    lowest = int(values.min())
+    highest = int(values.max())
+    for integer in _TYPES:
+        limits = np.iinfo(integer)
         if limits.min <= lowest and highest <= limits.max:
-            return kind
+            return np.dtype(integer)
     return values.dtype
 
 
 def _constant(values):
+    """Returns an array as a tensor on the CPU."""
     with tf.device("CPU:0"):  # Batches are made there.
         return tf.constant(values)

@@ -7,7 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.data.bucketing import Batches, SamplePlan, fit_boundaries
+from keras_bert.data.batch_plans import SamplePlan
+from keras_bert.data.boundaries import fit_boundaries
+from keras_bert.data.bucketing import Batches
 from keras_bert.training.losses import Loss
 
 LEAST_ROWS = 4  # Of a batch: two similar ones of each of two classes.
@@ -38,12 +40,13 @@ class LabelBatches(Batches):
         self.num_examples = steps * batch_size
 
     def _fit_samples(self, lengths):
-        self._plan = _DrawnPlan([0], lengths, self.batch_size, self._steps)
-        longest = self._plan.longest(lengths, self._order(0)[0])
+        unpadded = _DrawnPlan([0], lengths, self.batch_size, self._steps)
+        rows, _ = self._order(unpadded, 0)
+        longest = unpadded.longest(lengths, rows)
         boundaries = fit_boundaries([*longest, lengths.max()], ratio=1.02)
         return _DrawnPlan(boundaries, np.searchsorted(boundaries, lengths), self.batch_size, self._steps)
 
-    def _order(self, epoch):
+    def _order(self, plan, epoch):
         rows = draw_rows(self._classes, self._steps, self.batch_size, seed=(self.seed, epoch))
         return rows.ravel(), np.arange(self._steps)
 

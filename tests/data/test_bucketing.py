@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data import bucketing
-from keras_bert.data.bucketing import Batches, fit_boundaries, token_batches
+from keras_bert.data.boundaries import fit_boundaries
+from keras_bert.data.bucketing import Batches, token_batches
 
 
 def ragged(lengths, dtype="int32"):

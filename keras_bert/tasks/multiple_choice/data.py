@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from keras_bert.data.choices import COLUMNS, INDEX, TARGETS, ChoiceExamples, key_names, read, tell_aside
+from keras_bert.data.choice_labels import key_names
+from keras_bert.data.choice_layouts import COLUMNS, INDEX, TARGETS
+from keras_bert.data.choices import ChoiceExamples, read, tell_aside
 from keras_bert.data.formats import source
 from keras_bert.data.task_data import TaskData
 from keras_bert.settings import AnswerSettings, WindowSettings, setting
