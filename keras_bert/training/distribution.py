@@ -39,20 +39,34 @@ def create_strategy(
     """
     check_choice("kind", kind, KINDS)
     if kind == "auto":
-        several = len(tf.config.list_physical_devices("GPU")) > 1
-        kind = "multi_worker" if _workers()[0] else "mirrored" if several else "one"
+        kind = _kind_of_machine()
     if kind == "one":
         return tf.distribute.get_strategy()
     if kind == "mirrored":
-        if not tf.config.list_physical_devices("GPU"):
-            _LOG.warning("the strategy mirrored found no GPU: training runs on the CPU")
-        return tf.distribute.MirroredStrategy(
-            [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
-        )
+        return _mirrored_strategy()
     if kind == "tpu":
-        return _tpu(tpu)
+        return _tpu_strategy(tpu)
     _wait_for_workers(timeout_s)
     return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _kind_of_machine():
+    """Returns the kind of strategy for this machine and `TF_CONFIG`."""
+    workers, _ = _workers()
+    if workers:
+        return "multi_worker"
+    if len(tf.config.list_physical_devices("GPU")) > 1:
+        return "mirrored"
+    return "one"
+
+
+def _mirrored_strategy():
+    """Returns a strategy over all GPUs of this machine, or its logical CPUs if it has none."""
+    devices = tf.config.list_logical_devices("GPU")
+    if not devices:
+        _LOG.warning("the strategy mirrored found no GPU: training runs on the CPU")
+        devices = tf.config.list_logical_devices("CPU")
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
 def is_chief(strategy):
@@ -71,18 +85,20 @@ def _workers():
         return [], None
     try:
         config = json.loads(text)
-        workers, kind, index = config["cluster"]["worker"], config["task"]["type"], config["task"]["index"]
-        workers = [*config["cluster"].get("chief", []), *workers]
-        known = kind in config["cluster"] and 0 <= index < len(config["cluster"][kind])
+        cluster = config["cluster"]
+        workers = [*cluster.get("chief", []), *cluster["worker"]]
+        kind = config["task"]["type"]
+        index = config["task"]["index"]
+        is_known = kind in cluster and 0 <= index < len(cluster[kind])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             "TF_CONFIG is malformed. Expected JSON such as "
             '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}. '
             f"Received: {text!r} ({type(error).__name__}: {error})"
         ) from None
-    if not known:
+    if not is_known:
         raise ValueError(f"TF_CONFIG: this task, {kind} {index}, is not in the cluster. Received: {text!r}")
-    return workers, config["cluster"][kind][index]
+    return workers, cluster[kind][index]
 
 
 def _wait_for_workers(timeout_s):
@@ -90,24 +106,31 @@ def _wait_for_workers(timeout_s):
     workers, own = _workers()
     if not workers:
         raise ValueError("TF_CONFIG is not set. Expected it to name all workers and this one; see the README")
-    end = time.monotonic() + timeout_s
-    with socket.create_server(("", int(own.rpartition(":")[2]))):
+    deadline = time.monotonic() + timeout_s
+    own_port = int(own.rpartition(":")[2])
+    with socket.create_server(("", own_port)):
         for worker in workers:
-            host, _, port = worker.rpartition(":")
-            while True:
-                try:
-                    socket.create_connection((host, int(port)), timeout=1).close()
-                    break
-                except OSError as error:
-                    if time.monotonic() > end:
-                        raise ValueError(
-                            f"the worker {worker} of TF_CONFIG did not answer for {timeout_s} s ({error}). Start the "
-                            "same command on each machine, with its own `index`, and check that the ports are open"
-                        ) from None
-                    time.sleep(0.2)
+            _wait_for_worker(worker, timeout_s, deadline)
 
 
-def _tpu(name):
+def _wait_for_worker(worker, timeout_s, deadline):
+    """Waits until the port of a worker responds, at most until the deadline."""
+    host, _, port = worker.rpartition(":")
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise ValueError(
+                    f"the worker {worker} of TF_CONFIG did not answer for {timeout_s} s ({error}). Start the "
+                    "same command on each machine, with its own `index`, and check that the ports are open"
+                ) from None
+            time.sleep(0.2)
+
+
+def _tpu_strategy(name):
+    """Returns the strategy of a TPU, by default that of this machine."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name or "local")
         tf.config.experimental_connect_to_cluster(resolver)
@@ -129,34 +152,40 @@ def all_reduce(tensors):
     try:
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
     finally:
-        for name in [name for name in registry if name.startswith(_PREFIX) and name not in before]:
-            registry.pop(name, None)  # Another replica may have removed it.
+        for name in list(registry):
+            if name.startswith(_PREFIX) and name not in before:
+                registry.pop(name, None)  # Another replica may have removed it.
 
 
 def gather_rows(tree):
     """Returns tensors with the rows of all replicas, equally many each; gradients stop. Call in a replica context."""
     replica = tf.distribute.get_replica_context()
-    count, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
+    count = replica.num_replicas_in_sync
+    index = replica.replica_id_in_sync_group
     if count == 1:
         return tree
 
     def placed(tensor):
         """Returns the rows at this replica's place among zeros."""
-        padding = [[index, count - 1 - index], *([[0, 0]] * tensor.shape.rank)]
+        padding = [[index, count - 1 - index]] + [[0, 0]] * tensor.shape.rank
         return tf.pad(tensor[None], padding)
 
     def joined(tensor, total):
         return tf.reshape(tf.cast(total, tensor.dtype), tf.concat([[-1], tf.shape(tensor)[1:]], 0))
 
     tensors = tf.nest.flatten(tree)
-    # A call takes tensors of one type, and a single one of int32.
-    wide = [tensor if tensor.dtype.is_floating else tf.cast(tensor, tf.int64) for tensor in tensors]
-    sums = [None] * len(tensors)
+    wide = []  # A call takes tensors of one type, and a single one of int32.
+    for tensor in tensors:
+        if not tensor.dtype.is_floating:
+            tensor = tf.cast(tensor, tf.int64)
+        wide.append(tensor)
+    gathered = [None] * len(tensors)
     for dtype in sorted({tensor.dtype.name for tensor in wide}):
         places = [place for place, tensor in enumerate(wide) if tensor.dtype.name == dtype]
-        for place, total in zip(places, all_reduce([placed(wide[place]) for place in places]), strict=True):
-            sums[place] = joined(tensors[place], total)
-    return tf.nest.pack_sequence_as(tree, sums)
+        totals = all_reduce([placed(wide[place]) for place in places])
+        for place, total in zip(places, totals, strict=True):
+            gathered[place] = joined(tensors[place], total)
+    return tf.nest.pack_sequence_as(tree, gathered)
 
 
 def own_rows(tree):
@@ -190,7 +219,8 @@ def replica_dataset(strategy, make_dataset, divide):
         here = replicas // context.num_input_pipelines
         split = functools.partial(divide, replicas=replicas, first=context.input_pipeline_id * here, here=here)
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
-        dataset = dataset.unbatch() if here > 1 else dataset
+        if here > 1:
+            dataset = dataset.unbatch()
         options = tf.data.Options()
         # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it: an
         # epoch of a few seconds could take a minute. The numbers of threads and of prefetched batches are set here
@@ -211,10 +241,12 @@ def dividing(losses=(), micro_batches: int = 1):
     @tf.function(autograph=False)
     def divide(inputs, targets, weights, replicas, first, here):
         totals = total_weights(losses, targets, weights)
-        batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
-        batch = (*batch, tf.broadcast_to(totals, [replicas, len(losses) or 1]))
+        if targets is None:
+            targets = ()
+        divided = _divided((inputs, targets, weights), replicas, micro_batches)
+        totals_of_replicas = tf.broadcast_to(totals, [replicas, len(losses) or 1])
         own = slice(first, first + here) if here > 1 else first
-        return tf.nest.map_structure(lambda value: value[own], batch)
+        return tf.nest.map_structure(lambda value: value[own], (*divided, totals_of_replicas))
 
     return divide
 
@@ -223,18 +255,21 @@ def _divided(batch, replicas, micro_batches):
     """Reshapes `(rows, ...)` to `(replicas, rows of each, ...)`, the weights last; packed rows have several texts."""
     sizes = {value.shape[0] for value in tf.nest.flatten(batch)}
     rows = tf.shape(batch[-1])[0] if None in sizes else min(sizes)
+    is_known = isinstance(rows, int)
     parts = replicas * micro_batches
     each = (rows + parts - 1) // parts * micro_batches
     place = tf.range(each * replicas)
-    uneven = not isinstance(rows, int) or each * replicas != rows
+    is_uneven = not is_known or each * replicas != rows
 
     def divide(value, filler_value=None):
-        texts = value.shape[0] // rows if isinstance(rows, int) else 1
-        if uneven:
+        texts = value.shape[0] // rows if is_known else 1
+        if is_uneven:
             value = tf.reshape(value, tf.concat([[rows, texts], tf.shape(value)[1:]], 0))
             value = tf.gather(value, tf.minimum(place, rows - 1))
-            value = value if filler_value is None else tf.where((place < rows)[:, None], value, filler_value)
+            if filler_value is not None:
+                value = tf.where((place < rows)[:, None], value, filler_value)
             value = tf.reshape(value, tf.concat([[-1], tf.shape(value)[2:]], 0))
         return tf.reshape(value, tf.concat([[replicas, each * texts], tf.shape(value)[1:]], 0))
 
-    return (*tf.nest.map_structure(divide, batch[:-1]), divide(batch[-1], 0.0))
+    inputs, targets = tf.nest.map_structure(divide, batch[:-1])
+    return inputs, targets, divide(batch[-1], filler_value=0.0)

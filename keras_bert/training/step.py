@@ -14,7 +14,9 @@ from keras_bert.training.optimizer import check_optimizer
 from keras_bert.training.schedule import linear_numbers, linear_rate
 
 PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss`.
-_START, _STEPS_TO_DOUBLE = 2.0**15, 2000  # Of the scale of float16 losses.
+# Of the scale of float16 losses: its first value, and the steps in sequence that double it.
+_START = 2.0**15
+_STEPS_TO_DOUBLE = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,15 +65,19 @@ class TrainStep:
 
     def __init__(self, model, optimizer, losses, options=StepOptions()):
         check_optimizer(optimizer, model)
-        self.model, self.optimizer, self.losses = model, optimizer, losses
+        self.model = model
+        self.optimizer = optimizer
+        self.losses = losses
         self._rewired = model if options.rewire is None else options.rewire(model)
-        self._micro_batches, self._seed = options.micro_batches, options.seed
+        self._micro_batches = options.micro_batches
+        self._seed = options.seed
         self._parts = options.micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
         self.scale = LossScale(any(layer.compute_dtype == "float16" for layer in model._flatten_layers()))
-        self._together = next((loss.name for loss in losses if loss.together), None)
-        if self._together and options.jit_compile:
+        together = [loss.name for loss in losses if loss.together]
+        if together and options.jit_compile:
             message = "`jit_compile` is not supported with a loss of all rows together."
-            raise ValueError(f"{message} Received: {self._together!r}")
+            raise ValueError(f"{message} Received: {together[0]!r}")
+        self._together = bool(together)
         self._regularized = [weight for weight in model.trainable_variables if weight.regularizer is not None]
         self._penalized = bool(self._regularized)
         self._updated = []
@@ -88,13 +94,18 @@ class TrainStep:
     @property
     def names(self):
         """The names of the numbers that a call returns, available after tracing."""
-        penalty = [PENALTY] if self._penalized else []
-        names = [loss.name for loss in self.losses]
-        return ["stop", *names, *penalty, "gradient_norm", "learning_rate", *self.scale.names]
+        names = ["stop"]
+        names.extend(loss.name for loss in self.losses)
+        if self._penalized:
+            names.append(PENALTY)
+        return [*names, "gradient_norm", "learning_rate", *self.scale.names]
 
     def run_inputs(self):
         """Returns the `RunInputs` of the present run."""
-        return RunInputs(tf.constant([self._seed, 0]), tf.constant(linear_numbers(self.optimizer.schedule)))
+        return RunInputs(
+            seed=tf.constant([self._seed, 0]),
+            schedule=tf.constant(linear_numbers(self.optimizer.schedule)),
+        )
 
     def start_over(self, seed):
         """Begins another run, with its own dropout seed: the scale of the loss is that of a first step."""
@@ -115,7 +126,9 @@ class TrainStep:
         for variable, value in zip(self._updated, updates, strict=True):
             assign(variable.value, value)
         # Their sums over all replicas.
-        shared = tf.concat([[stop], losses if self._penalized else losses[:-1]], 0)
+        if not self._penalized:
+            losses = losses[:-1]
+        shared = tf.concat([[stop], losses], 0)
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = all_reduce([*gradients, shared])
         # One update, clipped by the norm of the summed gradients.
@@ -126,10 +139,12 @@ class TrainStep:
         if self._micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
         parts = tf.nest.map_structure(self._parted, batch)
-        gradients, losses = self._sum(
-            lambda index: self._gradients(*_at(parts, index), totals, self._seeds(seed, index))[:2],
-            tf.zeros(len(self.losses) + 1),
-        )
+
+        def compute(index):
+            gradients, losses, _ = self._gradients(*_at(parts, index), totals, self._seeds(seed, index))
+            return gradients, losses
+
+        gradients, losses = self._sum(compute, tf.zeros(len(self.losses) + 1))
         return gradients, losses, []
 
     def _accumulate_together(self, batch, totals, seed):
@@ -150,7 +165,11 @@ class TrainStep:
         def forward(index):
             return self._forward(_at(parts, index), self._seeds(seed, index))
 
-        outputs = self._all_outputs(lambda index: forward(index)[0])
+        def first_pass(index):
+            outputs, _, _ = forward(index)
+            return outputs
+
+        outputs = self._all_outputs(first_pass)
         losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
         output_gradients = tf.nest.map_structure(self._parted, output_gradients)
 
@@ -170,9 +189,12 @@ class TrainStep:
         def write(index, arrays):
             return tf.nest.map_structure(lambda array, value: array.write(index, value), arrays, forward(index))
 
-        arrays = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
-        arrays = self._in_turn(write, arrays)
-        return tf.nest.map_structure(lambda array, spec: tf.ensure_shape(array.concat(), spec.shape), arrays, specs)
+        def joined(array, spec):
+            return tf.ensure_shape(array.concat(), spec.shape)
+
+        empty = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
+        arrays = self._in_turn(write, empty)
+        return tf.nest.map_structure(joined, arrays, specs)
 
     def _output_gradients(self, targets, weights, outputs, totals):
         """Returns this replica's share of each loss of all rows, and the gradients of its outputs, scaled."""
@@ -186,14 +208,28 @@ class TrainStep:
 
     def _sum(self, compute, zero):
         """Returns the sums of the gradients and losses that `compute` returns for the index of each micro-batch."""
-        zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
-        return self._in_turn(lambda index, sums: tf.nest.map_structure(tf.add, sums, compute(index)), (zeros, zero))
+        zeros = []
+        for weight in self._weights:
+            dtype = tf.float32 if is_narrow(weight) else weight.dtype
+            zeros.append(tf.zeros(weight.shape, dtype))
+
+        def add(index, sums):
+            return tf.nest.map_structure(tf.add, sums, compute(index))
+
+        return self._in_turn(add, (zeros, zero))
 
     def _in_turn(self, body, state):
         """Returns the state after `body(index, state)`, the next one, for each micro-batch."""
+
+        def is_left(index, _):
+            return index < self._micro_batches
+
+        def follow(index, state):
+            return index + 1, body(index, state)
+
         # One at a time: the forward passes of the next ones would otherwise run meanwhile, and keep their activations.
-        options = {"cond": lambda index, _: index < self._micro_batches, "parallel_iterations": 1}
-        return tf.while_loop(body=lambda index, now: (index + 1, body(index, now)), loop_vars=(0, state), **options)[1]
+        _, state = tf.while_loop(is_left, follow, (0, state), parallel_iterations=1)
+        return state
 
     def _parted(self, values):
         """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
@@ -228,8 +264,12 @@ class TrainStep:
         """Returns dense gradients of the weights, never in 16 bits; the backward pass starts at the targets."""
         zero = tf.UnconnectedGradients.ZERO
         gradients = tape.gradient(targets, self._weights, target_gradients, unconnected_gradients=zero)
-        gradients = [tf.cast(gradient, tf.float32) if is_narrow(gradient) else gradient for gradient in gradients]
-        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+        dense = []
+        for gradient in gradients:
+            if is_narrow(gradient):
+                gradient = tf.cast(gradient, tf.float32)
+            dense.append(tf.convert_to_tensor(gradient))
+        return dense
 
     def _penalty(self, added):
         """Returns this part's share of regularizers and `add_loss`."""
@@ -238,9 +278,11 @@ class TrainStep:
                 "a layer calls `add_loss` or has an `activity_regularizer`, whose sum", "make it a `Loss`"
             )
         self._penalized = bool(added or self._regularized)
-        penalties = [*(weight.regularizer(weight.value) for weight in self._regularized), *added]
-        penalties = [tf.reduce_sum(tf.cast(penalty, tf.float32)) for penalty in penalties]
-        return tf.add_n([tf.zeros([]), *penalties]) / self._parts
+        penalties = [weight.regularizer(weight.value) for weight in self._regularized]
+        penalties.extend(added)
+        terms = [tf.zeros([])]
+        terms.extend(tf.reduce_sum(tf.cast(penalty, tf.float32)) for penalty in penalties)
+        return tf.add_n(terms) / self._parts
 
     def _updates(self, scope):
         """Returns the new values of the weights that the forward pass updates, `self._updated`."""
@@ -277,10 +319,12 @@ class TrainStep:
     def _update(self, gradients, numbers):
         """Clips by the true global norm and updates the weights; returns it, the rate and, in float16, `skipped`."""
         learning_rate = self._learning_rate(numbers)
+        optimizer = self.optimizer
         unscale = 1 / self.scale.value
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
-        optimizer, clip = self.optimizer, self.optimizer.global_clipnorm
-        factor = unscale * (clip / tf.maximum(norm, clip) if clip else 1.0)
+        factor = unscale
+        if optimizer.global_clipnorm:
+            factor = unscale * (optimizer.global_clipnorm / tf.maximum(norm, optimizer.global_clipnorm))
 
         def apply():
             if not (optimizer.clipnorm or optimizer.clipvalue):
@@ -290,8 +334,8 @@ class TrainStep:
             if optimizer.clipnorm:
                 clipped = [tf.clip_by_norm(gradient, optimizer.clipnorm) for gradient in scaled]
             else:
-                most = optimizer.clipvalue
-                clipped = [tf.clip_by_value(gradient, -most, most) for gradient in scaled]
+                limit = optimizer.clipvalue
+                clipped = [tf.clip_by_value(gradient, -limit, limit) for gradient in scaled]
             optimizer.apply_reduced(clipped, learning_rate)
 
         return [norm, tf.cast(learning_rate, tf.float32), *self.scale.update(norm, apply)]
@@ -307,7 +351,8 @@ def _check_inputs(model, inputs):
     expected = getattr(model, "input", None)
     if not isinstance(expected, dict) or not isinstance(inputs, dict):
         return
-    if missing := sorted(set(expected) - set(inputs)):
+    missing = sorted(set(expected) - set(inputs))
+    if missing:
         raise ValueError(
             f"the batches lack {', '.join(missing)}. `PackedBatches` and `PackedRecords` are for "
             "`rewire=keras_bert.models.build_packed`, all others for a trainer without it. Received: batches with "
@@ -324,10 +369,14 @@ class LossScale:
     """
 
     def __init__(self, active):
-        self.value, self.variables, self.names = 1.0, [], []
+        self.value = 1.0
+        self.variables = []
+        self.names = []
         if active:
-            self.value, self._good_steps = tf.Variable(_START, trainable=False), tf.Variable(0, trainable=False)
-            self.variables, self.names = [self.value, self._good_steps], ["skipped"]
+            self.value = tf.Variable(_START, trainable=False)
+            self._good_steps = tf.Variable(0, trainable=False)
+            self.variables = [self.value, self._good_steps]
+            self.names = ["skipped"]
 
     def start_over(self):
         """Sets the scale to that of a first step."""
